@@ -1,0 +1,76 @@
+# The two commands: `make demo` and `make test`. Both do their own set-up in .venv and build/.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO ?= build/demo
+PYTEST_ARGS ?=
+
+C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
+HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
+             $(wildcard headwater/meson.build headwater/meson.options)
+CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
+
+.PHONY: demo test test-c lint sanitize bench fuzz system clean
+
+demo: $(VENV)/installed
+	mkdir -p $(DEMO)
+	$(BIN)/python -m headwater.shop $(DEMO)/shop.sqlite
+	$(BIN)/confluence run sqlite:///$(DEMO)/shop.sqlite --metadata examples/shop/shop.json \
+	    --task churn --out $(DEMO)/run --preset demo
+	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
+
+test: test-c
+	$(BIN)/python -m pytest headwater/tests/python confluence/tests $(PYTEST_ARGS)
+
+# ---- set-up --------------------------------------------------------------------------------
+
+# Compiler, Python headers and cmocka; asks the system's package manager only for what is missing.
+system:
+	sh tools/system-packages.sh
+
+$(VENV)/tools: tools/requirements.txt | system
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r tools/requirements.txt
+	touch $@
+
+$(VENV)/installed: $(VENV)/tools $(HEADWATER) $(CONFLUENCE)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./headwater
+	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./confluence
+	touch $@
+
+# ---- C -------------------------------------------------------------------------------------
+
+# Meson finds itself and ninja in the virtual environment.
+MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
+
+build/c/build.ninja: | $(VENV)/tools
+	$(MESON) setup build/c headwater -Dtests=true -Dpython=false -Dwerror=true --buildtype=debugoptimized
+
+test-c: $(VENV)/installed build/c/build.ninja
+	$(MESON) test -C build/c --print-errorlogs
+
+sanitize: $(VENV)/tools
+	test -d build/asan || $(MESON) setup build/asan headwater -Dtests=true -Dpython=false \
+	    -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized
+	test -d build/tsan || $(MESON) setup build/tsan headwater -Dtests=true -Dpython=false \
+	    -Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized
+	$(MESON) test -C build/asan --print-errorlogs --timeout-multiplier 5
+	$(MESON) test -C build/tsan --print-errorlogs --timeout-multiplier 10
+
+# ---- checks and measurements ---------------------------------------------------------------
+
+lint: $(VENV)/installed
+	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
+	    headwater/ext/*.[ch] headwater/tests/c/*.[ch]
+	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy headwater/python/headwater confluence/confluence
+
+bench: $(VENV)/installed
+	$(BIN)/python headwater/bench/generate.py build/bench.hw
+	$(BIN)/headwater bench build/bench.hw
+
+clean:
+	rm -rf build $(VENV)
