@@ -1,0 +1,526 @@
+/*
+ * headwater: from a relational database to batches of contexts.
+ *
+ * The header reads in the order of the data: errors and types, the builder (rows to a store), the
+ * store, the sampler (a store to batches), the batch.
+ *
+ * Conventions. A function that can fail returns hw_status and fills an optional, caller-owned
+ * hw_error; outputs are written only on HW_OK unless said otherwise. Handles are opaque; closing
+ * NULL is fine. Option structs begin with struct_bytes = sizeof(the struct); what it does not
+ * cover, and zero, means the default. Nothing here prints, exits or keeps global state. Times are
+ * int64 microseconds since 1970-01-01 UTC; INT64_MAX is "no time, everything is visible".
+ *
+ * Caveats. A file that is truncated while it is mapped ends the process with SIGBUS: builds never
+ * do that (they write beside and rename), load = HW_LOAD_RAM avoids it on foreign file systems. A
+ * handle must not be used after fork().
+ */
+#ifndef HEADWATER_H
+#define HEADWATER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HW_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define HW_API __attribute__((visibility("default")))
+#define HW_CHECK __attribute__((visibility("default"), warn_unused_result))
+#else
+#define HW_API
+#define HW_CHECK
+#endif
+
+/* ---- errors and types ------------------------------------------------------------------- */
+
+typedef enum hw_status {
+    HW_OK = 0,
+    HW_NO_MEMORY = 1,    /* says which settings to lower */
+    HW_BAD_ARGUMENT = 2, /* a value the caller passed */
+    HW_BAD_SOURCE = 3,   /* data handed to the builder */
+    HW_BAD_STORE = 4,    /* missing, truncated, damaged, or another version's file */
+    HW_BAD_TASK = 5,     /* a task cannot do what was asked, e.g. a split without seeds */
+    HW_IO = 6,           /* the operating system refused; the message has its reason */
+    HW_TIMED_OUT = 7,
+    HW_SHUT_DOWN = 8,    /* hw_sampler_shutdown was called */
+    HW_END = 9,          /* a pass has no more batches */
+    HW_INTERRUPTED = 10, /* the interrupt callback asked to stop waiting */
+    HW_FORKED = 11,      /* a sampler was used in a process forked after it was opened */
+} hw_status;
+
+typedef struct hw_error {
+    hw_status status;
+    char message[500];
+} hw_error;
+
+typedef enum hw_semantic_type {
+    HW_IDENTIFIER = 0,
+    HW_NUMERICAL = 1,
+    HW_TIMESTAMP = 2,
+    HW_BOOLEAN = 3,
+    HW_CATEGORICAL = 4,
+    HW_TEXT = 5,
+    HW_IGNORED = 6, /* in the schema, never in a context */
+} hw_semantic_type;
+
+typedef enum hw_split { HW_TRAIN = 0, HW_VAL = 1, HW_TEST = 2 } hw_split;
+#define HW_SPLIT_COUNT 3
+
+typedef enum hw_known { /* docs/2-sampling.md: columns known later */
+    HW_KNOWN_CREATION = 0,
+    HW_KNOWN_NEVER = 1,
+    HW_KNOWN_COLUMN = 2,
+    HW_KNOWN_OFFSET = 3,
+} hw_known;
+
+/* docs/2-sampling.md says what each of these means; 0 is the default everywhere. */
+typedef enum hw_context_labels {
+    HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train */
+    HW_LABELS_TRAIN = 1,
+    HW_LABELS_NONE = 2,
+    HW_LABELS_ALL = 3,
+} hw_context_labels;
+typedef enum hw_child_order { HW_CHILDREN_UNIFORM = 0, HW_CHILDREN_RECENT = 1 } hw_child_order;
+typedef enum hw_width_scope { HW_WIDTH_PER_KEY = 0, HW_WIDTH_PER_ROW = 1 } hw_width_scope;
+typedef enum hw_identifier_cells {
+    HW_IDENTIFIERS_ALL = 0,
+    HW_IDENTIFIERS_KEYS = 1, /* foreign keys only */
+    HW_IDENTIFIERS_NONE = 2,
+} hw_identifier_cells;
+typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
+typedef enum hw_adjacency {
+    HW_ADJACENCY_DENSE = 0, /* fk_adj */
+    HW_ADJACENCY_PARENTS = 1,
+    HW_ADJACENCY_BOTH = 2,
+} hw_adjacency;
+typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
+typedef enum hw_load { HW_LOAD_MMAP = 0, HW_LOAD_RAM = 1 } hw_load;
+
+/*
+ * XXH64 (Yann Collet's published algorithm) of `size` bytes: checksums, key hashes, name hashes.
+ * Any thread; data may be NULL if size is 0.
+ */
+HW_API uint64_t hw_hash64(const void *data, size_t size, uint64_t seed);
+
+/* ---- Arrow C data interface (the published ABI) ------------------------------------------ */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
+/* ---- builder: rows to a store ------------------------------------------------------------ */
+
+/*
+ * One thread uses a builder. Order of calls: declare every table, then per table its columns, then
+ * the foreign keys, then the tasks; then write, table by table in declared order, rows and then
+ * the parents of each foreign key; then the seeds of each task; then embeddings; then finish.
+ * A stream is read to its end but not released; its errors come back as HW_BAD_SOURCE.
+ */
+typedef struct hw_builder hw_builder;
+
+typedef struct hw_builder_options {
+    size_t struct_bytes;
+    const char *name;      /* of the database */
+    int64_t stats_until_us; /* moments use rows up to here; INT64_MAX: all rows */
+} hw_builder_options;
+
+typedef struct hw_table_spec {
+    size_t struct_bytes;
+    const char *name;
+    uint32_t key_part_count; /* columns of the primary key; 0: the table has none */
+    uint8_t temporal, null_time_visible, days;
+} hw_table_spec;
+
+typedef struct hw_column_spec {
+    size_t struct_bytes;
+    const char *name;
+    hw_semantic_type stype;
+    hw_known known;
+    uint32_t known_column; /* global column, HW_KNOWN_COLUMN */
+    int64_t known_offset_us; /* HW_KNOWN_OFFSET: after the row's time; HW_KNOWN_COLUMN: after that
+                                column's time (one day if it holds dates) */
+    uint8_t temporal;  /* this column is the table's temporal column */
+    uint8_t stored;    /* of an ignored column: keep its times for known_at (a timestamp lane) */
+} hw_column_spec;
+
+typedef struct hw_key_spec {
+    size_t struct_bytes;
+    uint32_t child_table, parent_table;
+    const uint32_t *columns; /* global columns of the child table, [column_count] */
+    uint32_t column_count;
+} hw_key_spec;
+
+typedef struct hw_task_spec {
+    size_t struct_bytes;
+    const char *name;
+    uint32_t anchor_table;
+    uint32_t target_column; /* global column for a cell task; UINT32_MAX for a derived one */
+    const char *target_name; /* of a derived task's target */
+    hw_semantic_type target_stype;
+    const char *const *categories; /* of a derived categorical target, in order */
+    uint32_t category_count;
+    const uint32_t *hidden; /* global columns, [hidden_count] */
+    uint32_t hidden_count;
+    uint8_t exclusive, given_split;
+    hw_context_labels context_labels;
+} hw_task_spec;
+
+/* Creates `directory` (which must not exist) to hold the files of the build. */
+HW_CHECK hw_status hw_builder_open(const char *directory, const hw_builder_options *options,
+                                   hw_builder **builder, hw_error *error);
+/* Closes; removes the directory unless the build was published or finished. */
+HW_API void hw_builder_close(hw_builder *builder);
+
+/* Declarations; *index receives the global number. Tables come first, then columns by table. A
+ * derived task adds two columns after those of the tables: obs_time, then the target. */
+HW_CHECK hw_status hw_builder_add_table(hw_builder *b, const hw_table_spec *spec, uint32_t *index,
+                                        hw_error *error);
+HW_CHECK hw_status hw_builder_add_column(hw_builder *b, uint32_t table, const hw_column_spec *spec,
+                                         uint32_t *index, hw_error *error);
+HW_CHECK hw_status hw_builder_add_key(hw_builder *b, const hw_key_spec *spec, uint32_t *index,
+                                      hw_error *error);
+HW_CHECK hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t *index,
+                                       hw_error *error);
+/* Categories of a categorical column of a table, in value order, before its rows are written. */
+HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
+                                             const char *const *categories, uint32_t count,
+                                             hw_error *error);
+
+/*
+ * Rows of a table in row order: by time ascending (rows without time first if null_time_visible,
+ * else last), then primary key. Struct columns of the stream, in this order:
+ *   time   int64 us, nullable         only if the table is temporal: when the row becomes visible
+ *   key    utf8, one per key part     never NULL: canonical text
+ *   then one per column that is not ignored (or is `stored`), in schema order:
+ *   identifier  bool: true where present, NULL where NULL      numerical    float64
+ *   timestamp   int64 us                                       boolean      bool
+ *   categorical utf8 (one of the categories)                   text         utf8
+ * Arrow formats taken: b, i, I, l, L, g, u, U. NaN and infinities become NULL and are counted by
+ * the caller. Errors name table, column and row.
+ */
+HW_CHECK hw_status hw_builder_write_rows(hw_builder *b, uint32_t table,
+                                         struct ArrowArrayStream *stream, hw_error *error);
+/*
+ * Parents of a foreign key, one per child row in row order, after the rows of both tables: one
+ * int32, uint32 or int64 column, the parent's row within its table, NULL where there is none.
+ * `dangling_count` of those NULLs had a key without a row; it is recorded.
+ */
+HW_CHECK hw_status hw_builder_write_parents(hw_builder *b, uint32_t key,
+                                            struct ArrowArrayStream *stream,
+                                            uint64_t dangling_count, hw_error *error);
+/*
+ * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
+ * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64
+ * us, bool or utf8 category by stype; nullable), labelled bool, split int32 (0, 1, 2; NULL: by
+ * hash), position (int32, uint32 or int64).
+ */
+HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
+                                          struct ArrowArrayStream *stream, hw_error *error);
+
+/* What the builder measured, for metadata.json; valid once the rows or seeds are written. */
+typedef struct hw_column_stats {
+    uint64_t value_count, null_count; /* over all rows */
+    double mean, std, min, max; /* numerical: mean and std up to stats_until; min, max of all */
+    int64_t min_us, max_us;     /* timestamps */
+    uint64_t true_count;        /* booleans */
+    uint32_t category_start, category_count;
+} hw_column_stats;
+HW_CHECK hw_status hw_builder_column_stats(const hw_builder *b, uint32_t column,
+                                           hw_column_stats *stats, hw_error *error);
+
+/* Distinct texts so far, in order of first appearance (by table, row, column). */
+HW_API uint32_t hw_builder_text_count(const hw_builder *b);
+/* Text `index`; *text is not terminated and is valid until the next call on the builder. */
+HW_CHECK hw_status hw_builder_text(hw_builder *b, uint32_t index, const char **text, size_t *bytes,
+                                   hw_error *error);
+
+typedef enum hw_embedding_kind {
+    HW_EMBED_TEXTS = 0,
+    HW_EMBED_COLUMNS = 1,
+    HW_EMBED_CATEGORIES = 2,
+} hw_embedding_kind;
+/* The embedder's name and width, before any vector is written. */
+HW_CHECK hw_status hw_builder_set_embedder(hw_builder *b, const char *name, uint32_t text_dim,
+                                           hw_error *error);
+/* Appends `count` float16 vectors [count, text_dim] of a kind, in order of index. */
+HW_CHECK hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kind,
+                                            const void *vectors, uint64_t count, hw_error *error);
+/* Embeds every text with hw_hash_embed, in C, without a copy. */
+HW_CHECK hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error);
+
+/*
+ * Writes graph, schema and metadata.json (given as bytes), computes the fingerprint (32 lower-case
+ * hex digits and a zero) from the contents, stamps it on every file and syncs them.
+ */
+HW_CHECK hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t metadata_bytes,
+                                     char fingerprint[33], hw_error *error);
+/*
+ * Moves the finished directory to store_path/<fingerprint>, replaces store_path/manifest.json
+ * atomically and removes builds that it no longer names. An equal build already there is kept.
+ */
+HW_CHECK hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *error);
+
+/*
+ * The `hash` embedder: signed hashing of words and character n-grams, L2-normalised; no weights,
+ * the same bits on any machine. Writes float16 [text_dim]. Any thread.
+ */
+HW_CHECK hw_status hw_hash_embed(const char *text, size_t bytes, uint32_t text_dim, void *vector,
+                                 hw_error *error);
+
+/* ---- store ------------------------------------------------------------------------------- */
+
+/* Immutable after open; any number of threads may use it, and many samplers may share it. */
+typedef struct hw_store hw_store;
+
+/* Opens a store directory (through its manifest) or one build inside it. O(files), not O(data). */
+HW_CHECK hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error);
+HW_API void hw_store_close(hw_store *store); /* drops one reference */
+HW_API hw_store *hw_store_retain(hw_store *store);
+/* Directory of the build that is open, for metadata.json. */
+HW_API const char *hw_store_directory(const hw_store *store);
+HW_API const char *hw_store_fingerprint(const hw_store *store);
+
+typedef struct hw_store_counts {
+    uint32_t table_count, column_count, key_count, task_count;
+    uint32_t row_count, category_count, text_count, text_dim;
+} hw_store_counts;
+HW_API hw_store_counts hw_store_get_counts(const hw_store *store);
+
+/* Calls fault(context, message) for every fault found in contents; *count receives how many. */
+typedef void (*hw_fault_callback)(void *context, const char *message);
+HW_CHECK hw_status hw_store_verify(const hw_store *store, hw_fault_callback fault, void *context,
+                                   uint64_t *count, hw_error *error);
+
+/* One cell of one row in store units, for people and tests. */
+typedef struct hw_cell {
+    uint32_t column;
+    hw_semantic_type stype;
+    uint8_t is_null;
+    double number;  /* numerical (undone z-score), boolean 0/1 */
+    int64_t time_us;
+    uint32_t index; /* category within the store, or text */
+} hw_cell;
+/* The table of a global row; HW_BAD_ARGUMENT past the last row. */
+HW_CHECK hw_status hw_store_row_table(const hw_store *store, uint32_t row, uint32_t *table,
+                                      hw_error *error);
+/* Time of a row; INT64_MAX or INT64_MIN where it has none. */
+HW_CHECK hw_status hw_store_row_time(const hw_store *store, uint32_t row, int64_t *time_us,
+                                     hw_error *error);
+/* Cell of `row` in global column `column` of its table. */
+HW_CHECK hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column,
+                                 hw_cell *cell, hw_error *error);
+/* Parent by foreign key (global number) or UINT32_MAX; children of `row` by a key that points at
+ * its table: a view of the map, valid while the store is open. */
+HW_CHECK hw_status hw_store_parent(const hw_store *store, uint32_t row, uint32_t key,
+                                   uint32_t *parent, hw_error *error);
+HW_CHECK hw_status hw_store_children(const hw_store *store, uint32_t row, uint32_t key,
+                                     const uint32_t **children, uint32_t *count, hw_error *error);
+/* Key of a row: length-prefixed parts (uint32 little-endian, bytes); HW_BAD_ARGUMENT if the table
+ * has no primary key. View of the map. */
+HW_CHECK hw_status hw_store_row_key(const hw_store *store, uint32_t row, const void **key,
+                                    size_t *bytes, hw_error *error);
+/* Global row of a length-prefixed key; UINT32_MAX where there is none. */
+HW_CHECK hw_status hw_store_find(const hw_store *store, uint32_t table, const void *key,
+                                 size_t bytes, uint32_t *row, hw_error *error);
+HW_CHECK hw_status hw_store_text(const hw_store *store, uint32_t index, const char **text,
+                                 size_t *bytes, hw_error *error);
+/* float16 [count, text_dim], a view of the map. */
+HW_CHECK hw_status hw_store_vectors(const hw_store *store, hw_embedding_kind kind,
+                                    const void **vectors, uint64_t *count, hw_error *error);
+/* Seeds of a task, views of the map, all [count]; format.h says what states and targets hold. */
+typedef struct hw_seeds {
+    uint32_t count;
+    const uint32_t *anchors;
+    const int64_t *obs_times;
+    const uint64_t *targets;
+    const uint8_t *states;
+    const uint64_t *key_hashes;
+    const uint32_t *positions;
+} hw_seeds;
+HW_CHECK hw_status hw_store_seeds(const hw_store *store, uint32_t task, hw_seeds *seeds,
+                                  hw_error *error);
+/* Reads every page once with `threads` threads, so that later reads do not wait for the disk. */
+HW_CHECK hw_status hw_store_warm_up(const hw_store *store, uint32_t threads, hw_error *error);
+
+/* ---- sampler: a store to batches --------------------------------------------------------- */
+
+/* Owns worker threads. All functions but close may be called from any thread. */
+typedef struct hw_sampler hw_sampler;
+typedef struct hw_pass hw_pass;
+typedef struct hw_batch hw_batch;
+
+/* Called about every 100 ms while waiting; nonzero ends the wait with HW_INTERRUPTED. */
+typedef int (*hw_interrupt_callback)(void *context);
+
+typedef struct hw_sampler_options {
+    size_t struct_bytes;
+    uint32_t rank, world_size;       /* world_size 0: 1 */
+    double split_ratios[3];          /* all 0: 0.8, 0.1, 0.1 */
+    uint64_t split_seed, seed;       /* taken as given */
+    uint32_t batch_size;             /* 0: 32 */
+    uint32_t sequence_length;        /* 0: 1024 */
+    uint32_t max_rows;               /* 0: chosen, see batch.md; reported by hw_sampler_shape */
+    uint32_t child_width;            /* 0: 16 */
+    uint32_t max_hops;               /* 0: no limit; else limit + 1 (1 = only the seed's row) */
+    hw_width_scope width_scope;
+    hw_child_order child_order;
+    hw_identifier_cells identifier_cells;
+    hw_context_labels context_labels;
+    hw_adjacency adjacency;
+    hw_targets targets;
+    hw_task_order task_order;
+    const uint32_t *tasks;           /* store's task numbers, NULL: all */
+    uint32_t task_count;
+    const double *task_weights;      /* [task_count] (or all tasks), NULL: uniform */
+    const int64_t *visible_until;    /* [3] by split, NULL: INT64_MAX */
+    uint32_t num_threads;            /* 0: usable cores, at most 16 */
+    int32_t num_prefetch;            /* < 0: 3; 0: synchronous, no threads */
+    int32_t num_prefetch_val;        /* < 0: 1 */
+    uint32_t text_budget;            /* U; 0: derived, reported by hw_sampler_shape */
+    uint8_t with_rows;               /* row_depths, and row_ids in info */
+} hw_sampler_options;
+
+/* Retains the store. */
+HW_CHECK hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options,
+                                   hw_sampler **sampler, hw_error *error);
+/* Ends production and drops queued batches; waits end with HW_SHUT_DOWN. Idempotent. */
+HW_API void hw_sampler_shutdown(hw_sampler *sampler);
+/* Shuts down and frees. Batches handed out stay valid. */
+HW_API void hw_sampler_close(hw_sampler *sampler);
+
+/* B, S, R, U, D_t and P of this sampler's batches. */
+typedef struct hw_shape {
+    uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
+} hw_shape;
+HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
+
+/* Next batch of the stream of HW_TRAIN or HW_VAL. timeout_ms < 0 waits for ever. */
+HW_CHECK hw_status hw_sampler_next(hw_sampler *sampler, hw_split split, int64_t timeout_ms,
+                                   hw_interrupt_callback interrupt, void *context,
+                                   hw_batch **batch, hw_error *error);
+/* Batch k of a split's stream, a pure function; made in the calling thread. */
+HW_CHECK hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k,
+                                    hw_batch **batch, hw_error *error);
+
+/* A finite pass over the seeds of a split, by the workers: task number, or UINT32_MAX for every
+ * selected task in turn. */
+HW_CHECK hw_status hw_pass_open(hw_sampler *sampler, hw_split split, uint32_t task, uint32_t index,
+                                hw_pass **pass, hw_error *error);
+/* A pass over ad-hoc seeds of a task, unlabelled: anchors are global rows of its anchor table. The
+ * arrays are copied. */
+HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t *anchors,
+                                      const int64_t *obs_times, uint32_t count, hw_pass **pass,
+                                      hw_error *error);
+HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
+HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,
+                                void *context, hw_batch **batch, hw_error *error);
+HW_API void hw_pass_close(hw_pass *pass);
+
+/* Seeds of a (split, task) over all ranks; the split of every seed of a task, uint8 [seeds]. */
+HW_CHECK hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
+                                         uint32_t *count, hw_error *error);
+HW_CHECK hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
+                                     hw_error *error);
+/* Normalisation of a task's target under this sampler's train split. */
+typedef struct hw_target_stats {
+    uint64_t train_count, null_count;
+    double mean, std;          /* numerical; of booleans the share of true; else 0 */
+    double column_mean, column_std; /* how the target's z-scores are scaled; times: in us */
+} hw_target_stats;
+HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task,
+                                           hw_target_stats *stats, hw_error *error);
+
+/* What a resume needs: global positions consumed by task [store's task count] and batches of a
+ * split. Setting drops what was prefetched. */
+HW_CHECK hw_status hw_sampler_get_position(hw_sampler *sampler, hw_split split, uint64_t *positions,
+                                           uint64_t *batches, hw_error *error);
+HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
+                                           const uint64_t *positions, uint64_t batches,
+                                           hw_error *error);
+
+typedef struct hw_sampler_stats {
+    uint64_t batches, sequences, cells, padded_cells, rows;
+    uint64_t walk_ns, emit_ns, text_ns;          /* summed over threads */
+    uint64_t producer_wait_ns, consumer_wait_ns;
+    uint64_t stopped_by_rows, texts_over_budget;
+    uint32_t threads, train_queue, val_queue;    /* batches ready now */
+    uint64_t slab_bytes, slab_count;
+} hw_sampler_stats;
+HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
+
+/* ---- batch ------------------------------------------------------------------------------- */
+
+typedef enum hw_dtype {
+    HW_INT8 = 0, HW_UINT8 = 1, HW_UINT16 = 2, HW_INT32 = 3, HW_UINT32 = 4, HW_INT64 = 5,
+    HW_FLOAT16 = 6, HW_FLOAT32 = 7,
+} hw_dtype;
+HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
+
+typedef struct hw_tensor {
+    const char *name;
+    hw_dtype dtype;
+    uint32_t rank;       /* number of dimensions */
+    uint64_t shape[3];
+    const void *data;    /* 64-byte aligned, C-contiguous */
+    size_t bytes;
+    uint8_t info;        /* 1: host-side only, 64-bit allowed */
+} hw_tensor;
+
+/* A batch is immutable and reference-counted; its memory returns to the sampler's pool, or is freed
+ * if that is gone, when the last reference is dropped. Any thread. */
+HW_API hw_batch *hw_batch_retain(hw_batch *batch);
+HW_API void hw_batch_release(hw_batch *batch);
+HW_API uint32_t hw_batch_tensor_count(const hw_batch *batch);
+HW_API hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index);
+
+/* The batch format as data, one row per array (docs/3-batch.md is checked against it). */
+typedef struct hw_batch_field {
+    const char *name;
+    hw_dtype dtype;
+    const char *dims[3]; /* "B", "S", "R", "R+1", "U", "D_t", "P", "15", "1"; NULL past the rank */
+    uint8_t info;
+    const char *when;    /* NULL: always; else the option that adds it */
+    const char *meaning;
+} hw_batch_field;
+HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,83 @@
+/*
+ * A strict reader of the Arrow C stream interface, for the builder: struct streams whose columns
+ * are of the formats b (bool), i I l L (32 and 64 bit integers), g (float64), u U (utf8), with
+ * validity bitmaps, offsets and sliced arrays. Everything else is HW_BAD_SOURCE naming the column.
+ *
+ * The producer is another library in the same process, so pointers are trusted as the interface
+ * demands, but counts, nulls and text offsets are checked. One chunk is held at a time and released
+ * before the next one is asked for, and by hwi_arrow_close. The stream itself stays the caller's.
+ */
+#ifndef HWI_ARROW_H
+#define HWI_ARROW_H
+
+#include "bytes.h"
+#include "headwater.h"
+
+enum hwi_arrow_kind {
+    HWI_ARROW_BOOL, /* b */
+    HWI_ARROW_INT64, /* l: times */
+    HWI_ARROW_INTEGER, /* i, I, l or L: row numbers, positions, splits */
+    HWI_ARROW_DOUBLE, /* g */
+    HWI_ARROW_TEXT, /* u or U */
+};
+
+/* What the caller expects of one column of the stream. */
+struct hwi_arrow_field {
+    const char *name; /* for messages */
+    enum hwi_arrow_kind kind;
+};
+
+struct hwi_arrow_column {
+    char format; /* one of "biIlLguU" */
+    uint64_t offset; /* of row 0 of the chunk in the buffers */
+    const uint8_t *validity; /* NULL: nothing is NULL */
+    const uint8_t *values; /* offsets of text */
+    const char *text;
+};
+
+struct hwi_arrow {
+    struct ArrowArrayStream *stream;
+    const char *subject; /* "table 'orders'", for messages */
+    const struct hwi_arrow_field *fields;
+    struct hwi_arrow_column *columns; /* [column_count] of the chunk */
+    uint64_t column_count;
+    uint64_t first_row; /* rows before this chunk */
+    uint64_t row_count; /* of this chunk; 0 at the end */
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+};
+
+/* Reads the schema and proves that it has exactly these columns. `subject` and `fields` must live
+ * as long as the reader. Close it whatever the status. */
+HW_CHECK hw_status hwi_arrow_open(struct hwi_arrow *arrow, struct ArrowArrayStream *stream,
+                                  const char *subject, const struct hwi_arrow_field *fields,
+                                  uint64_t column_count, hw_error *error);
+/* The next chunk that has rows; row_count is 0 at the end of the stream. */
+HW_CHECK hw_status hwi_arrow_next(struct hwi_arrow *arrow, hw_error *error);
+void hwi_arrow_close(struct hwi_arrow *arrow);
+
+/* Values of row `row` of the chunk (row < row_count). */
+static inline int hwi_arrow_is_null(const struct hwi_arrow_column *column, uint64_t row) {
+    return column->validity != NULL && !hwi_bit(column->validity, column->offset + row);
+}
+
+static inline int hwi_arrow_bool(const struct hwi_arrow_column *column, uint64_t row) {
+    return hwi_bit(column->values, column->offset + row);
+}
+
+static inline int64_t hwi_arrow_int64(const struct hwi_arrow_column *column, uint64_t row) {
+    return hwi_read_i64(column->values + 8 * (column->offset + row));
+}
+
+static inline double hwi_arrow_double(const struct hwi_arrow_column *column, uint64_t row) {
+    return hwi_read_f64(column->values + 8 * (column->offset + row));
+}
+
+/* An integer of any width; HW_BAD_SOURCE outside [0, limit). Not NULL. */
+HW_CHECK hw_status hwi_arrow_index(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                                   uint64_t limit, uint32_t *index, hw_error *error);
+/* A text; valid until the next chunk. Not NULL. */
+HW_CHECK hw_status hwi_arrow_text(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                                  const char **text, uint32_t *bytes, hw_error *error);
+
+#endif

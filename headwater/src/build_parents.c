@@ -1,0 +1,85 @@
+/* Parents of a foreign key, one per child row, into a spill; see hw_builder_write_parents. */
+#include <stdio.h>
+
+#include "arrow.h"
+#include "builder.h"
+
+/* One chunk: rows of the parent table, HWI_NONE where NULL. */
+static hw_status take_parents(struct hwi_arrow *arrow, struct hwi_build_key *key,
+                              const struct hwi_build_table *parent, uint64_t *null_count,
+                              hw_error *error) {
+    for (uint64_t i = 0; i < arrow->row_count; i++) {
+        uint32_t row = HWI_NONE;
+        if (hwi_arrow_is_null(&arrow->columns[0], i)) {
+            (*null_count)++;
+        } else {
+            HW_TRY(hwi_arrow_index(arrow, 0, i, parent->info.row_count, &row, error));
+            key->info.edge_count += !key->is_never;
+        }
+        row = key->is_never ? HWI_NONE : row;
+        HW_TRY(hwi_spill_append(&key->parents, &row, sizeof row, error));
+    }
+    return HW_OK;
+}
+
+static hw_status take_stream(hw_builder *b, struct hwi_build_key *key,
+                             struct ArrowArrayStream *stream, uint64_t dangling_count,
+                             hw_error *error) {
+    const struct hwi_build_table *child = &b->tables[key->info.child_table];
+    const struct hwi_build_table *parent = &b->tables[key->info.parent_table];
+    const struct hwi_arrow_field field = {"parent", HWI_ARROW_INTEGER};
+    uint64_t row_count = 0, null_count = 0;
+    char subject[200];
+    struct hwi_arrow arrow;
+    snprintf(subject, sizeof subject, "foreign key '%s.%s'", child->name,
+             b->columns[key->columns[0]].name);
+    HW_TRY(hwi_spill_open(&key->parents, b->directory, error));
+    hw_status status = hwi_arrow_open(&arrow, stream, subject, &field, 1, error);
+    while (status == HW_OK) {
+        status = hwi_arrow_next(&arrow, error);
+        if (status != HW_OK || arrow.row_count == 0) {
+            break;
+        }
+        row_count += arrow.row_count;
+        if (row_count > child->info.row_count) {
+            break;
+        }
+        status = take_parents(&arrow, key, parent, &null_count, error);
+    }
+    hwi_arrow_close(&arrow);
+    if (status == HW_OK && row_count != child->info.row_count) {
+        status = hwi_fail(error, HW_BAD_SOURCE, "%s has %s%llu parents, table '%s' has %u rows",
+                          subject, row_count > child->info.row_count ? "at least " : "",
+                          (unsigned long long)row_count, child->name, child->info.row_count);
+    }
+    if (status == HW_OK && dangling_count > null_count) {
+        status =
+            hwi_fail(error, HW_BAD_ARGUMENT, "%s has %llu dangling keys among %llu NULLs", subject,
+                     (unsigned long long)dangling_count, (unsigned long long)null_count);
+    }
+    key->info.dangling_count = dangling_count;
+    key->info.null_count = null_count - dangling_count;
+    hwi_spill_seal(&key->parents);
+    return status;
+}
+
+hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
+                                   uint64_t dangling_count, hw_error *error) {
+    HW_TRY(hwi_builder_start_write(b, error));
+    if (key >= b->key_count || b->keys[key].written) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "parents of foreign key %u of %u, each once", key,
+                        b->key_count);
+    }
+    struct hwi_build_key *target = &b->keys[key];
+    const struct hwi_build_table *child = &b->tables[target->info.child_table];
+    const struct hwi_build_table *parent = &b->tables[target->info.parent_table];
+    if (!child->written || !parent->written) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "parents of '%s.%s' are written before the rows of table '%s'", child->name,
+                        b->columns[target->columns[0]].name,
+                        child->written ? parent->name : child->name);
+    }
+    hw_status status = take_stream(b, target, stream, dangling_count, error);
+    target->written = status == HW_OK;
+    return hwi_builder_latch(b, status);
+}

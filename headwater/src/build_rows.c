@@ -1,0 +1,489 @@
+/*
+ * Rows of a table from an Arrow stream into the spill, a column of a chunk at a time; texts go row
+ * by row, because their numbers follow first appearance by (table, row, column).
+ *
+ * On the way each column's statistics are taken. Moments use rows whose time is at most
+ * stats_until, and rows come in time order, so in every chunk those are a prefix. All sums are in
+ * row order and in double, so the result depends on the rows alone.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arrow.h"
+#include "builder.h"
+#include "bytes.h"
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF /* the same bits on any machine; gcc does not contract in ISO mode */
+#endif
+
+#define SUBJECT_BYTES 160u
+
+/* The stream of one table on its way in. */
+struct rows_reader {
+    hw_builder *b;
+    struct hwi_build_table *table;
+    char subject[SUBJECT_BYTES];
+    struct hwi_arrow_field *fields;
+    uint64_t field_count;
+    struct hwi_arrow arrow;
+    uint64_t moment_count; /* rows of the chunk, from its start, that count for moments */
+};
+
+void hwi_moments_result(const struct hwi_moments *moments, double *mean, double *std) {
+    *mean = 0;
+    *std = 0;
+    if (moments->count == 0) {
+        return;
+    }
+    double variance = moments->squares / (double)moments->count;
+    if (!isfinite(moments->mean) || !isfinite(variance)) {
+        /* Numbers so large that their squares overflow: keep their sign and order. */
+        *std = DBL_MAX;
+        return;
+    }
+    *mean = moments->mean;
+    *std = sqrt(variance);
+}
+
+void hwi_moments_merge(struct hwi_moments *moments, const struct hwi_moments *other) {
+    if (other->count == 0) {
+        return;
+    }
+    double count = (double)moments->count, other_count = (double)other->count;
+    double distance = other->mean - moments->mean;
+    moments->count += other->count;
+    moments->mean += distance * (other_count / (count + other_count));
+    moments->squares +=
+        other->squares + distance * distance * (count * other_count / (count + other_count));
+}
+
+int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row) {
+    return (table->info.flags & HWI_TABLE_TEMPORAL)
+               ? hwi_read_i64(table->times.data + 8 * (uint64_t)row)
+               : INT64_MIN;
+}
+
+static uint32_t stored_count(const struct rows_reader *reader) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < reader->table->info.column_count; i++) {
+        const struct hwi_build_column *column =
+            &reader->b->columns[reader->table->info.column_start + i];
+        count += column->info.null_bit != HWI_NONE;
+    }
+    return count;
+}
+
+static enum hwi_arrow_kind stype_kind(uint8_t stype) {
+    switch ((hw_semantic_type)stype) {
+    case HW_IDENTIFIER:
+    case HW_BOOLEAN:
+        return HWI_ARROW_BOOL;
+    case HW_NUMERICAL:
+        return HWI_ARROW_DOUBLE;
+    case HW_TIMESTAMP:
+    case HW_IGNORED:
+        return HWI_ARROW_INT64;
+    case HW_CATEGORICAL:
+    case HW_TEXT:
+        break;
+    }
+    return HWI_ARROW_TEXT;
+}
+
+/* What the stream must look like: time, key parts, stored columns. */
+static hw_status list_fields(struct rows_reader *reader, hw_error *error) {
+    const struct hwi_build_table *table = reader->table;
+    uint64_t capacity = 1 + (uint64_t)table->key_part_count + table->info.column_count;
+    reader->fields = calloc(capacity, sizeof *reader->fields);
+    if (reader->fields == NULL) {
+        return hwi_no_memory(error, "columns of a stream", capacity * sizeof *reader->fields);
+    }
+    struct hwi_arrow_field *field = reader->fields;
+    if (table->info.flags & HWI_TABLE_TEMPORAL) {
+        *field++ = (struct hwi_arrow_field){"(time)", HWI_ARROW_INT64};
+    }
+    for (uint32_t i = 0; i < table->key_part_count; i++) {
+        *field++ = (struct hwi_arrow_field){"(primary key)", HWI_ARROW_TEXT};
+    }
+    for (uint32_t i = 0; i < table->info.column_count; i++) {
+        const struct hwi_build_column *column = &reader->b->columns[table->info.column_start + i];
+        if (column->info.null_bit != HWI_NONE) {
+            *field++ = (struct hwi_arrow_field){column->name, stype_kind(column->info.stype)};
+        }
+    }
+    reader->field_count = (uint64_t)(field - reader->fields);
+    return HW_OK;
+}
+
+static hw_status open_spills(struct rows_reader *reader, hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    const char *directory = reader->b->directory;
+    uint64_t zero = 0;
+    HW_TRY(hwi_spill_open(&table->rows, directory, error));
+    if (table->info.flags & HWI_TABLE_TEMPORAL) {
+        HW_TRY(hwi_spill_open(&table->times, directory, error));
+    }
+    if (table->info.flags & HWI_TABLE_KEYED) {
+        HW_TRY(hwi_spill_open(&table->key_offsets, directory, error));
+        HW_TRY(hwi_spill_append(&table->key_offsets, &zero, sizeof zero, error));
+        HW_TRY(hwi_spill_open(&table->key_bytes, directory, error));
+        HW_TRY(hwi_spill_open(&table->key_hashes, directory, error));
+    }
+    return HW_OK;
+}
+
+/* Effective times: as given, and where NULL before all (visible) or after all (hidden). */
+static hw_status take_times(struct rows_reader *reader, hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    const struct hwi_arrow_column *column = &reader->arrow.columns[0];
+    uint64_t row_count = reader->arrow.row_count, first_row = reader->arrow.first_row;
+    int is_visible = (table->info.flags & HWI_TABLE_NULL_TIME_VISIBLE) != 0;
+    uint8_t *times = NULL;
+    HW_TRY(hwi_spill_extend(&table->times, 8 * row_count, &times, error));
+    int64_t previous = first_row > 0 ? hwi_read_i64(times - 8) : INT64_MIN;
+    uint64_t null_count = 0;
+    reader->moment_count = 0;
+    for (uint64_t i = 0; i < row_count; i++) {
+        int is_null = hwi_arrow_is_null(column, i);
+        int64_t time = is_visible ? INT64_MIN : INT64_MAX;
+        if (!is_null) {
+            time = hwi_arrow_int64(column, i);
+        }
+        if (time < previous || (!is_null && (time == INT64_MIN || time == INT64_MAX))) {
+            return hwi_fail(error, HW_BAD_SOURCE,
+                            "row %llu of table '%s' has time %lld after time %lld, expected rows "
+                            "by time ascending, rows without time %s",
+                            (unsigned long long)(first_row + i), table->name, (long long)time,
+                            (long long)previous, is_visible ? "first" : "last");
+        }
+        null_count += (uint64_t)is_null;
+        reader->moment_count += time <= reader->b->stats_until_us;
+        hwi_write_i64(times + 8 * i, time);
+        previous = time;
+    }
+    table->info.timed_start += is_visible ? (uint32_t)null_count : 0;
+    table->info.timed_count += (uint32_t)(row_count - null_count);
+    return HW_OK;
+}
+
+/* Key of one row: per part its length as uint32 and its bytes. */
+static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint64_t row,
+                          hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    struct hwi_spill *bytes = &table->key_bytes;
+    uint64_t start = bytes->bytes;
+    for (uint32_t part = 0; part < table->key_part_count; part++) {
+        const char *text = NULL;
+        uint32_t text_bytes = 0;
+        if (hwi_arrow_is_null(&reader->arrow.columns[first_field + part], row)) {
+            return hwi_fail(error, HW_BAD_SOURCE,
+                            "row %llu of table '%s' has NULL in part %u of its primary key",
+                            (unsigned long long)(reader->arrow.first_row + row), table->name, part);
+        }
+        HW_TRY(hwi_arrow_text(&reader->arrow, first_field + part, row, &text, &text_bytes, error));
+        HW_TRY(hwi_spill_append(bytes, &text_bytes, sizeof text_bytes, error));
+        HW_TRY(hwi_spill_append(bytes, text, text_bytes, error));
+    }
+    if (bytes->bytes - start > HWI_MAX_TEXT_BYTES) {
+        return hwi_fail(error, HW_BAD_SOURCE,
+                        "the key of row %llu of table '%s' has %llu bytes, "
+                        "at most %u",
+                        (unsigned long long)(reader->arrow.first_row + row), table->name,
+                        (unsigned long long)(bytes->bytes - start), HWI_MAX_TEXT_BYTES);
+    }
+    uint64_t hash = hw_hash64(bytes->data + start, (size_t)(bytes->bytes - start), 0);
+    HW_TRY(hwi_spill_append(&table->key_offsets, &bytes->bytes, 8, error));
+    return hwi_spill_append(&table->key_hashes, &hash, sizeof hash, error);
+}
+
+/* ---- cells of one column of a chunk ------------------------------------------------------ */
+
+/* One column of the chunk and where its values go: row i at lanes + i * stride. */
+struct cells {
+    struct rows_reader *reader;
+    struct hwi_build_column *column;
+    const struct hwi_arrow_column *values;
+    uint64_t field, row_count, moment_count;
+    uint8_t *lanes, *nulls;
+    uint64_t stride;
+};
+
+static inline void set_null(struct cells *cells, uint64_t row) {
+    hwi_set_bit(cells->nulls + row * cells->stride, cells->column->info.null_bit);
+    cells->column->stats.null_count++;
+}
+
+static void take_identifiers(struct cells *cells) {
+    for (uint64_t i = 0; i < cells->row_count; i++) {
+        if (hwi_arrow_is_null(cells->values, i) || !hwi_arrow_bool(cells->values, i)) {
+            set_null(cells, i);
+        }
+    }
+}
+
+static void take_numbers(struct cells *cells) {
+    hw_column_stats *stats = &cells->column->stats;
+    struct hwi_moments moments = cells->column->moments;
+    for (uint64_t i = 0; i < cells->row_count; i++) {
+        double value =
+            hwi_arrow_is_null(cells->values, i) ? NAN : hwi_arrow_double(cells->values, i);
+        if (!isfinite(value)) {
+            set_null(cells, i);
+            continue;
+        }
+        hwi_write_f64(cells->lanes + i * cells->stride, value);
+        stats->min = stats->value_count == 0 || value < stats->min ? value : stats->min;
+        stats->max = stats->value_count == 0 || value > stats->max ? value : stats->max;
+        stats->value_count++;
+        if (i < cells->moment_count) {
+            hwi_moments_add(&moments, value);
+        }
+    }
+    cells->column->moments = moments;
+}
+
+static void take_timestamps(struct cells *cells) {
+    hw_column_stats *stats = &cells->column->stats;
+    for (uint64_t i = 0; i < cells->row_count; i++) {
+        if (hwi_arrow_is_null(cells->values, i)) {
+            set_null(cells, i);
+            continue;
+        }
+        int64_t time = hwi_arrow_int64(cells->values, i);
+        hwi_write_i64(cells->lanes + i * cells->stride, time);
+        stats->min_us = stats->value_count == 0 || time < stats->min_us ? time : stats->min_us;
+        stats->max_us = stats->value_count == 0 || time > stats->max_us ? time : stats->max_us;
+        stats->value_count++;
+        if (i < cells->moment_count) {
+            hwi_moments_add(&cells->column->moments, (double)time);
+        }
+    }
+}
+
+static void take_booleans(struct cells *cells) {
+    for (uint64_t i = 0; i < cells->row_count; i++) {
+        if (hwi_arrow_is_null(cells->values, i)) {
+            set_null(cells, i);
+            continue;
+        }
+        uint32_t value = (uint32_t)hwi_arrow_bool(cells->values, i);
+        hwi_write_u32(cells->lanes + i * cells->stride, value);
+        cells->column->stats.true_count += value;
+    }
+}
+
+static hw_status take_category(struct cells *cells, uint64_t row, hw_error *error) {
+    const struct rows_reader *reader = cells->reader;
+    const char *text = NULL;
+    uint32_t bytes = 0;
+    HW_TRY(hwi_arrow_text(&reader->arrow, cells->field, row, &text, &bytes, error));
+    uint32_t index = hwi_dictionary_find(&cells->column->categories, text, bytes);
+    if (index == UINT32_MAX) {
+        return hwi_fail(error, HW_BAD_SOURCE,
+                        "column '%s.%s' holds '%.*s' in row %llu, which is not one of its %u "
+                        "categories",
+                        reader->table->name, cells->column->name, bytes < 100 ? (int)bytes : 100,
+                        text, (unsigned long long)(reader->arrow.first_row + row),
+                        cells->column->categories.count);
+    }
+    hwi_write_u32(cells->lanes + row * cells->stride, cells->column->info.category_start + index);
+    return HW_OK;
+}
+
+static hw_status take_text(struct cells *cells, uint64_t row, hw_error *error) {
+    const struct rows_reader *reader = cells->reader;
+    const char *text = NULL;
+    uint32_t bytes = 0, index = 0;
+    HW_TRY(hwi_arrow_text(&reader->arrow, cells->field, row, &text, &bytes, error));
+    HW_TRY(hwi_dictionary_add(&reader->b->texts, text, bytes, &index, error));
+    hwi_write_u32(cells->lanes + row * cells->stride, index);
+    return HW_OK;
+}
+
+static hw_status take_categories(struct cells *cells, hw_error *error) {
+    for (uint64_t i = 0; i < cells->row_count; i++) {
+        if (hwi_arrow_is_null(cells->values, i)) {
+            set_null(cells, i);
+        } else {
+            HW_TRY(take_category(cells, i, error));
+        }
+    }
+    return HW_OK;
+}
+
+static hw_status take_column(struct cells *cells, hw_error *error) {
+    hw_column_stats *stats = &cells->column->stats;
+    uint64_t null_count = stats->null_count;
+    switch ((hw_semantic_type)cells->column->info.stype) {
+    case HW_IDENTIFIER:
+        take_identifiers(cells);
+        break;
+    case HW_NUMERICAL:
+        take_numbers(cells);
+        return HW_OK;
+    case HW_TIMESTAMP:
+    case HW_IGNORED:
+        take_timestamps(cells);
+        return HW_OK;
+    case HW_BOOLEAN:
+        take_booleans(cells);
+        break;
+    case HW_CATEGORICAL:
+        HW_TRY(take_categories(cells, error));
+        break;
+    case HW_TEXT: /* take_texts */
+        return HW_OK;
+    }
+    stats->value_count += cells->row_count - (stats->null_count - null_count);
+    return HW_OK;
+}
+
+/* The text columns of the chunk together, row by row. */
+static hw_status take_texts(struct cells *texts, uint32_t text_column_count, uint64_t row_count,
+                            hw_error *error) {
+    for (uint64_t i = 0; i < row_count; i++) {
+        for (uint32_t c = 0; c < text_column_count; c++) {
+            if (hwi_arrow_is_null(texts[c].values, i)) {
+                set_null(&texts[c], i);
+            } else {
+                texts[c].column->stats.value_count++;
+                HW_TRY(take_text(&texts[c], i, error));
+            }
+        }
+    }
+    return HW_OK;
+}
+
+static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, struct cells *texts,
+                            hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    uint64_t row_count = reader->arrow.row_count, field = first_field;
+    uint32_t text_column_count = 0;
+    uint8_t *rows = NULL;
+    HW_TRY(hwi_spill_extend(&table->rows, row_count * table->spill_row_bytes, &rows, error));
+    for (uint32_t i = 0; i < table->info.column_count; i++) {
+        struct hwi_build_column *column = &reader->b->columns[table->info.column_start + i];
+        if (column->info.null_bit == HWI_NONE) {
+            continue;
+        }
+        struct cells cells = {
+            .reader = reader,
+            .column = column,
+            .values = &reader->arrow.columns[field],
+            .field = field,
+            .row_count = row_count,
+            .moment_count = reader->moment_count,
+            .lanes = rows + column->spill_offset,
+            .nulls = rows + table->spill_null_offset,
+            .stride = table->spill_row_bytes,
+        };
+        field++;
+        if (column->info.stype == HW_TEXT) {
+            texts[text_column_count++] = cells;
+        } else {
+            HW_TRY(take_column(&cells, error));
+        }
+    }
+    return take_texts(texts, text_column_count, row_count, error);
+}
+
+static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    uint64_t field = 0, row_count = reader->arrow.row_count;
+    if (row_count > HWI_MAX_ROWS - reader->b->row_count - table->info.row_count) {
+        return hwi_fail(error, HW_BAD_SOURCE, "the store has more than %u rows, at table '%s'",
+                        HWI_MAX_ROWS, table->name);
+    }
+    reader->moment_count = row_count;
+    if (table->info.flags & HWI_TABLE_TEMPORAL) {
+        HW_TRY(take_times(reader, error));
+        field++;
+    }
+    if (table->key_part_count > 0) {
+        for (uint64_t i = 0; i < row_count; i++) {
+            HW_TRY(take_key(reader, field, i, error));
+        }
+        field += table->key_part_count;
+    }
+    HW_TRY(take_cells(reader, field, texts, error));
+    table->info.row_count += (uint32_t)row_count;
+    return HW_OK;
+}
+
+static hw_status take_stream(struct rows_reader *reader, struct ArrowArrayStream *stream,
+                             hw_error *error) {
+    HW_TRY(list_fields(reader, error));
+    HW_TRY(open_spills(reader, error));
+    struct cells *texts = calloc((size_t)stored_count(reader) + 1, sizeof *texts);
+    if (texts == NULL) {
+        return hwi_no_memory(error, "columns of a stream", reader->field_count * sizeof *texts);
+    }
+    hw_status status = hwi_arrow_open(&reader->arrow, stream, reader->subject, reader->fields,
+                                      reader->field_count, error);
+    while (status == HW_OK) {
+        status = hwi_arrow_next(&reader->arrow, error);
+        if (status != HW_OK || reader->arrow.row_count == 0) {
+            break;
+        }
+        status = take_chunk(reader, texts, error);
+    }
+    hwi_arrow_close(&reader->arrow);
+    free(texts);
+    return status;
+}
+
+static void finish_table(struct rows_reader *reader) {
+    hw_builder *b = reader->b;
+    struct hwi_build_table *table = reader->table;
+    for (uint32_t i = 0; i < table->info.column_count; i++) {
+        struct hwi_build_column *column = &b->columns[table->info.column_start + i];
+        column->info.value_count = column->stats.value_count;
+        column->info.null_count = column->stats.null_count;
+        if (column->info.stype == HW_NUMERICAL) {
+            hwi_moments_result(&column->moments, &column->info.mean, &column->info.std);
+            column->stats.mean = column->info.mean;
+            column->stats.std = column->info.std;
+        }
+    }
+    hwi_spill_seal(&table->rows);
+    hwi_spill_seal(&table->times);
+    hwi_spill_seal(&table->key_offsets);
+    hwi_spill_seal(&table->key_bytes);
+    hwi_spill_seal(&table->key_hashes);
+    b->row_count += table->info.row_count;
+    b->written_table_count++;
+    table->written = 1;
+}
+
+hw_status hw_builder_write_rows(hw_builder *b, uint32_t table, struct ArrowArrayStream *stream,
+                                hw_error *error) {
+    HW_TRY(hwi_builder_start_write(b, error));
+    if (table >= b->table_count || table != b->written_table_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "rows of table %u are written, expected table %u: tables come in declared "
+                        "order, each once",
+                        table, b->written_table_count);
+    }
+    struct rows_reader reader = {.b = b, .table = &b->tables[table]};
+    reader.table->info.row_start = b->row_count;
+    snprintf(reader.subject, sizeof reader.subject, "table '%s'", reader.table->name);
+    hw_status status = take_stream(&reader, stream, error);
+    free(reader.fields);
+    if (status == HW_OK) {
+        finish_table(&reader);
+    }
+    return hwi_builder_latch(b, status);
+}
+
+hw_status hw_builder_column_stats(const hw_builder *b, uint32_t column, hw_column_stats *stats,
+                                  hw_error *error) {
+    if (column >= b->column_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "statistics of column %u of %u", column,
+                        b->column_count);
+    }
+    *stats = b->columns[column].stats;
+    return HW_OK;
+}

@@ -1,0 +1,607 @@
+/*
+ * The plan of a sampler: options checked once, seeds dealt into splits once, and for each table the
+ * arrays that turn its records into cells. Costs one pass over the seeds and a small sample of
+ * contexts; nothing here is touched again while batches are made.
+ */
+#include "plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum { SPLIT_BUCKETS = 1000, SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512 };
+
+static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+static hw_status check_ratios(hw_sampler_options *options, hw_error *error) {
+    double *ratios = options->split_ratios;
+    if (ratios[0] == 0 && ratios[1] == 0 && ratios[2] == 0) {
+        ratios[0] = 0.8;
+        ratios[1] = ratios[2] = 0.1;
+    }
+    double sum = 0;
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        if (!(ratios[split] >= 0 && ratios[split] <= 1)) {
+            return hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios: '%s' is %g, expected 0 to 1",
+                            SPLIT_NAMES[split], ratios[split]);
+        }
+        sum += ratios[split];
+    }
+    if (fabs(sum - 1) > 1e-6) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios sum to %g, expected 1", sum);
+    }
+    return HW_OK;
+}
+
+static hw_status check_range(const char *name, uint64_t value, uint64_t low, uint64_t high,
+                             hw_error *error) {
+    if (value < low || value > high) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %llu, expected %llu to %llu", name,
+                        (unsigned long long)value, (unsigned long long)low,
+                        (unsigned long long)high);
+    }
+    return HW_OK;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t fallback) {
+    return value == 0 ? fallback : value;
+}
+
+static hw_status check_options(hw_sampler_options *options, hw_error *error) {
+    HW_TRY(check_ratios(options, error));
+    options->world_size = or_default(options->world_size, 1);
+    options->batch_size = or_default(options->batch_size, 32);
+    options->sequence_length = or_default(options->sequence_length, 1024);
+    options->child_width = or_default(options->child_width, 16);
+    HW_TRY(check_range("rank", options->rank, 0, options->world_size - 1, error));
+    HW_TRY(check_range("default_batch_size", options->batch_size, 1, HWI_MAX_BATCH, error));
+    HW_TRY(check_range("default_sequence_length", options->sequence_length, 2, HWI_MAX_SEQUENCE,
+                       error));
+    HW_TRY(check_range("bfs_child_width", options->child_width, 1, HWI_MAX_CHILD_WIDTH, error));
+    if (options->max_rows != 0) {
+        HW_TRY(check_range("max_rows", options->max_rows, 2, HWI_MAX_SEQUENCE, error));
+    }
+    HW_TRY(check_range("child_width_per", (uint64_t)options->width_scope, 0, HW_WIDTH_PER_ROW,
+                       error));
+    HW_TRY(check_range("child_order", (uint64_t)options->child_order, 0, HW_CHILDREN_RECENT,
+                       error));
+    HW_TRY(check_range("identifier_cells", (uint64_t)options->identifier_cells, 0,
+                       HW_IDENTIFIERS_NONE, error));
+    HW_TRY(check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL,
+                       error));
+    HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
+    HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
+    HW_TRY(check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN,
+                       error));
+    if (options->text_budget != 0) {
+        HW_TRY(check_range("text_budget", options->text_budget,
+                           (uint64_t)options->batch_size + 1, UINT32_MAX, error));
+    }
+    return HW_OK;
+}
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+static int is_key_column(const hw_store *store, const struct hwi_table_info *table,
+                         uint32_t column) {
+    for (uint32_t k = table->key_start; k < table->key_start + table->key_count; k++) {
+        const struct hwi_key_info *key = &store->keys[k];
+        for (uint32_t i = 0; i < key->column_count; i++) {
+            if (store->key_columns[key->column_start + i] == column) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int is_wanted(const struct hwi_plan *plan, const struct hwi_table_info *table,
+                     uint32_t column) {
+    if (plan->store->columns[column].stype != HW_IDENTIFIER) {
+        return 1;
+    }
+    switch (plan->options.identifier_cells) {
+    case HW_IDENTIFIERS_ALL:
+        return 1;
+    case HW_IDENTIFIERS_KEYS:
+        return is_key_column(plan->store, table, column);
+    case HW_IDENTIFIERS_NONE:
+    default:
+        return 0;
+    }
+}
+
+static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32_t column) {
+    const struct hwi_column_info *info = &store->columns[column];
+    uint32_t i = cells->all_count++;
+    cells->columns[i] = column;
+    cells->stypes[i] = info->stype;
+    cells->null_bits[i] = info->null_bit;
+    cells->lanes[i] = info->lane_offset == HWI_NONE ? 0 : info->lane_offset;
+    cells->numeric_masks[i] = info->stype == HW_NUMERICAL ? UINT32_MAX : 0;
+    cells->category_masks[i] = info->stype == HW_CATEGORICAL ? UINT32_MAX : 0;
+    cells->text_masks[i] = info->stype == HW_TEXT ? UINT32_MAX : 0;
+    cells->bool_masks[i] = info->stype == HW_BOOLEAN;
+    cells->late_cells |= info->known_kind != HWI_KNOWN_CREATION;
+    if (info->stype == HW_TIMESTAMP) {
+        cells->time_cells[cells->time_count++] = i;
+    }
+    if (info->stype == HW_TEXT) {
+        cells->text_cells[cells->text_count++] = i;
+    }
+}
+
+static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *error) {
+    const struct hwi_table_info *info = plan->store->tables[table].info;
+    struct hwi_table_plan *cells = &plan->tables[table];
+    size_t count = info->column_count == 0 ? 1 : info->column_count;
+    uint32_t **arrays[] = {&cells->columns,        &cells->null_bits,  &cells->lanes,
+                           &cells->numeric_masks,  &cells->text_masks, &cells->category_masks,
+                           &cells->bool_masks,     &cells->time_cells, &cells->text_cells};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        *arrays[i] = calloc(count, sizeof(uint32_t));
+        if (*arrays[i] == NULL) {
+            return hwi_no_memory(error, "the plan of a table", count * sizeof(uint32_t));
+        }
+    }
+    cells->stypes = calloc(count, 1);
+    if (cells->stypes == NULL) {
+        return hwi_no_memory(error, "the plan of a table", count);
+    }
+    uint32_t end = info->column_start + info->column_count;
+    for (uint32_t column = info->column_start; column < end; column++) {
+        if (plan->store->columns[column].stype != HW_IGNORED && is_wanted(plan, info, column)) {
+            add_cell(cells, plan->store, column);
+        }
+    }
+    cells->cell_count = cells->all_count;
+    for (uint32_t column = info->column_start; column < end; column++) {
+        if (plan->store->columns[column].stype == HW_IDENTIFIER &&
+            !is_wanted(plan, info, column)) {
+            add_cell(cells, plan->store, column);
+        }
+    }
+    for (uint32_t k = info->key_start; k < info->key_start + info->key_count; k++) {
+        cells->late_keys |= plan->store->keys[k].known_late != 0;
+    }
+    return HW_OK;
+}
+
+static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
+    uint32_t count = plan->store->info->table_count;
+    plan->tables = calloc(count + 1, sizeof *plan->tables);
+    if (plan->tables == NULL) {
+        return hwi_no_memory(error, "the plan of the tables", count * sizeof *plan->tables);
+    }
+    plan->shape.parent_slots = 1; /* a seed row's anchor */
+    plan->child_slots = 1;
+    for (uint32_t table = 0; table < count; table++) {
+        HW_TRY(plan_table(plan, table, error));
+        const struct hwi_table_info *info = plan->store->tables[table].info;
+        if (info->key_count > plan->shape.parent_slots) {
+            plan->shape.parent_slots = info->key_count;
+        }
+        if (info->child_slot_count > plan->child_slots) {
+            plan->child_slots = info->child_slot_count;
+        }
+    }
+    return HW_OK;
+}
+
+/* ---- tasks ------------------------------------------------------------------------------- */
+
+/* The split of a hashed seed: docs/2-sampling.md, "Splits". */
+static uint8_t hashed_split(const hw_sampler_options *options, uint64_t key_hash,
+                            uint64_t name_hash) {
+    uint64_t words[3] = {key_hash, name_hash, options->split_seed};
+    uint8_t bytes[sizeof words];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
+    }
+    uint64_t bucket = hw_hash64(bytes, sizeof bytes, 0) % SPLIT_BUCKETS;
+    const double *ratios = options->split_ratios;
+    if (bucket < (uint64_t)llround(SPLIT_BUCKETS * ratios[HW_TRAIN])) {
+        return HW_TRAIN;
+    }
+    return bucket < (uint64_t)llround(SPLIT_BUCKETS * (ratios[HW_TRAIN] + ratios[HW_VAL]))
+               ? HW_VAL
+               : HW_TEST;
+}
+
+static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *task,
+                            hw_error *error) {
+    const struct hwi_task_info *info = &plan->store->tasks[task->task];
+    const hw_seeds *seeds = &plan->store->seeds[task->task];
+    task->splits = malloc((size_t)seeds->count + 1);
+    task->seed_storage = malloc(((size_t)seeds->count + 1) * sizeof(uint32_t));
+    if (task->splits == NULL || task->seed_storage == NULL) {
+        return hwi_no_memory(error, "the splits of the seeds", (uint64_t)seeds->count * 5);
+    }
+    uint32_t counts[HW_SPLIT_COUNT] = {0};
+    for (uint32_t i = 0; i < seeds->count; i++) {
+        uint8_t split = seeds->states[i] >> 4;
+        if (split == HWI_SPLIT_HASHED) {
+            split = hashed_split(&plan->options, seeds->key_hashes[i], info->name_hash);
+        } else if (split >= HW_SPLIT_COUNT) {
+            return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has split %u, expected 0 to 2",
+                            i, task->task, split);
+        }
+        task->splits[i] = split;
+        counts[split]++;
+    }
+    uint32_t *next[HW_SPLIT_COUNT];
+    uint32_t *start = task->seed_storage;
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        task->lists[split] = (struct hwi_seed_list){.seeds = start, .count = counts[split]};
+        next[split] = start;
+        start += counts[split];
+    }
+    for (uint32_t i = 0; i < seeds->count; i++) {
+        *next[task->splits[i]]++ = i;
+    }
+    return HW_OK;
+}
+
+/* Marks the anchors whose own target cell other contexts may not show. */
+static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *task,
+                             hw_error *error) {
+    const struct hwi_task_info *info = &plan->store->tasks[task->task];
+    const struct hwi_table_info *table = plan->store->tables[info->anchor_table].info;
+    const hw_seeds *seeds = &plan->store->seeds[task->task];
+    hw_context_labels labels = plan->options.context_labels;
+    if (labels == HW_LABELS_DEFAULT) {
+        labels = (hw_context_labels)info->context_labels;
+    }
+    if (!(info->flags & HWI_TASK_CELL) || labels == HW_LABELS_ALL) {
+        return HW_OK;
+    }
+    size_t words = (size_t)table->row_count / 64 + 1;
+    task->label_hidden = calloc(words, sizeof(uint64_t));
+    if (task->label_hidden == NULL) {
+        return hwi_no_memory(error, "the labels of a cell task", words * sizeof(uint64_t));
+    }
+    for (uint32_t i = 0; i < seeds->count; i++) {
+        uint32_t row = seeds->anchors[i] - table->row_start;
+        if (row >= table->row_count) {
+            return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has anchor row %u, outside "
+                            "its table", i, task->task, seeds->anchors[i]);
+        }
+        if (labels == HW_LABELS_NONE || task->splits[i] != HW_TRAIN) {
+            task->label_hidden[row / 64] |= (uint64_t)1 << (row % 64);
+        }
+    }
+    return HW_OK;
+}
+
+/* Tables and keys that hold a hidden column or the target of a cell task. */
+static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan *task,
+                              hw_error *error) {
+    const hw_store *store = plan->store;
+    const struct hwi_task_info *info = &store->tasks[task->task];
+    uint32_t column_count = store->info->column_count;
+    task->special_tables = calloc((size_t)store->info->table_count + 1, 1);
+    task->special_keys = calloc((size_t)store->info->key_count + 1, 1);
+    task->special_columns = calloc((size_t)column_count + 1, 1);
+    if (task->special_tables == NULL || task->special_keys == NULL ||
+        task->special_columns == NULL) {
+        return hwi_no_memory(error, "the withheld columns of a task", column_count);
+    }
+    for (uint32_t i = 0; i < info->hidden_count; i++) {
+        task->special_columns[store->hidden[info->hidden_start + i]] = 1;
+    }
+    if (info->flags & HWI_TASK_CELL) {
+        task->special_columns[info->target_column] = 1;
+    }
+    for (uint32_t column = 0; column < column_count; column++) {
+        if (task->special_columns[column] && store->columns[column].table != HWI_NONE) {
+            task->special_tables[store->columns[column].table] = 1;
+        }
+    }
+    for (uint32_t k = 0; k < store->info->key_count; k++) {
+        for (uint32_t i = 0; i < store->keys[k].column_count; i++) {
+            task->special_keys[k] |=
+                task->special_columns[store->key_columns[store->keys[k].column_start + i]];
+        }
+    }
+    return HW_OK;
+}
+
+static double target_number(const hw_seeds *seeds, const struct hwi_task_info *info, uint32_t i) {
+    if (info->target_stype == HW_NUMERICAL) {
+        double number;
+        memcpy(&number, &seeds->targets[i], sizeof number);
+        return number;
+    }
+    return info->target_stype == HW_BOOLEAN ? (double)(seeds->targets[i] != 0) : 0;
+}
+
+/* Moments of the train labels, in stored order, in double: the same bits everywhere. */
+static void measure_target(const struct hwi_plan *plan, struct hwi_task_plan *task) {
+    const struct hwi_task_info *info = &plan->store->tasks[task->task];
+    const hw_seeds *seeds = &plan->store->seeds[task->task];
+    const struct hwi_seed_list *train = &task->lists[HW_TRAIN];
+    hw_target_stats *stats = &task->stats;
+    uint64_t count = 0;
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < train->count; i++) {
+        uint8_t state = seeds->states[train->seeds[i]] & 15;
+        stats->null_count += state == HWI_LABEL_NULL;
+        if (state == HWI_LABEL_VALUE) {
+            sum += target_number(seeds, info, train->seeds[i]);
+            count++;
+        }
+    }
+    stats->train_count = count + stats->null_count;
+    if (info->target_stype == HW_NUMERICAL || info->target_stype == HW_BOOLEAN) {
+        stats->mean = count > 0 ? sum / (double)count : 0;
+        for (uint32_t i = 0; i < train->count; i++) {
+            if ((seeds->states[train->seeds[i]] & 15) == HWI_LABEL_VALUE) {
+                double away = target_number(seeds, info, train->seeds[i]) - stats->mean;
+                squares += away * away;
+            }
+        }
+        stats->std = count > 0 ? sqrt(squares / (double)count) : 0;
+    }
+    int is_cell = (info->flags & HWI_TASK_CELL) != 0;
+    const struct hwi_column_info *column = &plan->store->columns[info->target_column];
+    stats->column_mean = is_cell ? column->mean : stats->mean;
+    stats->column_std = is_cell ? column->std : stats->std;
+}
+
+/* Largest remainder: how many batches of each block a task gets. */
+static hw_status schedule_split(struct hwi_plan *plan, const double *weights, int split,
+                                hw_error *error) {
+    uint32_t count = plan->task_count, given = 0;
+    uint32_t *schedule = calloc((size_t)count + 1, sizeof *schedule);
+    double *rests = calloc((size_t)count + 1, sizeof *rests);
+    plan->schedule[split] = schedule;
+    if (schedule == NULL || rests == NULL) {
+        free(rests);
+        return hwi_no_memory(error, "the schedule", count * sizeof *rests);
+    }
+    double sum = 0;
+    for (uint32_t t = 0; t < count; t++) {
+        double weight = weights == NULL ? 1 : weights[t];
+        plan->tasks[t].active[split] = weight > 0 && plan->tasks[t].lists[split].count > 0;
+        plan->active_tasks[split] += plan->tasks[t].active[split];
+        sum += plan->tasks[t].active[split] ? weight : 0;
+    }
+    for (uint32_t t = 0; t < count; t++) {
+        double share = 0;
+        if (plan->tasks[t].active[split]) {
+            share = (weights == NULL ? 1 : weights[t]) / sum * HWI_SCHEDULE_BLOCK;
+        }
+        schedule[t + 1] = (uint32_t)share;
+        rests[t] = plan->tasks[t].active[split] ? share - floor(share) : -1;
+        given += schedule[t + 1];
+    }
+    while (plan->active_tasks[split] > 0 && given < HWI_SCHEDULE_BLOCK) {
+        uint32_t best = 0;
+        for (uint32_t t = 1; t < count; t++) {
+            best = rests[t] > rests[best] ? t : best;
+        }
+        rests[best] = -1;
+        schedule[best + 1]++;
+        given++;
+    }
+    for (uint32_t t = 0; t < count; t++) {
+        schedule[t + 1] += schedule[t];
+    }
+    free(rests);
+    return HW_OK;
+}
+
+static hw_status select_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
+                              hw_error *error) {
+    uint32_t total = plan->store->info->task_count;
+    uint8_t *chosen = calloc((size_t)total + 1, 1);
+    if (chosen == NULL) {
+        return hwi_no_memory(error, "the selection of tasks", total);
+    }
+    hw_status status = HW_OK;
+    for (uint32_t i = 0; i < (options->tasks == NULL ? total : options->task_count); i++) {
+        uint32_t task = options->tasks == NULL ? i : options->tasks[i];
+        if (task >= total || chosen[task] || (i > 0 && options->tasks != NULL &&
+                                              task < options->tasks[i - 1])) {
+            status = hwi_fail(error, HW_BAD_ARGUMENT, "tasks[%u] is %u, expected distinct ascending "
+                              "numbers below %u", i, task, total);
+            break;
+        }
+        chosen[task] = 1;
+        plan->tasks[plan->task_count++].task = task;
+    }
+    free(chosen);
+    return status;
+}
+
+static hw_status plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
+                            hw_error *error) {
+    plan->tasks = calloc((size_t)plan->store->info->task_count + 1, sizeof *plan->tasks);
+    if (plan->tasks == NULL) {
+        return hwi_no_memory(error, "the plan of the tasks", sizeof *plan->tasks);
+    }
+    HW_TRY(select_tasks(plan, options, error));
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        struct hwi_task_plan *task = &plan->tasks[t];
+        if (options->task_weights != NULL &&
+            !(options->task_weights[t] >= 0 && options->task_weights[t] <= 1e12)) {
+            return hwi_fail(error, HW_BAD_ARGUMENT, "task_weights[%u] is %g, expected 0 to 1e12", t,
+                            options->task_weights[t]);
+        }
+        HW_TRY(deal_seeds(plan, task, error));
+        HW_TRY(mark_labels(plan, task, error));
+        HW_TRY(mark_special(plan, task, error));
+        measure_target(plan, task);
+    }
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        HW_TRY(schedule_split(plan, options->task_weights, split, error));
+    }
+    return HW_OK;
+}
+
+/* ---- shape ------------------------------------------------------------------------------- */
+
+struct context_sample {
+    uint32_t *row_counts; /* [count] */
+    uint32_t count;
+    uint32_t most_texts;
+};
+
+/* Walks the sample of docs/2-sampling.md, "Budgets". */
+static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *sample,
+                                 hw_error *error) {
+    struct hwi_worker *worker = NULL;
+    hw_status status = hwi_worker_open(plan, &worker, error);
+    for (uint32_t t = 0; t < plan->task_count && status == HW_OK; t++) {
+        int split = 0;
+        while (split < HW_SPLIT_COUNT && plan->tasks[t].lists[split].count == 0) {
+            split++;
+        }
+        if (split == HW_SPLIT_COUNT) {
+            continue;
+        }
+        uint32_t count = plan->tasks[t].lists[split].count;
+        count = count < SAMPLED_SEEDS ? count : SAMPLED_SEEDS;
+        for (uint32_t position = 0; position < count && status == HW_OK; position++) {
+            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, position);
+            uint32_t rows = 0, texts = 0;
+            status = hwi_sequence_measure(worker, plan, &seed, &rows, &texts, error);
+            sample->row_counts[sample->count++] = rows;
+            sample->most_texts = texts > sample->most_texts ? texts : sample->most_texts;
+        }
+    }
+    hwi_worker_close(worker);
+    return status;
+}
+
+/* Smallest power of two that at least 95 % of the sampled contexts do not exceed. */
+static uint32_t choose_max_rows(const struct context_sample *sample, uint32_t most) {
+    uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
+    while (rows < most) {
+        uint32_t fitting = 0;
+        for (uint32_t i = 0; i < sample->count; i++) {
+            fitting += sample->row_counts[i] <= rows;
+        }
+        if ((uint64_t)fitting * 100 >= (uint64_t)sample->count * 95) {
+            break;
+        }
+        rows = rows * 2 < most ? rows * 2 : most;
+    }
+    return rows;
+}
+
+static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
+    const hw_sampler_options *options = &plan->options;
+    hw_shape *shape = &plan->shape;
+    shape->batch_size = options->batch_size;
+    shape->sequence_length = options->sequence_length;
+    shape->text_dim = plan->store->info->text_dim;
+    uint32_t most = options->sequence_length < MAX_MAX_ROWS ? options->sequence_length
+                                                            : MAX_MAX_ROWS;
+    shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
+    shape->text_budget = options->text_budget;
+    if (options->max_rows == 0 || options->text_budget == 0) {
+        struct context_sample sample = {0};
+        sample.row_counts = calloc((size_t)plan->task_count * SAMPLED_SEEDS + 1, sizeof(uint32_t));
+        if (sample.row_counts == NULL) {
+            return hwi_no_memory(error, "the sample of contexts", SAMPLED_SEEDS);
+        }
+        plan->text_quota = options->sequence_length;
+        hw_status status = sample_contexts(plan, &sample, error);
+        if (status == HW_OK && options->max_rows == 0) {
+            shape->max_rows = choose_max_rows(&sample, most);
+        }
+        if (status == HW_OK && options->text_budget == 0) {
+            uint64_t quota = sample.most_texts > 0 ? sample.most_texts : 1;
+            uint64_t budget = 1 + quota * options->batch_size;
+            shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
+        }
+        free(sample.row_counts);
+        HW_TRY(status);
+    }
+    plan->text_quota = (shape->text_budget - 1) / shape->batch_size;
+    return hwi_fields_plan(plan, error);
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, struct hwi_plan **plan,
+                        hw_error *error) {
+    struct hwi_plan *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "the plan of a sampler", sizeof *made);
+    }
+    made->store = hw_store_retain(store);
+    size_t covered = options->struct_bytes < sizeof *options ? options->struct_bytes
+                                                             : sizeof *options;
+    memcpy(&made->options, options, covered);
+    hw_sampler_options given = made->options;
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        made->visible_until[split] =
+            given.visible_until == NULL ? INT64_MAX : given.visible_until[split];
+    }
+    made->options.tasks = NULL;
+    made->options.task_weights = NULL;
+    made->options.visible_until = NULL;
+    hw_status status = check_options(&made->options, error);
+    if (status == HW_OK) {
+        status = plan_tables(made, error);
+    }
+    if (status == HW_OK) {
+        status = plan_tasks(made, &given, error);
+    }
+    if (status == HW_OK) {
+        status = plan_shape(made, error);
+    }
+    if (status != HW_OK) {
+        hwi_plan_close(made);
+        return status;
+    }
+    *plan = made;
+    return HW_OK;
+}
+
+static void close_table(struct hwi_table_plan *cells) {
+    free(cells->columns);
+    free(cells->stypes);
+    free(cells->null_bits);
+    free(cells->lanes);
+    free(cells->numeric_masks);
+    free(cells->category_masks);
+    free(cells->text_masks);
+    free(cells->bool_masks);
+    free(cells->time_cells);
+    free(cells->text_cells);
+}
+
+static void close_task(struct hwi_task_plan *task) {
+    free(task->seed_storage);
+    free(task->splits);
+    free(task->label_hidden);
+    free(task->special_tables);
+    free(task->special_keys);
+    free(task->special_columns);
+}
+
+void hwi_plan_close(struct hwi_plan *plan) {
+    if (plan == NULL) {
+        return;
+    }
+    for (uint32_t t = 0; plan->tables != NULL && t < plan->store->info->table_count; t++) {
+        close_table(&plan->tables[t]);
+    }
+    for (uint32_t t = 0; plan->tasks != NULL && t < plan->task_count; t++) {
+        close_task(&plan->tasks[t]);
+    }
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        free(plan->schedule[split]);
+    }
+    free(plan->tables);
+    free(plan->tasks);
+    hw_store_close(plan->store);
+    free(plan);
+}

@@ -1,0 +1,208 @@
+/*
+ * The plan of a sampler: everything that is decided once, from the store and the options, and then
+ * only read by the workers. Order (which seed comes when), visibility (which label may be shown),
+ * emission (what a row of each table turns into) and the layout of a batch's memory all live here,
+ * so that making sequence i of batch k needs the plan, a worker's scratch, and nothing else.
+ */
+#ifndef HWI_PLAN_H
+#define HWI_PLAN_H
+
+#include "headwater.h"
+#include "store.h"
+
+#define HWI_MAX_SEQUENCE 65535u
+#define HWI_MAX_BATCH 65536u
+#define HWI_MAX_CHILD_WIDTH 4096u
+#define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
+#define HWI_SCHEDULE_BLOCK 1024u
+#define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
+
+/* The arrays of a batch; fields.c holds their names, dtypes and shapes in the same order. */
+enum hwi_field_id {
+    HWI_SEMANTIC_TYPES,
+    HWI_COLUMN_IDS,
+    HWI_SEQ_ROW_IDS,
+    HWI_NUMERIC_VALUES,
+    HWI_TIMESTAMP_VALUES,
+    HWI_BOOL_VALUES,
+    HWI_CATEGORICAL_EMBED_IDS,
+    HWI_TEXT_EMBED_IDS,
+    HWI_IS_NULL,
+    HWI_IS_TARGET,
+    HWI_IS_PADDING,
+    HWI_FK_ADJ,
+    HWI_PARENTS,
+    HWI_COL_PERM,
+    HWI_OUT_PERM,
+    HWI_IN_PERM,
+    HWI_TEXT_BATCH_EMBEDDINGS,
+    HWI_TARGET_STYPE,
+    HWI_TASK_IDX,
+    HWI_CAT_EMB_START,
+    HWI_CAT_EMB_COUNT,
+    HWI_ROW_AGES,
+    HWI_ROW_STARTS,
+    HWI_ROW_TABLES,
+    HWI_ROW_DEPTHS,
+    HWI_NUM_SEQUENCES,
+    HWI_NUM_TEXTS,
+    HWI_NUM_CELLS,
+    HWI_NUM_ROWS,
+    HWI_IS_LABELLED,
+    HWI_TARGET_VALUES,
+    HWI_TARGET_IS_NULL,
+    HWI_INFO_OBS_TIME,
+    HWI_INFO_SEED_INDEX,
+    HWI_INFO_ANCHOR_ROWS,
+    HWI_INFO_ROW_IDS,
+    HWI_FIELD_COUNT,
+};
+
+/* Where one array of a batch lies in the slab. */
+struct hwi_field {
+    const hw_batch_field *format;
+    uint64_t offset; /* bytes, a multiple of 64 */
+    uint64_t bytes;
+    uint64_t shape[3];
+    uint32_t rank;
+};
+
+/*
+ * What a row of a table turns into: arrays over cells in schema order. The first cell_count are the
+ * ones every row emits unless something withholds them; behind them stand the identifiers that the
+ * options leave out, of which a row that would be empty shows the first.
+ */
+struct hwi_table_plan {
+    uint32_t cell_count, all_count;
+    uint32_t *columns;       /* global column */
+    uint8_t *stypes;
+    uint32_t *null_bits;
+    uint32_t *lanes;         /* byte offset in the record of the 4-byte lane; 0 where there is none */
+    uint32_t *numeric_masks; /* ~0 where the lane is of that type, else 0 */
+    uint32_t *category_masks;
+    uint32_t *text_masks;
+    uint32_t *bool_masks;    /* 1 or 0 */
+    uint32_t *time_cells;    /* which cells are timestamps, [time_count] */
+    uint32_t time_count;
+    uint32_t *text_cells;    /* which cells are texts, [text_count] */
+    uint32_t text_count;
+    uint8_t late_cells;      /* 1: some cell has known_at */
+    uint8_t late_keys;       /* 1: some foreign key of the table has */
+};
+
+/* Seeds of one (split, task): indices into the task's seeds, ascending. */
+struct hwi_seed_list {
+    const uint32_t *seeds;
+    uint32_t count;
+};
+
+struct hwi_task_plan {
+    uint32_t task;                 /* the store's number */
+    struct hwi_seed_list lists[HW_SPLIT_COUNT];
+    uint32_t *seed_storage;
+    uint8_t *splits;               /* [seeds] */
+    uint8_t active[HW_SPLIT_COUNT]; /* 1: has seeds and a weight, so it is scheduled */
+    uint64_t *label_hidden;        /* bit per row of the anchor table: its target cell is a label that
+                                      contexts may not show; NULL: nothing to hide */
+    uint8_t *special_tables;       /* [table_count] 1: has a hidden column or the target */
+    uint8_t *special_keys;         /* [key_count] 1: has such a column */
+    uint8_t *special_columns;      /* [column_count] 1: hidden, or the target of a cell task */
+    hw_target_stats stats;
+};
+
+struct hwi_plan {
+    hw_store *store;
+    hw_sampler_options options;    /* with the defaults filled in; pointers not valid */
+    hw_shape shape;
+    uint32_t text_quota;           /* distinct texts per sequence */
+    int64_t visible_until[HW_SPLIT_COUNT];
+    struct hwi_table_plan *tables; /* [table_count] */
+    struct hwi_task_plan *tasks;   /* [task_count], the selected ones in the store's order */
+    uint32_t task_count;
+    uint32_t active_tasks[HW_SPLIT_COUNT]; /* tasks that have seeds in the split */
+    uint32_t *schedule[HW_SPLIT_COUNT]; /* [task_count + 1] cumulative batches per block */
+    struct hwi_field fields[HWI_FIELD_COUNT]; /* those this sampler has, in the table's order */
+    uint32_t field_count;
+    uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
+    uint64_t slab_bytes;
+    uint32_t child_slots; /* most keys that point at one table */
+};
+
+/* fields.c: decides which arrays the batches have and where they lie. */
+HW_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
+
+/* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. */
+HW_CHECK hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options,
+                                 struct hwi_plan **plan, hw_error *error);
+void hwi_plan_close(struct hwi_plan *plan);
+
+/* ---- order.c: positions to seeds --------------------------------------------------------- */
+
+/* Where a stream stands: positions consumed by selected task, and batches of the split. */
+struct hwi_position {
+    uint64_t batches;
+    uint64_t *positions; /* [plan->task_count], global positions */
+};
+
+/* The selected task (index into plan->tasks) of batch k of a split's stream; HW_BAD_TASK if the
+ * split has no seeds in any task. */
+HW_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                  uint32_t *task, hw_error *error);
+/* How many of the batches [0, k) are of that task. */
+uint64_t hwi_order_task_batches(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                uint32_t task);
+
+/* What one sequence is made from. */
+struct hwi_seed {
+    uint32_t task;   /* index into plan->tasks */
+    uint32_t split;  /* hw_split, or HWI_SPLIT_AD_HOC */
+    uint32_t epoch;
+    uint32_t index;  /* seed within the task (stored order), or position in an ad-hoc list */
+    uint32_t anchor; /* global row */
+    int64_t obs_time;
+};
+/* The seed at a global position of a (split, task) stream. */
+struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                               uint64_t position);
+
+/* Keyed permutation of [0, count): where `index` goes. count >= 1, index < count. */
+uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
+
+/* ---- batch.c: one sequence, one batch ---------------------------------------------------- */
+
+/* A worker's scratch; one thread at a time. Allocates everything it will ever need. */
+struct hwi_worker;
+HW_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                                   hw_error *error);
+void hwi_worker_close(struct hwi_worker *worker);
+/* Scratch of one batch in production: each sequence's texts until hwi_batch_finish. */
+struct hwi_batch_scratch;
+HW_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
+                                          struct hwi_batch_scratch **scratch, hw_error *error);
+void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
+
+/* Counters a worker adds to; the loader collects them. */
+struct hwi_counters {
+    uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
+};
+
+/*
+ * Makes sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents). Different b of
+ * one batch may be made by different threads at once. seed NULL: an empty sequence, all padding.
+ */
+HW_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
+                                     uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
+                                     const struct hwi_seed *seed, hw_error *error);
+/* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
+HW_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_plan *plan,
+                                        const struct hwi_seed *seed, uint32_t *row_count,
+                                        uint32_t *text_count, hw_error *error);
+/* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
+ * task is an index into plan->tasks. */
+HW_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,
+                                    uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t task,
+                                    uint32_t sequence_count, hw_error *error);
+/* Adds the worker's counters to *sum and clears them. */
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
+
+#endif

@@ -1,0 +1,292 @@
+/* A sampler as a whole: opened, asked, shut down, closed; see loader.h. */
+#define _GNU_SOURCE 1 /* sched_getaffinity */
+
+#include "loader.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum {
+    MAX_THREADS = 256,
+    DEFAULT_MAX_THREADS = 16,
+    MAX_PREFETCH = 1024,
+    DEFAULT_PREFETCH = 3,
+    DEFAULT_PREFETCH_VAL = 1,
+    SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
+};
+
+hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error) {
+    if (getpid() != sampler->pid) {
+        return hwi_fail(error, HW_FORKED,
+                        "the sampler was opened before this process was forked; open it after");
+    }
+    return HW_OK;
+}
+
+hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error) {
+    pthread_condattr_t attributes;
+    int failed = pthread_condattr_init(&attributes);
+    if (failed == 0) {
+        failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) ||
+                 pthread_cond_init(condition, &attributes);
+        pthread_condattr_destroy(&attributes);
+    }
+    return failed ? hwi_no_memory(error, "a condition", sizeof *condition) : HW_OK;
+}
+
+/* ---- statistics -------------------------------------------------------------------------- */
+
+static uint32_t ready_count_locked(const struct hwi_stream *stream) {
+    uint32_t count = 0;
+    for (const struct hwi_job *job = stream->head; job != NULL; job = job->next) {
+        count += job->ready != 0;
+    }
+    return count;
+}
+
+hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
+    hw_sampler_stats stats = {0};
+    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return stats;
+    }
+    const hw_shape *shape = &sampler->plan->shape;
+    pthread_mutex_lock(&sampler->mutex);
+    const struct hwi_counters *counters = &sampler->counters;
+    stats.batches = sampler->batch_count;
+    stats.sequences = counters->sequences;
+    stats.cells = counters->cells;
+    stats.padded_cells = sampler->batch_count * shape->batch_size * shape->sequence_length;
+    stats.rows = counters->rows;
+    stats.walk_ns = counters->walk_ns;
+    stats.emit_ns = counters->emit_ns;
+    stats.text_ns = counters->text_ns;
+    stats.stopped_by_rows = counters->stopped_by_rows;
+    stats.texts_over_budget = counters->texts_over_budget;
+    stats.producer_wait_ns = sampler->producer_wait_ns;
+    stats.consumer_wait_ns = sampler->consumer_wait_ns;
+    stats.threads = sampler->thread_count;
+    stats.train_queue = ready_count_locked(&sampler->endless[HW_TRAIN]);
+    stats.val_queue = ready_count_locked(&sampler->endless[HW_VAL]);
+    pthread_mutex_unlock(&sampler->mutex);
+    hwi_pool_measure(sampler->pool, &stats.slab_count, &stats.slab_bytes);
+    return stats;
+}
+
+/* ---- what the plan knows ----------------------------------------------------------------- */
+
+hw_shape hw_sampler_shape(const hw_sampler *sampler) {
+    return sampler->plan->shape;
+}
+
+hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
+                                uint32_t *count, hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_check_split(split, error));
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    *count = sampler->plan->tasks[selected].lists[split].count;
+    return HW_OK;
+}
+
+hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
+                            hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    uint32_t count = sampler->plan->store->tasks[task].seed_count;
+    if (count > 0) {
+        memcpy(splits, sampler->plan->tasks[selected].splits, count);
+    }
+    return HW_OK;
+}
+
+hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_target_stats *stats,
+                                  hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    *stats = sampler->plan->tasks[selected].stats;
+    if (sampler->plan->store->tasks[task].target_stype == HW_TIMESTAMP) {
+        stats->column_mean = sampler->plan->store->info->time_mean_us;
+        stats->column_std = sampler->plan->store->info->time_std_us;
+    }
+    return HW_OK;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+static uint32_t usable_cores(void) {
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    return (uint32_t)(count < 1 ? 1 : count > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : count);
+}
+
+static hw_status check_limits(const hw_sampler_options *options, hw_error *error) {
+    if (options->num_threads > MAX_THREADS) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "num_threads is %u, expected at most %d",
+                        options->num_threads, MAX_THREADS);
+    }
+    if (options->num_prefetch > MAX_PREFETCH || options->num_prefetch_val > MAX_PREFETCH) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "num_prefetch is %d and num_prefetch_val %d, expected at most %d",
+                        options->num_prefetch, options->num_prefetch_val, MAX_PREFETCH);
+    }
+    return HW_OK;
+}
+
+static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capacity,
+                             hw_error *error) {
+    struct hwi_stream *stream = &sampler->endless[split];
+    size_t count = (size_t)sampler->plan->task_count + 1;
+    stream->split = split;
+    stream->capacity = (uint32_t)capacity;
+    stream->next_positions = calloc(count, sizeof(uint64_t));
+    stream->taken_positions = calloc(count, sizeof(uint64_t));
+    if (stream->next_positions == NULL || stream->taken_positions == NULL) {
+        return hwi_no_memory(error, "the positions of a stream", count * sizeof(uint64_t));
+    }
+    return HW_OK;
+}
+
+/* Starts the threads with every signal blocked: signals are the caller's business. */
+static hw_status start_threads(hw_sampler *sampler, uint32_t count, hw_error *error) {
+    sampler->threads = calloc((size_t)count + 1, sizeof *sampler->threads);
+    if (sampler->threads == NULL) {
+        return hwi_no_memory(error, "the threads", count * sizeof *sampler->threads);
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    hw_status status = HW_OK;
+    for (uint32_t i = 0; i < count && status == HW_OK; i++) {
+        struct hwi_thread *thread = &sampler->threads[i];
+        thread->sampler = sampler;
+        status = hwi_worker_open(sampler->plan, &thread->worker, error);
+        if (status != HW_OK) {
+            break;
+        }
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        int failed = pthread_create(&thread->id, NULL, hwi_produce, thread);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (failed) {
+            hwi_worker_close(thread->worker);
+            status = hwi_fail(error, HW_IO, "cannot start thread %u of %u: %s", i + 1, count,
+                              strerror(failed));
+        } else {
+            pthread_mutex_lock(&sampler->mutex);
+            sampler->thread_count++;
+            pthread_mutex_unlock(&sampler->mutex);
+        }
+    }
+    return status;
+}
+
+static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
+    if (pthread_mutex_init(&sampler->mutex, NULL) != 0 ||
+        pthread_mutex_init(&sampler->join_mutex, NULL) != 0 ||
+        pthread_mutex_init(&sampler->spare_mutex, NULL) != 0) {
+        return hwi_no_memory(error, "a mutex", sizeof sampler->mutex);
+    }
+    HW_TRY(hwi_condition_init(&sampler->work, error));
+    HW_TRY(hwi_condition_init(&sampler->endless[HW_TRAIN].ready, error));
+    return hwi_condition_init(&sampler->endless[HW_VAL].ready, error);
+}
+
+hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw_sampler **sampler,
+                          hw_error *error) {
+    hw_sampler *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "a sampler", sizeof *made);
+    }
+    made->pid = getpid();
+    hw_status status = init_locks(made, error);
+    if (status != HW_OK) {
+        free(made); /* the kinds of locks that can fail here hold nothing */
+        return status;
+    }
+    status = hwi_plan_open(store, options, &made->plan, error);
+    if (status != HW_OK) {
+        goto failed;
+    }
+    hw_sampler_options *planned = &made->plan->options;
+    int32_t train = planned->num_prefetch < 0 ? DEFAULT_PREFETCH : planned->num_prefetch;
+    int32_t val = planned->num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned->num_prefetch_val;
+    val = train == 0 ? 0 : val;
+    made->run_count = (made->plan->shape.batch_size + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
+    status = check_limits(planned, error);
+    if (status == HW_OK) {
+        status = hwi_pool_open(made->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &made->pool,
+                               error);
+    }
+    if (status == HW_OK) {
+        status = open_stream(made, HW_TRAIN, train, error);
+    }
+    if (status == HW_OK) {
+        status = open_stream(made, HW_VAL, val, error);
+    }
+    if (status == HW_OK && train > 0) {
+        uint32_t count = planned->num_threads == 0 ? usable_cores() : planned->num_threads;
+        status = start_threads(made, count, error);
+    }
+    if (status != HW_OK) {
+        goto failed;
+    }
+    *sampler = made;
+    return HW_OK;
+failed:
+    hw_sampler_close(made);
+    return status;
+}
+
+void hw_sampler_shutdown(hw_sampler *sampler) {
+    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return; /* the threads are the parent's */
+    }
+    pthread_mutex_lock(&sampler->mutex);
+    atomic_store(&sampler->shut_down, 1);
+    hwi_wake_everyone_locked(sampler);
+    pthread_mutex_unlock(&sampler->mutex);
+    pthread_mutex_lock(&sampler->join_mutex);
+    for (uint32_t i = 0; !sampler->joined && i < sampler->thread_count; i++) {
+        pthread_join(sampler->threads[i].id, NULL);
+    }
+    sampler->joined = 1;
+    pthread_mutex_unlock(&sampler->join_mutex);
+    pthread_mutex_lock(&sampler->mutex);
+    for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
+        hwi_drop_jobs_locked(sampler, &sampler->endless[split]);
+    }
+    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
+        hwi_drop_jobs_locked(sampler, &pass->stream);
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+}
+
+void hw_sampler_close(hw_sampler *sampler) {
+    if (sampler == NULL || hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return;
+    }
+    hw_sampler_shutdown(sampler);
+    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
+        pass->sampler = NULL;
+    }
+    hwi_free_unused_jobs(sampler);
+    for (uint32_t i = 0; i < sampler->thread_count; i++) {
+        hwi_worker_close(sampler->threads[i].worker);
+    }
+    hwi_worker_close(sampler->spare);
+    hwi_batch_scratch_close(sampler->spare_scratch);
+    for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
+        pthread_cond_destroy(&sampler->endless[split].ready);
+        free(sampler->endless[split].next_positions);
+        free(sampler->endless[split].taken_positions);
+    }
+    pthread_cond_destroy(&sampler->work);
+    pthread_mutex_destroy(&sampler->mutex);
+    pthread_mutex_destroy(&sampler->join_mutex);
+    pthread_mutex_destroy(&sampler->spare_mutex);
+    free(sampler->threads);
+    hwi_pool_close(sampler->pool);
+    hwi_plan_close(sampler->plan);
+    free(sampler);
+}

@@ -1,0 +1,99 @@
+/*
+ * What a seed may see: the rules of docs/2-sampling.md, "Seeds and time", one function each. They
+ * fail closed: where a time is missing, the cell or row is not shown.
+ */
+#include <string.h>
+
+#include "walk.h"
+
+void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan,
+                   const struct hwi_seed *seed) {
+    const struct hwi_task_plan *task = &plan->tasks[seed->task];
+    const struct hwi_task_info *info = &plan->store->tasks[task->task];
+    const struct hwi_table *table = &plan->store->tables[info->anchor_table];
+    uint32_t split = seed->split < HW_SPLIT_COUNT ? seed->split : HW_TEST;
+    int64_t until = plan->visible_until[split];
+    *view = (struct hwi_view){
+        .seed = seed,
+        .task = task,
+        .info = info,
+        .until = seed->obs_time < until ? seed->obs_time : until,
+        .inclusive = !(info->flags & HWI_TASK_EXCLUSIVE),
+        .is_cell = (info->flags & HWI_TASK_CELL) != 0,
+        .anchor_timed = table->times != NULL,
+    };
+    if (table->times != NULL) {
+        view->anchor_time = table->times[seed->anchor - table->info->row_start];
+    }
+}
+
+/* Not before the anchor; without times nothing is known to be before. */
+static int is_not_before_anchor(const struct hwi_view *view, const struct hwi_table *table,
+                                uint32_t row) {
+    if (!view->anchor_timed || table->times == NULL) {
+        return 1;
+    }
+    return table->times[row - table->info->row_start] >= view->anchor_time;
+}
+
+int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
+                       uint32_t row, uint32_t column, int chain) {
+    if (!view->task->special_columns[column]) {
+        return 0;
+    }
+    if (row == view->seed->anchor) {
+        return 1;
+    }
+    const struct hwi_table *where = &plan->store->tables[table];
+    if ((view->inclusive || chain) && is_not_before_anchor(view, where, row)) {
+        return 1;
+    }
+    if (view->is_cell && column == view->info->target_column && view->task->label_hidden != NULL) {
+        uint32_t local = row - where->info->row_start;
+        return (int)(view->task->label_hidden[local / 64] >> (local % 64) & 1);
+    }
+    return 0;
+}
+
+int hwi_view_knows(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
+                   uint32_t row, uint32_t column, int chain) {
+    const struct hwi_column_info *info = &plan->store->columns[column];
+    const struct hwi_table *where = &plan->store->tables[table];
+    int64_t time_us = INT64_MAX;
+    switch ((enum hwi_known_kind)info->known_kind) {
+    case HWI_KNOWN_CREATION:
+        return 1;
+    case HWI_KNOWN_COLUMN: {
+        const struct hwi_column_info *known = &plan->store->columns[info->known_column];
+        const uint8_t *record = hwi_record(where, row);
+        const uint8_t *nulls = record + where->info->null_offset;
+        if (!(nulls[known->null_bit / 8] >> (known->null_bit % 8) & 1)) {
+            memcpy(&time_us, record + known->lane_offset, sizeof time_us);
+        }
+        break;
+    }
+    case HWI_KNOWN_OFFSET:
+        time_us = where->times == NULL ? INT64_MAX : where->times[row - where->info->row_start];
+        break;
+    case HWI_KNOWN_NEVER:
+    default:
+        return 0;
+    }
+    return hwi_view_passes(view, hwi_known_after(time_us, info->known_offset_us), chain);
+}
+
+uint32_t hwi_view_cutoff(const struct hwi_view *view, const struct hwi_table *table) {
+    uint32_t low = 0, high = table->info->row_count;
+    if (table->times == NULL || view->until == INT64_MAX) {
+        return table->info->row_start + high;
+    }
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (hwi_view_passes(view, table->times[middle], 0)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return table->info->row_start + low;
+}
