@@ -1,0 +1,42 @@
+"""A batch as NumPy sees it: read-only views of one slab of memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core
+
+
+class BatchField(NamedTuple):
+    """One array of the batch format."""
+
+    name: str
+    dtype: str
+    dims: tuple[str, ...]  # letters of docs/3-batch.md, such as ("B", "S")
+    info: bool  # host-side only
+    when: str | None  # the option that adds it; None: always there
+    meaning: str
+
+
+BATCH_FIELDS = tuple(BatchField(*field) for field in _core.batch_fields())
+
+
+class Batch(dict[str, NDArray[Any]]):
+    """Arrays by name: C-contiguous, read-only, 64-byte aligned, none wider than 32 bits.
+
+    Shapes and dtypes are `BATCH_FIELDS`. `info` holds host-side arrays that must not go to a
+    device: obs_time int64 [B], seed_index uint32 [B], anchor_rows uint32 [B], and row_ids uint32
+    [B, R] with `with_rows=True`. The memory returns to the sampler when the last array, and
+    whatever aliases one, is gone; it stays valid when the sampler is not.
+    """
+
+    info: dict[str, NDArray[Any]]
+
+    def __init__(self, core: _core.Batch) -> None:
+        super().__init__()
+        self.info = {}
+        for name, info, array in core.tensors():
+            (self.info if info else self)[name] = np.asarray(array)

@@ -1,0 +1,271 @@
+"""The command `headwater`: build, init, inspect, sample, verify, bench.
+
+Exit status 0 on success, 1 on bad input with one message on stderr, 2 on wrong usage. This is the
+only file that prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import HeadwaterError
+
+BENCH_SECONDS = 3.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except (HeadwaterError, OSError, ValueError, ImportError) as error:
+        print(f"headwater: {_message(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("headwater: interrupted", file=sys.stderr)
+        return 130
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headwater", description="From a relational database to batches of contexts."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    source = "sqlite:///file.db, or a folder of Parquet or CSV files"
+
+    init = commands.add_parser("init", help="draft a metadata.json from a source")
+    init.add_argument("source", metavar="SOURCE", help=source)
+    init.add_argument("-o", "--output", default="metadata.json", metavar="F")
+    init.set_defaults(command=_init)
+
+    build = commands.add_parser("build", help="build a store from a source")
+    build.add_argument("source", metavar="SOURCE", help=source)
+    build.add_argument("out", metavar="OUT", help="folder of the store")
+    build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
+    build.add_argument("--embedder", default="hash", metavar="NAME", help="of texts (hash)")
+    build.add_argument("--text-dim", type=int, default=256, metavar="N", help="width of `hash`")
+    build.add_argument("--stats-until", metavar="TIME", help="moments use rows up to here")
+    build.add_argument("--seeds-dir", metavar="DIR", help="where label tables are")
+    build.add_argument("--memory-limit", metavar="SIZE", help="of DuckDB, such as 4GB")
+    build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
+    build.set_defaults(command=_build)
+
+    inspect = commands.add_parser("inspect", help="schema, statistics, tasks and sizes of a store")
+    inspect.add_argument("store", metavar="STORE")
+    inspect.add_argument("name", nargs="?", metavar="TABLE|TASK")
+    inspect.set_defaults(command=_inspect)
+
+    sample = commands.add_parser("sample", help="show one context")
+    sample.add_argument("store", metavar="STORE")
+    sample.add_argument("--task", required=True)
+    sample.add_argument("--seed-index", type=int, default=0, metavar="N")
+    sample.add_argument("--split", default="train", choices=("train", "val", "test"))
+    sample.add_argument("--length", type=int, default=256, metavar="S", help="cells (256)")
+    sample.add_argument("--width", type=int, default=4, metavar="W", help="children per key (4)")
+    sample.set_defaults(command=_sample)
+
+    verify = commands.add_parser("verify", help="prove every invariant of a store")
+    verify.add_argument("store", metavar="STORE")
+    verify.set_defaults(command=_verify)
+
+    bench = commands.add_parser("bench", help="throughput by threads, one JSON line each")
+    bench.add_argument("store", metavar="STORE")
+    bench.add_argument("--task")
+    bench.add_argument("--threads", type=int, action="append", metavar="N")
+    bench.add_argument("--batch-size", type=int, default=32, metavar="B")
+    bench.add_argument("--length", type=int, default=1024, metavar="S")
+    bench.add_argument("--width", type=int, default=16, metavar="W")
+    bench.add_argument("--seconds", type=float, default=BENCH_SECONDS, metavar="T")
+    bench.set_defaults(command=_bench)
+
+    for command in (init, build, inspect, sample, verify, bench):
+        command.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+# ---- commands --------------------------------------------------------------------------------
+
+
+def _init(options: argparse.Namespace) -> int:
+    from .infer import infer
+    from .render import aligned
+
+    output = Path(options.output)
+    if output.exists():
+        raise ValueError(f"'{output}' is there already; remove it or choose another with -o")
+    schema = infer(options.source)
+    schema.save(output)
+    if options.json:
+        print(json.dumps(schema.to_dict(), ensure_ascii=False))
+        return 0
+    for table in schema.tables:
+        notes = [f"key {', '.join(table.primary_key) or 'none'}"]
+        notes.append(f"time {table.temporal_column or 'none'}")
+        print(f"{table.name} ({'; '.join(notes)})")
+        lines = [["column", "type", "refers to"]]
+        for column in table.columns:
+            lines.append([column.name, column.stype, str(column.foreign_key or "")])
+        print(aligned(lines) + "\n")
+    print(f"{output} is written. Check the types, keys and time columns before you build.")
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    from .build import build
+    from .progress import ProgressDisplay
+
+    if options.metadata is None:
+        print("no --metadata given: the schema is inferred", file=sys.stderr)
+    display = ProgressDisplay(sys.stderr)
+    try:
+        report = build(
+            options.source,
+            options.out,
+            options.metadata,
+            embedder=options.embedder,
+            text_dim=options.text_dim,
+            stats_until=options.stats_until,
+            seeds_dir=options.seeds_dir,
+            memory_limit=options.memory_limit,
+            progress=display,
+            strict=options.strict,
+        )
+    finally:
+        display.close()
+    print(json.dumps(report.to_dict(), ensure_ascii=False) if options.json else report)
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from . import inspection
+
+    metadata, sizes = inspection.open_metadata(options.store)
+    found = metadata if options.name is None else inspection.find(metadata, options.name)
+    if options.json:
+        print(json.dumps(found | ({"bytes": sizes} if found is metadata else {}), indent=1))
+    else:
+        print(inspection.describe(metadata, sizes, options.name))
+    return 0
+
+
+def _sample(options: argparse.Namespace) -> int:
+    from . import inspection
+    from .render import read_context
+
+    metadata, _ = inspection.open_metadata(options.store)
+    inspection.find_task(metadata, options.task)
+    store, sampler_type = _runtime()
+    with sampler_type(
+        db_path=options.store,
+        tasks=[options.task],
+        with_rows=True,
+        default_batch_size=1,
+        default_sequence_length=options.length,
+        bfs_child_width=options.width,
+        num_prefetch=0,
+    ) as sampler:
+        batch = sampler.batch(options.split, options.seed_index)
+        context = read_context(store(options.store), metadata, batch, 0)
+    print(json.dumps(context.to_dict(), ensure_ascii=False) if options.json else context)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from ._core import Store
+
+    faults = Store(options.store).verify()
+    if options.json:
+        print(json.dumps({"faults": faults}))
+    elif not faults:
+        print(f"{options.store}: sound")
+    for fault in [] if options.json else faults:
+        print(fault)
+    if faults:
+        print(f"headwater: {len(faults)} faults in '{options.store}'", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from . import inspection
+
+    metadata, sizes = inspection.open_metadata(options.store)
+    _, sampler_type = _runtime()
+    for threads in options.threads or _thread_counts():
+        with sampler_type(
+            db_path=options.store,
+            tasks=None if options.task is None else [options.task],
+            default_batch_size=options.batch_size,
+            default_sequence_length=options.length,
+            bfs_child_width=options.width,
+            num_threads=threads,
+        ) as sampler:
+            figures = _measure(sampler, options.seconds)
+        padded = figures["batches"] * options.batch_size * options.length
+        line = {
+            "threads": threads,
+            "B": options.batch_size,
+            "S": options.length,
+            "w": options.width,
+            "padded_cells_per_s": round(padded / figures["seconds"]),
+            "padded_cells_per_s_per_thread": round(padded / figures["seconds"] / threads),
+            "cells_per_s": round(figures["cells"] / figures["seconds"]),
+            "fill": round(figures["cells"] / max(padded, 1), 4),
+            "batch_ms_p50": figures["p50_ms"],
+            "batch_ms_p99": figures["p99_ms"],
+            "store_bytes": next(iter(sizes.values())),
+            "csv_bytes": metadata["csv_bytes"],
+            "cores": len(os.sched_getaffinity(0)),
+        }
+        print(json.dumps(line), flush=True)
+    return 0
+
+
+def _measure(sampler: Any, seconds: float) -> dict[str, float]:
+    """Batches and cells of a train stream for some seconds, after a warm-up batch."""
+    sampler.next_train_batch()
+    waits: list[float] = []
+    cells = 0
+    start = last = time.perf_counter()
+    while last - start < seconds:
+        batch = sampler.next_train_batch()
+        now = time.perf_counter()
+        waits.append(now - last)
+        last = now
+        cells += int(batch["num_cells"].sum())
+        del batch  # a batch that is kept holds its memory
+    waits.sort()
+    return {
+        "batches": len(waits),
+        "cells": cells,
+        "seconds": last - start,
+        "p50_ms": round(1e3 * waits[len(waits) // 2], 3),
+        "p99_ms": round(1e3 * waits[min(len(waits) - 1, len(waits) * 99 // 100)], 3),
+    }
+
+
+def _thread_counts() -> list[int]:
+    cores = len(os.sched_getaffinity(0))
+    return [count for count in (1, 2, 4, 8, 16) if count <= cores]
+
+
+def _runtime() -> tuple[Any, Any]:
+    from .sampler import Sampler
+    from .store import Store
+
+    return Store, Sampler
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,541 @@
+"""From the source's columns to canonical ones: one type per semantic type, rows in store order.
+
+`rows.t<i>` holds table i of the schema, columns `c<j>` in schema order, and `visible_at`, the time
+at which a row becomes visible, if the table is temporal. Types: identifier BIGINT or VARCHAR,
+numerical BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text
+VARCHAR; an ignored column keeps its own. The number of a row is its rowid: the table is created in order of
+time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
+
+A value that does not fit its type becomes NULL and is counted with an example; nothing is guessed
+from part of the data: a text column counts as integers only if every value is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .schema import Column, Schema, Table
+from .sources import SourceColumn, SourceTable, literal, quote
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+WIDE_TYPES = ("UBIGINT", "HUGEINT", "UHUGEINT")
+REAL_TYPES = ("FLOAT", "DOUBLE")
+NAIVE_TYPES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+ZONED_TYPE = "TIMESTAMP WITH TIME ZONE"
+UNIT_US = {"s": "1000000", "ms": "1000", "us": "1", "ns": "0.001"}
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+FIRST_STAMP = "TIMESTAMP '0001-01-01'"
+LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
+
+INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
+ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
+EXACT_LIMIT = "9007199254740992"  # integers below are exact in a double
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Values of a column that did not fit its type and became NULL."""
+
+    table: str
+    column: str
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class CanonicalTable:
+    """A table of the schema in `rows.t<index>`."""
+
+    table: Table
+    index: int
+    types: tuple[str, ...]  # DuckDB types by column
+    days: bool  # time_resolution "day"
+    row_count: int
+    csv_bytes: int
+    duplicate_count: int
+    null_value_count: int  # values that were NULL spellings
+    conversions: tuple[Conversion, ...]
+
+    @property
+    def relation(self) -> str:
+        return f"rows.t{self.index}"
+
+    @property
+    def temporal(self) -> bool:
+        return self.table.temporal_column is not None
+
+    def slot(self, name: str) -> int:
+        """Position of a column in the table."""
+        return self.table.column_names().index(name)
+
+    def key_text(self, name: str, alias: str) -> str:
+        """SQL: the canonical text of a key part, the same whatever type the source had."""
+        slot = self.slot(name)
+        return canonical_text(f"{alias}.c{slot}", self.types[slot])
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """What one pass over a raw column found."""
+
+    value_count: int
+    null_value_count: int
+    integral: bool
+    zoned_count: int
+    naive_count: int
+
+
+def convert_tables(
+    connection: DuckDBPyConnection,
+    schema: Schema,
+    sources: dict[str, SourceTable],
+    *,
+    tell: Callable[[str], None] = lambda table: None,
+) -> list[CanonicalTable]:
+    """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
+    _check_timezone(connection, schema)
+    converters = [
+        _Converter(connection, schema, table, index, sources[table.name])
+        for index, table in enumerate(schema.tables)
+    ]
+    for converter in converters:
+        converter.profile()
+    _check_zones(schema, converters)
+    tables = []
+    for converter in converters:
+        tell(converter.table.name)
+        tables.append(converter.convert())
+    return tables
+
+
+def canonical_text(value: str, type_name: str) -> str:
+    """SQL: a value as text, so that 42, 42.0 and '42' are one key and a midnight is a date."""
+    if type_name == "VARCHAR":
+        return value
+    if type_name in REAL_TYPES or type_name.startswith("DECIMAL"):
+        return (
+            f"CASE WHEN {value} = trunc({value}) AND abs({value}) < {EXACT_LIMIT} "
+            f"THEN CAST(CAST({value} AS BIGINT) AS VARCHAR) "
+            f"WHEN isfinite(CAST({value} AS DOUBLE)) "
+            f"THEN CAST(CAST({value} AS DOUBLE) AS VARCHAR) END"
+        )
+    if type_name == ZONED_TYPE:
+        return canonical_text(f"make_timestamp(epoch_us({value}))", "TIMESTAMP")
+    if type_name in NAIVE_TYPES:
+        stamp = f"CAST({value} AS TIMESTAMP)"
+        return (
+            f"CASE WHEN date_trunc('day', {stamp}) = {stamp} "
+            f"THEN CAST(CAST({stamp} AS DATE) AS VARCHAR) ELSE CAST({stamp} AS VARCHAR) END"
+        )
+    if type_name == "BLOB":
+        return f"lower(hex({value}))"
+    return f"CAST({value} AS VARCHAR)"
+
+
+def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple[str, str]:
+    """SQL and type of a number; NULL where there is none."""
+    if type_name in INTEGER_TYPES or type_name == "BOOLEAN":
+        return f"CAST({value} AS BIGINT)", "BIGINT"
+    if type_name in WIDE_TYPES or type_name.startswith("DECIMAL"):
+        return f"CAST({value} AS DOUBLE)", "DOUBLE"
+    if type_name in REAL_TYPES:
+        return f"CASE WHEN isfinite({value}) THEN CAST({value} AS DOUBLE) END", "DOUBLE"
+    if type_name in ("INTERVAL", "TIME"):
+        return f"CAST(epoch({value}) AS DOUBLE)", "DOUBLE"
+    if integral:
+        return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+    number = f"TRY_CAST(CAST({value} AS VARCHAR) AS DOUBLE)"
+    return f"CASE WHEN isfinite({number}) THEN {number} END", "DOUBLE"
+
+
+def to_boolean(value: str, type_name: str) -> tuple[str, str]:
+    """SQL and type of a boolean: 0/1, true/false, t/f, yes/no, y/n, on/off."""
+    if type_name == "BOOLEAN":
+        return value, "BOOLEAN"
+    word = f"lower(trim({canonical_text(value, type_name)}))"
+    return (
+        f"CASE WHEN {word} IN ('true', 't', 'yes', 'y', 'on', '1') THEN true "
+        f"WHEN {word} IN ('false', 'f', 'no', 'n', 'off', '0') THEN false END"
+    ), "BOOLEAN"
+
+
+def to_timestamp(
+    value: str, type_name: str, *, zone: str | None = None, unit: str = "s"
+) -> tuple[str, str]:
+    """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`."""
+    if type_name == "DATE" or type_name in NAIVE_TYPES:
+        finite = f"CASE WHEN isfinite({value}) THEN CAST({value} AS TIMESTAMP) END"
+        stamp = from_local(finite, zone)
+    elif type_name == ZONED_TYPE:
+        stamp = f"CASE WHEN isfinite({value}) THEN make_timestamp(epoch_us({value})) END"
+    elif type_name in INTEGER_TYPES + WIDE_TYPES + REAL_TYPES or type_name.startswith("DECIMAL"):
+        scale = UNIT_US[unit]
+        count = f"round(CAST({value} AS DOUBLE) * {scale})"
+        if type_name in INTEGER_TYPES:
+            wide = f"CAST({value} AS HUGEINT)"
+            count = f"{wide} // 1000" if unit == "ns" else f"{wide} * {scale}"
+        inside = f"{count} BETWEEN {FIRST_US} AND {LAST_US}"
+        stamp = f"CASE WHEN {inside} THEN make_timestamp(CAST({count} AS BIGINT)) END"
+    else:
+        text = f"CAST({value} AS VARCHAR)"
+        zoned = f"make_timestamp(epoch_us(TRY_CAST({_plain_zone(text)} AS TIMESTAMPTZ)))"
+        # The cast also takes words such as 'infinity' and 'epoch'.
+        digits = f"CASE WHEN substr(ltrim({text}), 1, 1) BETWEEN '0' AND '9' THEN {text} END"
+        naive = from_local(f"TRY_CAST({digits} AS TIMESTAMP)", zone)
+        stamp = f"CASE WHEN regexp_full_match({text}, {ZONED_TEXT}) THEN {zoned} ELSE {naive} END"
+    return f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END", "TIMESTAMP"
+
+
+def _plain_zone(text: str) -> str:
+    """SQL: a zoned time in the one form that DuckDB casts: seconds, then +hh:mm without a space."""
+    for pattern, replacement in (
+        (" *(Z|z|UTC)$", "+00"),
+        (" +([+-][0-9:]+)$", r"\1"),
+        ("([T ][0-9]{1,2}:[0-9]{2})([+-][0-9:]+)$", r"\1:00\2"),
+    ):
+        text = f"regexp_replace({text}, '{pattern}', '{replacement}')"
+    return text
+
+
+def from_local(stamp: str, zone: str | None) -> str:
+    """SQL: a naive time of `zone` in UTC."""
+    if zone in (None, "UTC"):
+        return stamp
+    return f"make_timestamp(epoch_us(timezone({literal(str(zone))}, {stamp})))"
+
+
+def to_local(stamp: str, zone: str | None) -> str:
+    """SQL: a UTC time as a naive time of `zone`."""
+    if zone in (None, "UTC"):
+        return stamp
+    return f"timezone({literal(str(zone))}, timezone('UTC', {stamp}))"
+
+
+def count_rows(connection: DuckDBPyConnection, query: str) -> int:
+    """The one integer a query gives."""
+    row = connection.execute(query).fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
+    from .errors import SchemaError
+
+    if schema.timezone is None:
+        return
+    names = [
+        row[0] for row in connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    ]
+    if schema.timezone not in names:
+        from .validate import nearest
+
+        hint = nearest(schema.timezone, names)
+        raise SchemaError(f"'timezone' is '{schema.timezone}', which is unknown{hint}")
+
+
+def _check_zones(schema: Schema, converters: list[_Converter]) -> None:
+    from .errors import SchemaError
+
+    if schema.timezone is not None:
+        return
+    zoned = [name for converter in converters for name in converter.timed(zoned=True)]
+    naive = [name for converter in converters for name in converter.timed(zoned=False)]
+    if zoned and naive:
+        raise SchemaError(
+            f"'{zoned[0]}' has times with a zone and '{naive[0]}' has times without one; set "
+            '\'timezone\' to say what those mean ("UTC" or a name such as "Europe/Berlin")'
+        )
+
+
+class _Converter:
+    """One table on its way from raw.t<source index> to rows.t<index>."""
+
+    def __init__(
+        self,
+        connection: DuckDBPyConnection,
+        schema: Schema,
+        table: Table,
+        index: int,
+        source: SourceTable,
+    ) -> None:
+        self.connection, self.schema = connection, schema
+        self.table, self.index, self.source = table, index, source
+        places = {column.name: j for j, column in enumerate(source.columns)}
+        self.raw = [places[column.name] for column in table.columns]
+        self.sources = [source.columns[j] for j in self.raw]
+        self.keyed = _key_columns(schema, table)
+        self.timed_by = {c.known_at.column for c in table.columns} | {table.temporal_column}
+        self.profiles: list[_Profile] = []
+
+    def meaning(self, column: Column) -> str:
+        """The semantic type that decides the conversion; ignored columns may still be used."""
+        if column.stype != "ignored":
+            return column.stype
+        if column.name in self.timed_by:
+            return "timestamp"
+        return "identifier" if column.name in self.keyed else "ignored"
+
+    def value(self, slot: int) -> str:
+        """SQL: a raw value with the NULL spellings taken out."""
+        raw, source = f"c{self.raw[slot]}", self.sources[slot]
+        column = self.table.columns[slot]
+        spellings = column.null_values + self.table.null_values + self.schema.null_values
+        if not spellings:
+            return raw
+        listed = ", ".join(literal(text) for text in spellings)
+        return f"CASE WHEN {_plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
+
+    def profile(self) -> None:
+        measures: list[str] = []
+        for slot, column in enumerate(self.table.columns):
+            raw, value, source = f"c{self.raw[slot]}", self.value(slot), self.sources[slot]
+            integral, zoned, naive = _shape(value, self.meaning(column), source)
+            measures += [
+                f"count({value})",
+                f"count({raw})",
+                integral,
+                f"count(*) FILTER (WHERE {zoned})",
+                f"count(*) FILTER (WHERE {naive})",
+            ]
+        query = f"SELECT {', '.join(measures)} FROM raw.t{self.source.index}"
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        for position in range(0, len(row), 5):
+            kept, found, integral_found, zoned_count, naive_count = row[position : position + 5]
+            self.profiles.append(
+                _Profile(
+                    value_count=kept,
+                    null_value_count=found - kept,
+                    integral=bool(integral_found),
+                    zoned_count=zoned_count,
+                    naive_count=naive_count,
+                )
+            )
+
+    def timed(self, *, zoned: bool) -> list[str]:
+        """Columns that hold times with (or without) a zone."""
+        return [
+            f"{self.table.name}.{column.name}"
+            for column, profile in zip(self.table.columns, self.profiles, strict=True)
+            if (profile.zoned_count if zoned else profile.naive_count)
+        ]
+
+    def convert(self) -> CanonicalTable:
+        pairs = [self.expression(slot) for slot in range(len(self.table.columns))]
+        days = self.days()
+        selected = [f"{sql} AS c{slot}" for slot, (sql, _) in enumerate(pairs)]
+        if self.table.on_duplicate_key != "error":
+            selected.append("rowid AS source_row")
+        inner = f"SELECT {', '.join(selected)} FROM raw.t{self.source.index}"
+        at = f"{self.effective_time(days)} AS visible_at, " if self.table.temporal_column else ""
+        self.connection.execute(
+            f"CREATE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
+            f"ORDER BY {', '.join(self.order())}"
+        )
+        conversions = self.conversions(pairs)
+        csv_bytes = self.csv_bytes(pairs)
+        duplicate_count = self.settle_duplicates()
+        self.connection.execute(f"DROP TABLE raw.t{self.source.index}")
+        return CanonicalTable(
+            table=self.table,
+            index=self.index,
+            types=tuple(type_name for _, type_name in pairs),
+            days=days,
+            row_count=count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}"),
+            csv_bytes=csv_bytes,
+            duplicate_count=duplicate_count,
+            null_value_count=sum(profile.null_value_count for profile in self.profiles),
+            conversions=tuple(conversions),
+        )
+
+    def expression(self, slot: int) -> tuple[str, str]:
+        """SQL and type of the canonical value of a column."""
+        column, source, profile = self.table.columns[slot], self.sources[slot], self.profiles[slot]
+        value, meaning = f"({self.value(slot)})", self.meaning(self.table.columns[slot])
+        if meaning == "ignored":
+            return value, source.type
+        if meaning == "numerical":
+            return to_numerical(value, source.type, integral=profile.integral)
+        if meaning == "boolean":
+            return to_boolean(value, source.type)
+        if meaning == "timestamp":
+            return to_timestamp(value, source.type, zone=self.schema.timezone, unit=column.unit)
+        if meaning == "identifier" and source.type in INTEGER_TYPES:
+            return f"CAST({value} AS BIGINT)", "BIGINT"
+        if meaning == "identifier" and profile.integral:
+            return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+        return canonical_text(value, source.type), "VARCHAR"
+
+    def days(self) -> bool:
+        name = self.table.temporal_column
+        if name is None or self.table.time_resolution is not None:
+            return self.table.time_resolution == "day"
+        source = self.sources[self.table.column_names().index(name)]
+        return "DATE" in (source.type, source.declared)
+
+    def effective_time(self, days: bool) -> str:
+        name = self.table.temporal_column
+        assert name is not None
+        stamp = f"c{self.table.column_names().index(name)}"
+        if days:
+            zone = self.schema.timezone
+            next_day = f"date_trunc('day', {to_local(stamp, zone)}) + INTERVAL 1 DAY"
+            stamp = from_local(f"CAST({next_day} AS TIMESTAMP)", zone)
+        return f"epoch_us({stamp})"
+
+    def order(self) -> list[str]:
+        names = self.table.column_names()
+        parts = self.table.primary_key or tuple(names)
+        order = [f"c{names.index(part)} NULLS LAST" for part in parts]
+        if self.table.temporal_column is not None:
+            nulls = "FIRST" if self.table.null_time == "visible" else "LAST"
+            order.insert(0, f"visible_at NULLS {nulls}")
+        return order
+
+    def conversions(self, pairs: list[tuple[str, str]]) -> list[Conversion]:
+        """Count, per column, the values that became NULL."""
+        counts = ", ".join(f"count(c{slot})" for slot in range(len(pairs)))
+        row = self.connection.execute(f"SELECT {counts} FROM rows.t{self.index}").fetchone()
+        assert row is not None
+        found = []
+        for slot, (sql, _) in enumerate(pairs):
+            lost = self.profiles[slot].value_count - row[slot]
+            if lost:
+                column, source = self.table.columns[slot], self.sources[slot]
+                value = f"({self.value(slot)})"
+                text = _plain_text(value, source)
+                example = self.connection.execute(
+                    f"SELECT min({text}) FROM raw.t{self.source.index} "
+                    f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
+                ).fetchone()
+                shown = "" if example is None else str(example[0])[:80]
+                reason = _reason(self.meaning(column), source.type)
+                found.append(Conversion(self.table.name, column.name, reason, lost, shown))
+        return found
+
+    def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
+        """Size of the table as CSV: its values as text, and what separates them."""
+        texts = [self.csv_text(slot, kind) for slot, (_, kind) in enumerate(pairs)]
+        sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts)
+        query = f"SELECT {sizes} + count(*) * {len(pairs)} FROM rows.t{self.index}"
+        return count_rows(self.connection, query)
+
+    def csv_text(self, slot: int, type_name: str) -> str:
+        """SQL: a canonical value as CSV would have it, with a time of day if the source has one."""
+        profile = self.profiles[slot]
+        if type_name == "TIMESTAMP" and (profile.zoned_count or profile.naive_count):
+            return f"CAST(c{slot} AS VARCHAR)"
+        return canonical_text(f"c{slot}", type_name)
+
+    def settle_duplicates(self) -> int:
+        """Check the primary key; drop duplicates if the table says which row stays."""
+        from .errors import SourceError
+
+        if not self.table.primary_key:
+            return 0
+        names = self.table.column_names()
+        parts = ", ".join(f"c{names.index(part)}" for part in self.table.primary_key)
+        self.refuse_null_keys(parts.split(", "))
+        extra = count_rows(
+            self.connection,
+            f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM rows.t{self.index} "
+            f"GROUP BY {parts} HAVING count(*) > 1)",
+        )
+        if extra and self.table.on_duplicate_key == "error":
+            example = self.connection.execute(
+                f"SELECT {parts}, count(*) FROM rows.t{self.index} GROUP BY {parts} "
+                f"HAVING count(*) > 1 ORDER BY {parts} LIMIT 1"
+            ).fetchone()
+            assert example is not None
+            key = ", ".join(str(part) for part in example[:-1])
+            raise SourceError(
+                f"table '{self.table.name}' has {extra} rows with a primary key that another row "
+                f"has too, for example ({key}) in {example[-1]} rows; set 'on_duplicate_key' to "
+                '"first" or "last" to keep one of them'
+            )
+        if self.table.on_duplicate_key != "error":
+            self.drop_duplicates(parts)
+        return extra
+
+    def refuse_null_keys(self, parts: list[str]) -> None:
+        from .errors import SourceError
+
+        absent = " OR ".join(f"{part} IS NULL" for part in parts)
+        query = f"SELECT count(*) FROM rows.t{self.index} WHERE {absent}"
+        count = count_rows(self.connection, query)
+        if count:
+            raise SourceError(
+                f"table '{self.table.name}' has {count} rows whose primary key is NULL"
+            )
+
+    def drop_duplicates(self, parts: str) -> None:
+        direction = "ASC" if self.table.on_duplicate_key == "first" else "DESC"
+        self.connection.execute(
+            f"CREATE TABLE rows.kept AS SELECT * EXCLUDE (source_row, r) FROM "
+            f"(SELECT *, rowid AS r FROM rows.t{self.index}) QUALIFY row_number() OVER "
+            f"(PARTITION BY {parts} ORDER BY source_row {direction}) = 1 ORDER BY r"
+        )
+        self.connection.execute(f"DROP TABLE rows.t{self.index}")
+        self.connection.execute(f"ALTER TABLE rows.kept RENAME TO t{self.index}")
+
+
+def _key_columns(schema: Schema, table: Table) -> set[str]:
+    """Columns that are part of a key of the table or are referred to by one."""
+    names = set(table.primary_key)
+    for other in schema.tables:
+        for key in other.every_key():
+            names |= set(key.references) if key.table == table.name else set()
+            names |= set(key.columns) if other is table else set()
+    return names
+
+
+def _plain_text(value: str, source: SourceColumn) -> str:
+    """SQL: a raw value as the source would print it."""
+    if source.type == "VARCHAR":
+        return value
+    return f"lower(hex({value}))" if source.type == "BLOB" else f"CAST({value} AS VARCHAR)"
+
+
+def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, str]:
+    """SQL: whether all values are integers; conditions for times with and without a zone."""
+    integral, zoned, naive = "false", "false", "false"
+    if meaning in ("identifier", "numerical"):
+        if source.type == "VARCHAR":
+            integral = f"bool_and(regexp_full_match({value}, {INTEGER_TEXT}))"
+        elif meaning == "identifier" and _is_fractional(source.type):
+            exact = f"{value} = trunc({value}) AND abs({value}) < {EXACT_LIMIT}"
+            integral = f"bool_and({exact})"
+    if meaning == "timestamp":
+        if source.type == "VARCHAR":
+            zoned = f"regexp_full_match({value}, {ZONED_TEXT})"
+            naive = f"contains({value}, ':') AND NOT {zoned}"
+        else:
+            zoned = f"{value} IS NOT NULL" if source.type == ZONED_TYPE else "false"
+            naive = f"{value} IS NOT NULL" if source.type in NAIVE_TYPES else "false"
+    return integral, zoned, naive
+
+
+def _is_fractional(type_name: str) -> bool:
+    return type_name in REAL_TYPES + WIDE_TYPES or type_name.startswith("DECIMAL")
+
+
+def _reason(meaning: str, type_name: str) -> str:
+    if meaning == "numerical":
+        return "NaN or infinite" if type_name in REAL_TYPES else "not a finite number"
+    if meaning == "timestamp":
+        return "not a time of the years 1 to 9999"
+    return "not a boolean" if meaning == "boolean" else "NaN or infinite"
+
+
+def query_view(table: CanonicalTable) -> str:
+    """SQL: the table as task queries see it, with the source's names."""
+    columns = [
+        f"c{slot} AS {quote(column.name)}" for slot, column in enumerate(table.table.columns)
+    ]
+    return f"SELECT {', '.join(columns)} FROM {table.relation}"

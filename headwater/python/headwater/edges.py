@@ -1,0 +1,114 @@
+"""From foreign keys to edges: for each child row the number of its parent row.
+
+Keys compare by value if both sides have the same type and by canonical text otherwise, so that the
+integer 42 finds the text '42'. A key with a NULL part has no edge; one that names no row dangles,
+which is counted and never an error. The columns a key refers to must be unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .convert import CanonicalTable, count_rows
+from .schema import ForeignKey
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DIRECT_TYPES = ("BIGINT", "VARCHAR", "TIMESTAMP", "BOOLEAN")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """A foreign key between two tables of the graph; its parents by child row in `relation`."""
+
+    child: CanonicalTable
+    parent: CanonicalTable
+    key: ForeignKey
+    index: int
+    edge_count: int
+    dangling_count: int
+    null_count: int
+
+    @property
+    def relation(self) -> str:
+        return f"parents.k{self.index}"
+
+
+def find_parents(
+    connection: DuckDBPyConnection,
+    tables: Sequence[CanonicalTable],
+    *,
+    tell: Callable[[str], None] = lambda key: None,
+) -> list[Edges]:
+    """Edges of every foreign key between tables of the graph, in the store's order."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS parents")
+    graph = {table.table.name: table for table in tables if table.table.graph}
+    edges: list[Edges] = []
+    for child in graph.values():
+        for key in child.table.every_key():
+            if key.table in graph:
+                tell(f"{child.table.name}.{'+'.join(key.columns)}")
+                edges.append(_join(connection, child, graph[key.table], key, len(edges)))
+    return edges
+
+
+def _join(
+    connection: DuckDBPyConnection,
+    child: CanonicalTable,
+    parent: CanonicalTable,
+    key: ForeignKey,
+    index: int,
+) -> Edges:
+    if set(key.references) != set(parent.table.primary_key):
+        _check_unique(connection, child, parent, key)
+    pairs = [
+        _comparable(child, column, parent, reference)
+        for column, reference in zip(key.columns, key.references, strict=True)
+    ]
+    equal = " AND ".join(f"{left} = {right}" for left, right in pairs)
+    null = " OR ".join(f"c.c{child.slot(column)} IS NULL" for column in key.columns)
+    connection.execute(
+        f"CREATE TABLE parents.k{index} AS SELECT p.rowid AS parent, {null} AS is_null "
+        f"FROM {child.relation} c LEFT JOIN {parent.relation} p ON {equal} ORDER BY c.rowid"
+    )
+    row = connection.execute(
+        f"SELECT count(parent), count(*) FILTER (WHERE is_null), count(*) FROM parents.k{index}"
+    ).fetchone()
+    assert row is not None and row[2] == child.row_count
+    return Edges(child, parent, key, index, row[0], row[2] - row[0] - row[1], row[1])
+
+
+def _comparable(
+    child: CanonicalTable, column: str, parent: CanonicalTable, reference: str
+) -> tuple[str, str]:
+    """SQL of both sides of an equality, of one type."""
+    left, right = child.slot(column), parent.slot(reference)
+    if child.types[left] == parent.types[right] and child.types[left] in DIRECT_TYPES:
+        return f"c.c{left}", f"p.c{right}"
+    return child.key_text(column, "c"), parent.key_text(reference, "p")
+
+
+def _check_unique(
+    connection: DuckDBPyConnection, child: CanonicalTable, parent: CanonicalTable, key: ForeignKey
+) -> None:
+    from .errors import SourceError
+
+    slots = [f"c{parent.slot(name)}" for name in key.references]
+    parts = ", ".join(slots)
+    present = " AND ".join(f"{slot} IS NOT NULL" for slot in slots)
+    repeated = (
+        f"SELECT {parts}, count(*) AS n FROM {parent.relation} WHERE {present} "
+        f"GROUP BY {parts} HAVING count(*) > 1"
+    )
+    if count_rows(connection, f"SELECT count(*) FROM ({repeated})"):
+        example = connection.execute(f"{repeated} ORDER BY {parts} LIMIT 1").fetchone()
+        assert example is not None
+        value = ", ".join(str(part) for part in example[:-1])
+        raise SourceError(
+            f"foreign key '{child.table.name}.{'+'.join(key.columns)}' refers to "
+            f"'{parent.table.name}.{'+'.join(key.references)}', which is not unique: "
+            f"({value}) is in {example[-1]} rows"
+        )

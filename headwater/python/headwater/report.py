@@ -1,0 +1,302 @@
+"""What a build did: the store's metadata.json and the summary printed at the end.
+
+`store_metadata` gives the dict of docs/1-format.md, metadata.json: facts of the store only, no path
+and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about this build:
+where it is and how large.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .convert import Conversion
+from .encode import Encoder, Layout, StoreColumn
+from .schema import SPLITS
+from .tasks import FOREVER_US, TaskSeeds
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+FORMAT_VERSION = 1
+DEFAULT_SPLIT_SEED = 123
+HASH_BUCKETS = 1000
+DEFAULT_SPLIT_ENDS = (800, 900)  # train below the first bucket, val below the second
+SIZE_PARTS = {
+    "graph, tables and tasks": ("graph.bin", "tables/", "tasks/"),
+    "keys and texts": ("keys.bin", "texts.bin"),
+    "embeddings": ("_embeddings.bin",),
+    "schema": ("schema.bin", "metadata.json"),
+}
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """Counts of a finished build; `str()` is the summary for people, `to_dict()` for programs."""
+
+    path: Path
+    fingerprint: str
+    metadata: dict[str, Any]
+    conversions: tuple[Conversion, ...]
+    store_bytes: dict[str, int] = field(default_factory=dict)  # by part
+    undecodable_count: int = 0
+    inferred: bool = False  # the schema was inferred, not given
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "fingerprint": self.fingerprint,
+            "store_bytes": self.store_bytes,
+            "undecodable_count": self.undecodable_count,
+            "inferred": self.inferred,
+            "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
+            "metadata": self.metadata,
+        }
+
+    def losses(self) -> list[str]:
+        """One line for everything that was dropped, became NULL or leads nowhere."""
+        lines = [
+            f"{c.count:,} values of {c.table}.{c.column} became NULL: {c.reason} "
+            f"(for example '{c.example}')"
+            for c in self.conversions
+        ]
+        if self.undecodable_count:
+            lines.append(f"{self.undecodable_count:,} texts are not UTF-8")
+        for table in self.metadata["tables"]:
+            if table["duplicates_dropped"]:
+                count = table["duplicates_dropped"]
+                lines.append(f"{count:,} rows of {table['name']} dropped: duplicate primary key")
+            for key in table["foreign_keys"]:
+                if key["dangling"]:
+                    name = f"{table['name']}.{'+'.join(key['columns'])}"
+                    lines.append(f"{key['dangling']:,} keys of {name} name no row")
+        for task in self.metadata["tasks"]:
+            for reason, count in task["dropped"].items():
+                lines.append(f"{count:,} rows of task {task['name']} dropped: {reason}")
+            if task["bad_targets"]:
+                lines.append(
+                    f"{task['bad_targets']:,} targets of task {task['name']} became NULL: not "
+                    f"{task['target_stype']}"
+                )
+        return lines
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.metadata['name']}, build {self.fingerprint[:12]}"]
+        lines += _table_lines(self.metadata)
+        for task in self.metadata["tasks"]:
+            lines += _task_lines(task)
+        losses = self.losses()
+        lines.append(f"not taken as it was ({len(losses)}):" if losses else "nothing was dropped")
+        lines += [f"  {line}" for line in losses]
+        main = next(iter(self.store_bytes.values()), 0)
+        csv_bytes = self.metadata["csv_bytes"]
+        ratio = main / csv_bytes if csv_bytes else 0.0
+        parts = ", ".join(f"{part} {size:,}" for part, size in self.store_bytes.items())
+        lines.append(f"bytes: {parts}; {ratio:.2f}x of {csv_bytes:,} as CSV")
+        return "\n".join(lines)
+
+
+def _table_lines(metadata: dict[str, Any]) -> list[str]:
+    names = [table["name"] for table in metadata["tables"]]
+    width = max([len(name) for name in names] + [5])
+    lines = [f"  {'table':<{width}} {'rows':>12} {'edges':>12} {'dangling':>9} {'null keys':>10}"]
+    for table in metadata["tables"]:
+        low, high = table["row_range"]
+        edges, dangling, nulls = (
+            sum(key[what] for key in table["foreign_keys"])
+            for what in ("edges", "dangling", "nulls")
+        )
+        lines.append(
+            f"  {table['name']:<{width}} {high - low:>12,} {edges:>12,} {dangling:>9,} {nulls:>10,}"
+        )
+    return lines
+
+
+def _task_lines(task: dict[str, Any]) -> list[str]:
+    seeds, span = task["seeds"], task["obs_time_range"]
+    splits = ", ".join(f"{split} {seeds[split]:,}" for split in SPLITS)
+    times = f"{span[0][:10]} to {span[1][:10]}" if span else "no observation times"
+    balance = task["stats"]
+    if "classes" in balance:
+        shown = ", ".join(f"{name} {count:,}" for name, count in balance["classes"].items())
+    else:
+        shown = "quantiles " + ", ".join(f"{value:g}" for value in balance["quantiles"])
+    lines = [
+        f"  task {task['name']} ({task['kind']}, {task['target_stype']}): {splits}, "
+        f"unlabelled {seeds['unlabelled']:,}; {task['split']} split",
+        f"    {times}; {shown or 'no labels'}",
+    ]
+    return lines
+
+
+def store_metadata(
+    name: str,
+    encoder: Encoder,
+    *,
+    text: dict[str, Any],
+    stats_until_us: int,
+    options: dict[str, Any],
+    csv_bytes: int,
+) -> dict[str, Any]:
+    """The dict written as metadata.json into the store, once the builder has everything."""
+    layout, builder = encoder.layout, encoder.builder
+    return {
+        "name": name,
+        "format_version": FORMAT_VERSION,
+        "text": text,
+        "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
+        "options": options,
+        "csv_bytes": csv_bytes,  # of the source: all tables, and label tables
+        "tables": _tables(layout),
+        "columns": [
+            _column(column, builder.column_stats(number), encoder.categories.get(number))
+            for number, column in enumerate(layout.columns)
+        ],
+        "tasks": [_task(layout, seeds, encoder.connection) for seeds in layout.tasks],
+    }
+
+
+def _tables(layout: Layout) -> list[dict[str, Any]]:
+    entries, row, number = [], 0, 0
+    for table, start in zip(layout.tables, layout.column_starts, strict=True):
+        keys = [edges for edges in layout.edges if edges.child.index == table.index]
+        entries.append(
+            {
+                "name": table.table.name,
+                "description": table.table.description,
+                "row_range": [row, row + table.row_count],
+                "column_range": [start, start + len(table.table.columns)],
+                "primary_key": list(table.table.primary_key),
+                "temporal_column": table.table.temporal_column,
+                "time_resolution": "day" if table.days else "instant",
+                "null_time": table.table.null_time,
+                "foreign_keys": [
+                    {
+                        "columns": list(edges.key.columns),
+                        "references": {
+                            "table": edges.key.table,
+                            "columns": list(edges.key.references),
+                        },
+                        "edges": edges.edge_count,
+                        "dangling": edges.dangling_count,
+                        "nulls": edges.null_count,
+                    }
+                    for edges in keys
+                ],
+                "duplicates_dropped": table.duplicate_count,
+                "null_values": table.null_value_count,
+                "conversions": [
+                    {"column": c.column, "reason": c.reason, "count": c.count}
+                    for c in table.conversions
+                ],
+                "csv_bytes": table.csv_bytes,
+            }
+        )
+        row += table.row_count
+        number += len(keys)
+    assert number == len(layout.edges)
+    return entries
+
+
+def _column(
+    column: StoreColumn, found: dict[str, Any], categories: tuple[str, ...] | None
+) -> dict[str, Any]:
+    stats: dict[str, Any] = {}
+    if not column.of_task and column.stype != "ignored":
+        stats = {"count": found["value_count"], "nulls": found["null_count"]}
+    if column.stype == "numerical":
+        stats |= {key: found[key] for key in ("mean", "std", "min", "max")}
+    if column.stype == "timestamp" and stats.get("count"):
+        stats |= {"min": iso_time(found["min_us"]), "max": iso_time(found["max_us"])}
+    if column.stype == "boolean" and stats:
+        stats |= {"true": found["true_count"], "false": stats["count"] - found["true_count"]}
+    if column.stype == "categorical":
+        stats |= {"categories": list(categories or ()), "cat_emb_start": found["category_start"]}
+    return {
+        "table": None if column.of_task else column.owner,
+        **({"task": column.owner} if column.of_task else {}),
+        "name": column.name,
+        "stype": column.stype,
+        **({"description": column.description} if column.description else {}),
+        "stats": stats,
+    }
+
+
+def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> dict[str, Any]:
+    task, own = seeds.task, layout.task_columns[seeds.index]
+    counts = seeds.given_counts or _hash_splits(layout, seeds, connection)
+    span = seeds.obs_range_us
+    return {
+        "name": task.name,
+        "kind": seeds.kind,
+        "anchor_table": task.anchor_table,
+        "target_column": task.target_column,
+        "target_stype": task.target_stype,
+        "target_column_id": layout.target_column(seeds),
+        "obs_time_column_id": None if own is None else own[0],
+        "seeds": {**counts, "unlabelled": seeds.unlabelled_count},
+        "null_targets": seeds.null_target_count,
+        "stats": seeds.balance,
+        "split": "given" if seeds.given_split else "hash",
+        "latest_train_time": None
+        if seeds.latest_train_us is None
+        else iso_time(seeds.latest_train_us),
+        "obs_time_range": None if span is None else [iso_time(span[0]), iso_time(span[1])],
+        "cutoff": "exclusive" if seeds.exclusive else "inclusive",
+        "context_labels": task.context_labels,
+        "label_window_us": task.label_window_us,
+        "hidden_columns": [str(column) for column in seeds.hidden],
+        "query": task.query,
+        "rows": seeds.row_count,
+        "dropped": seeds.dropped,
+        "bad_targets": seeds.bad_target_count,
+    }
+
+
+def _hash_splits(
+    layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection
+) -> dict[str, int]:
+    """Seeds per split under the default ratios: docs/2-sampling.md, splits."""
+    from ._core import hash64
+
+    anchor = layout.tables[layout.table_number(seeds.task.anchor_table)]
+    parts = ", ".join(
+        anchor.key_text(part, anchor.relation.partition(".")[2])
+        for part in anchor.table.primary_key
+    )
+    cursor = connection.execute(
+        f"SELECT n, {parts} FROM (SELECT anchor, count(*) AS n FROM {seeds.relation} "
+        f"GROUP BY anchor) JOIN {anchor.relation} ON anchor = {anchor.relation}.rowid"
+    )
+    name_hash = hash64(seeds.task.name.encode(), 0)
+    counts = dict.fromkeys(SPLITS, 0)
+    while rows := cursor.fetchmany(65_536):
+        for count, *key in rows:
+            texts = [part.encode() for part in key]
+            key_hash = hash64(b"".join(struct.pack("<I", len(t)) + t for t in texts), 0)
+            mixed = hash64(struct.pack("<3Q", key_hash, name_hash, DEFAULT_SPLIT_SEED), 0)
+            bucket = mixed % HASH_BUCKETS
+            counts[SPLITS[sum(bucket >= end for end in DEFAULT_SPLIT_ENDS)]] += count
+    return counts
+
+
+def iso_time(time_us: int) -> str:
+    """Microseconds since 1970 as ISO 8601 in UTC."""
+    stamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
+    return stamp.isoformat().replace("+00:00", "Z")
+
+
+def file_sizes(directory: Path) -> dict[str, int]:
+    """Bytes of a build by part, the part that counts against the source's CSV bytes first."""
+    sizes = dict.fromkeys(SIZE_PARTS, 0)
+    for file in sorted(directory.rglob("*")):
+        name = file.relative_to(directory).as_posix()
+        for part, marks in SIZE_PARTS.items():
+            if file.is_file() and name.startswith(marks) | name.endswith(marks):
+                sizes[part] += file.stat().st_size
+                break
+    return sizes

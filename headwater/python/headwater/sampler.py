@@ -1,0 +1,481 @@
+"""The sampler: a store to batches, and what a training loop needs to know about its tasks.
+
+The work is done by threads of the C library; this file turns names, words and times into numbers,
+and numbers back into names. Contexts depend on the store and on the options listed in
+`Sampler.state_dict`, never on threads, prefetch or timing.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core
+from .batch import Batch
+from .errors import TaskError
+from .keys import NO_TIME_US, Time, key_texts, time_us
+from .statistics import prometheus_text, sampler_metadata, sampler_stats
+from .store import Store, word
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+MAX_THREADS = 16
+ALL_TASKS = 2**32 - 1
+STATE_VERSION = 1
+STREAMS = ("train", "val")
+UNKNOWN_KEYS_SHOWN = 10
+
+
+class Sampler:
+    """Batches of contexts from a store.
+
+    db_path or store: a store directory, or an open `Store` that several samplers share.
+    rank, world_size: this process's share; every seed is seen by exactly one rank per epoch.
+    split_ratios, split_seed: which seeds are train, val and test, where the task does not say.
+    seed: order of seeds and draws of children.
+    num_prefetch, num_prefetch_val: batches made ahead; num_prefetch=0 makes each when asked.
+    default_batch_size, default_sequence_length: B sequences of S cells.
+    bfs_child_width: most children taken of a row, per foreign key or, with
+        child_width_per="row", in all.
+    tasks, task_weights, task_order: which tasks, how often (by name; None: equally often), and
+        "weighted" or "round_robin".
+    max_rows, text_budget: R rows per sequence, U texts per batch; None chooses them from a sample.
+    max_hops: how far from the seed a context reaches; None: no limit.
+    child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
+    context_labels: "train", "none" or "all"; None: as each task says.
+    visible_until: a time, or one per split in a dict: nothing later is ever shown.
+    num_threads: None: usable cores / local_world_size, at most 16.
+    adjacency: "dense" (fk_adj), "parents" or "both". targets: "inline" or "separate".
+    with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
+    """
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        split_ratios: Sequence[float] = (0.8, 0.1, 0.1),
+        split_seed: int = 123,
+        seed: int = 42,
+        num_prefetch: int = 3,
+        default_batch_size: int = 32,
+        default_sequence_length: int = 1024,
+        bfs_child_width: int = 16,
+        task_weights: Mapping[str, float] | None = None,
+        *,
+        store: Store | None = None,
+        tasks: Sequence[str] | None = None,
+        task_order: str = "weighted",
+        max_rows: int | None = None,
+        max_hops: int | None = None,
+        child_width_per: str = "foreign_key",
+        child_order: str = "uniform",
+        identifier_cells: str = "all",
+        context_labels: str | None = None,
+        visible_until: Time | Mapping[str, Time | None] | None = None,
+        num_threads: int | None = None,
+        local_world_size: int = 1,
+        num_prefetch_val: int = 1,
+        adjacency: str = "dense",
+        text_budget: int | None = None,
+        targets: str = "inline",
+        with_rows: bool = False,
+        load: str = "mmap",
+    ) -> None:
+        if (db_path is None) == (store is None):
+            raise ValueError("give either db_path or store")
+        self.store = Store(db_path, load=load) if db_path is not None else _given(store)
+        self._owns_store = db_path is not None
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        try:
+            self._tasks = self._select(tasks)
+            ratios = [float(ratio) for ratio in split_ratios]
+            if len(ratios) != 3:
+                raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
+            until = _until(visible_until)
+            words = {
+                "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
+                "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
+                "identifier_cells": word(
+                    "identifier_cells", identifier_cells, _core.IDENTIFIER_CELLS
+                ),
+                "context_labels": word(
+                    "context_labels", context_labels or "default", _core.CONTEXT_LABELS
+                ),
+                "adjacency": word("adjacency", adjacency, _core.ADJACENCIES),
+                "targets": word("targets", targets, _core.TARGETS),
+                "task_order": word("task_order", task_order, _core.TASK_ORDERS),
+            }
+            self._core = _core.Sampler(
+                self.store.core,
+                rank=rank,
+                world_size=_at_least("world_size", world_size, 1),
+                split_ratios=(ratios[0], ratios[1], ratios[2]),
+                split_seed=split_seed,
+                seed=seed,
+                batch_size=_at_least("default_batch_size", default_batch_size, 1),
+                sequence_length=_at_least("default_sequence_length", default_sequence_length, 2),
+                max_rows=0 if max_rows is None else _at_least("max_rows", max_rows, 2),
+                child_width=_at_least("bfs_child_width", bfs_child_width, 1),
+                max_hops=0 if max_hops is None else _at_least("max_hops", max_hops, 0) + 1,
+                tasks=None if tasks is None else self._tasks,
+                task_weights=self._weights(task_weights),
+                visible_until=until,
+                num_threads=_threads(num_threads, local_world_size),
+                num_prefetch=_at_least("num_prefetch", num_prefetch, 0),
+                num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
+                text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
+                with_rows=with_rows,
+                **words,
+            )
+        except BaseException:
+            self._close_store()
+            raise
+        self._finalizer = weakref.finalize(self, self._core.shutdown)
+        self.rank, self.world_size = rank, world_size
+        self.shape = self._core.shape()
+        self._options = {
+            "split_ratios": ratios,
+            "split_seed": split_seed,
+            "seed": seed,
+            "default_sequence_length": default_sequence_length,
+            "max_rows": self.shape["max_rows"],
+            "texts_per_sequence": (self.shape["text_budget"] - 1) // self.shape["batch_size"],
+            "bfs_child_width": bfs_child_width,
+            "child_width_per": child_width_per,
+            "max_hops": max_hops,
+            "child_order": child_order,
+            "identifier_cells": identifier_cells,
+            "context_labels": context_labels,
+            "visible_until": list(until),
+            "tasks": [self._name(task) for task in self._tasks],
+            "task_weights": None if task_weights is None else dict(task_weights),
+            "task_order": task_order,
+        }
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """Stop the threads and drop queued batches; idempotent, from any thread.
+
+        Whoever waits for a batch gets `SamplerShutdown`. Batches handed out stay valid.
+        """
+        if self._finalizer is not None:
+            self._core.shutdown()
+
+    # ---- batches -------------------------------------------------------------------------
+
+    def next_train_batch(self, timeout: float | None = None) -> Batch:
+        """Next batch of the train stream. TimeoutError after `timeout` seconds."""
+        return Batch(self._core.next(_core.SPLITS["train"], timeout))
+
+    def next_val_batch(self, timeout: float | None = None) -> Batch:
+        """Next batch of the val stream. TimeoutError after `timeout` seconds."""
+        return Batch(self._core.next(_core.SPLITS["val"], timeout))
+
+    def batch(self, split: str, k: int) -> Batch:
+        """Batch k of a split's stream: a pure function of store, options and k."""
+        return Batch(self._core.batch(_split(split), k))
+
+    def epoch(self, split: str, task: str | None = None, index: int = 0) -> Epoch:
+        """One finite pass: every seed of the split once over all ranks.
+
+        All ranks yield equally many batches; the last ones may be short or empty by
+        `num_sequences`. The same index gives the same contexts. task None: all tasks in turn.
+        """
+        number = ALL_TASKS if task is None else self._task(task)
+        return Epoch(_core.Pass(self._core, _split(split), number, index))
+
+    def batches_for(
+        self, task: str, keys: Sequence[Any], obs_time: Time | Sequence[Time] | None = None
+    ) -> Epoch:
+        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`.
+
+        keys: scalars, or tuples (or dicts by column) for a composite key; KeyError names those
+        that the table does not have. obs_time: when the question is asked, one time or one per
+        key: microseconds, ISO text or datetime (naive: UTC). None takes the anchor's own time
+        where a cell task's rows have one, and shows everything in a database without times.
+        """
+        number = self._task(task)
+        anchors = self._anchors(number, keys)
+        times = self._obs_times(number, anchors, obs_time)
+        return Epoch(_core.Pass(self._core, 0, number, 0, anchors, times))
+
+    # ---- what it knows -------------------------------------------------------------------
+
+    def column_embeddings(self) -> NDArray[np.float16]:
+        """Embeddings of all columns by `column_ids`, float16 [C, D_t]; a copy."""
+        return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+
+    def categorical_embeddings(self) -> NDArray[np.float16]:
+        """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
+        return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["categories"]))
+
+    def database_metadata(self) -> dict[str, Any]:
+        """The store's metadata.json, with seed counts and target statistics of this sampler's
+        splits; times have mean_us and std_us under "time" where a task predicts one."""
+        return sampler_metadata(self.store, self._core, self._tasks)
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the start: batches, sequences, cells, padded_cells, rows, fill, seconds
+        per stage over all threads (walk, emit, text), waits of producers and of the consumer,
+        batches ready now, contexts stopped by max_rows, texts over budget, threads, memory."""
+        return sampler_stats(self._core.stats(), self.shape)
+
+    def stats_prometheus(self) -> str:
+        """`stats()` in the text format of Prometheus."""
+        return prometheus_text(self.stats(), self.rank)
+
+    def num_seeds(self, split: str, task: str | None = None) -> int:
+        """Seeds of a split over all ranks, of one task or of all of this sampler."""
+        tasks = self._tasks if task is None else [self._task(task)]
+        return sum(self._core.seed_count(_split(split), number) for number in tasks)
+
+    def batches_per_epoch(self, split: str, task: str | None = None) -> int:
+        """Batches that each rank gets from `epoch(split, task)`."""
+        step = self.shape["batch_size"] * self.world_size
+        tasks = self._tasks if task is None else [self._task(task)]
+        counts = [self._core.seed_count(_split(split), number) for number in tasks]
+        return sum(-(-count // step) for count in counts)
+
+    def remaining(self, split: str, task: str | None = None) -> int:
+        """Seeds over all ranks that the stream of train or val has left in its current epochs."""
+        positions, _ = self._core.get_position(self._stream(split))
+        tasks = self._tasks if task is None else [self._task(task)]
+        left = 0
+        for number in tasks:
+            count = self._core.seed_count(_split(split), number)
+            left += count - positions[number] % count if count else 0
+        return left
+
+    def splits(self, task: str) -> NDArray[np.uint8]:
+        """The split of every seed of a task in stored order: 0 train, 1 val, 2 test; uint8 [n]."""
+        number = self._task(task)
+        count = sum(self._core.seed_count(split, number) for split in _core.SPLITS.values())
+        return np.asarray(self._core.splits(number, count))
+
+    # ---- state ---------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the streams stand: batches handed out count, prefetched ones do not. JSON-able.
+
+        It may be loaded with another batch size, world size, rank or number of threads.
+        """
+        streams = {}
+        for split in STREAMS:
+            positions, batches = self._core.get_position(_core.SPLITS[split])
+            named = {self._name(task): positions[task] for task in self._tasks}
+            streams[split] = {"positions": named, "batches": batches}
+        return {
+            "version": STATE_VERSION,
+            "fingerprint": self.store.fingerprint,
+            "options": copy.deepcopy(self._options),
+            "streams": streams,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken; drops what was prefetched.
+
+        ValueError names everything that differs: the store, or options that decide contexts.
+        """
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(
+                f"the state has version {state.get('version')!r}, expected {STATE_VERSION}"
+            )
+        faults = []
+        if state["fingerprint"] != self.store.fingerprint:
+            faults.append(f"store {state['fingerprint']} is now {self.store.fingerprint}")
+        saved = state["options"]
+        for name in sorted({*saved, *self._options}):
+            before, now = saved.get(name), self._options.get(name)
+            if before != now:
+                faults.append(f"{name} was {before!r} and is {now!r}")
+        if faults:
+            raise ValueError("the state is of another sampler: " + "; ".join(faults))
+        for split in STREAMS:
+            stream = state["streams"][split]
+            positions = [0] * len(self.store.metadata["tasks"])
+            for task in self._tasks:
+                positions[task] = stream["positions"][self._name(task)]
+            self._core.set_position(_core.SPLITS[split], positions, stream["batches"])
+
+    # ---- inside --------------------------------------------------------------------------
+
+    def _close_store(self) -> None:
+        if self._owns_store:
+            self.store.close()
+
+    def _name(self, task: int) -> str:
+        name: str = self.store.metadata["tasks"][task]["name"]
+        return name
+
+    def _select(self, tasks: Sequence[str] | None) -> list[int]:
+        if tasks is None:
+            return list(range(len(self.store.metadata["tasks"])))
+        if isinstance(tasks, str):
+            raise TypeError("tasks is a str, expected a list of names")
+        numbers = sorted(self.store.task_index(name) for name in tasks)
+        if len(set(numbers)) != len(numbers) or not numbers:
+            raise ValueError(f"tasks is {list(tasks)}, expected at least one name, each once")
+        return numbers
+
+    def _weights(self, weights: Mapping[str, float] | None) -> list[float] | None:
+        if weights is None:
+            return None
+        names = [self._name(task) for task in self._tasks]
+        if set(weights) != set(names):
+            raise ValueError(f"task_weights names {sorted(weights)}, expected each of {names}")
+        return [float(weights[name]) for name in names]
+
+    def _task(self, name: str) -> int:
+        number = self.store.task_index(name)
+        if number not in self._tasks:
+            raise ValueError(f"task '{name}' is not among this sampler's tasks")
+        return number
+
+    def _stream(self, split: str) -> int:
+        if split not in STREAMS:
+            raise ValueError(f"split is {split!r}, expected 'train' or 'val'; use epoch()")
+        return _core.SPLITS[split]
+
+    def _anchors(self, task: int, keys: Sequence[Any]) -> list[int]:
+        if isinstance(keys, str | bytes):
+            raise TypeError("keys is a str, expected a list of keys")
+        name = self.store.metadata["tasks"][task]["anchor_table"]
+        number = self.store.table_index(name)
+        columns = self.store.metadata["tables"][number]["primary_key"]
+        found: list[int] = []
+        unknown = []
+        for key in keys:
+            row = self.store.core.find(number, key_texts(key, columns, f"table '{name}'"))
+            if row is None:
+                unknown.append(key)
+            else:
+                found.append(row)
+        if unknown:
+            shown = ", ".join(repr(key) for key in unknown[:UNKNOWN_KEYS_SHOWN])
+            more = len(unknown) - UNKNOWN_KEYS_SHOWN
+            rest = f" and {more} more" if more > 0 else ""
+            raise KeyError(f"table '{name}' has no rows with the keys {shown}{rest}")
+        return found
+
+    def _obs_times(
+        self, task: int, anchors: list[int], obs_time: Time | Sequence[Time] | None
+    ) -> list[int]:
+        if obs_time is None:
+            return self._own_times(task, anchors)
+        if isinstance(obs_time, int | str | date | datetime | np.datetime64 | np.integer):
+            return [time_us(obs_time)] * len(anchors)
+        times = [time_us(time) for time in obs_time]
+        if len(times) != len(anchors):
+            raise ValueError(f"obs_time has {len(times)} entries for {len(anchors)} keys")
+        return times
+
+    def _own_times(self, task: int, anchors: list[int]) -> list[int]:
+        metadata = self.store.metadata
+        entry = metadata["tasks"][task]
+        if all(table["temporal_column"] is None for table in metadata["tables"]):
+            return [NO_TIME_US] * len(anchors)
+        anchor_table = metadata["tables"][self.store.table_index(entry["anchor_table"])]
+        if entry["kind"] != "cell" or anchor_table["temporal_column"] is None:
+            raise TaskError(
+                f"task '{entry['name']}' needs an obs_time: without one its contexts would show "
+                "everything that ever happened"
+            )
+        times = [self.store.core.row_time(row) for row in anchors]
+        for row, time in zip(anchors, times, strict=True):
+            if abs(time) >= NO_TIME_US:
+                raise TaskError(f"row {row} of '{anchor_table['name']}' has no time: give obs_time")
+        return times
+
+
+class Epoch:
+    """A finite run of batches, made ahead by the sampler's threads. An iterator with a length."""
+
+    def __init__(self, core: _core.Pass) -> None:
+        self._core = core
+        self._length = core.batch_count()
+
+    def __len__(self) -> int:
+        """Batches of the whole run on this rank."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> Batch:
+        """Next batch; StopIteration at the end, TimeoutError after `timeout` seconds."""
+        core = self._core.next(timeout)
+        if core is None:
+            self.close()
+            raise StopIteration
+        return Batch(core)
+
+    def close(self) -> None:
+        """Drop what is queued. Also done at the end, and when the object goes."""
+        self._core.close()
+
+    def __enter__(self) -> Epoch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _given(store: Store | None) -> Store:
+    if not isinstance(store, Store):
+        raise TypeError(f"store is {store!r}, expected a headwater.Store")
+    return store
+
+
+def _split(split: str) -> int:
+    return word("split", split, _core.SPLITS)
+
+
+def _at_least(option: str, value: int, low: int) -> int:
+    if value < low:
+        raise ValueError(f"{option} is {value}, expected at least {low}")
+    return value
+
+
+def _threads(num_threads: int | None, local_world_size: int) -> int:
+    if num_threads is not None:
+        return _at_least("num_threads", num_threads, 1)
+    cores = len(os.sched_getaffinity(0)) // _at_least("local_world_size", local_world_size, 1)
+    return min(max(cores, 1), MAX_THREADS)
+
+
+def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:
+    """visible_until by split, in microseconds."""
+    by_split = given if isinstance(given, Mapping) else dict.fromkeys(_core.SPLITS, given)
+    strange = set(by_split) - set(_core.SPLITS)
+    if strange:
+        raise ValueError(f"visible_until names {sorted(strange)}, expected {list(_core.SPLITS)}")
+    times = [by_split.get(split) for split in _core.SPLITS]
+    train, val, test = (NO_TIME_US if time is None else time_us(time) for time in times)
+    return train, val, test

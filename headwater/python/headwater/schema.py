@@ -1,0 +1,277 @@
+"""metadata.json as frozen dataclasses: what the user says about a database.
+
+`Schema` is the whole document, `Table`, `Column`, `ForeignKey` and `Task` its parts, in the order
+in which the store numbers them. Reading a document (and every check of it) is in `validate.py`;
+this file only holds the facts, writes them back, and answers questions about them. A document that
+is written and read again gives an equal `Schema`; values equal to their default are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class ColumnRef:
+    """A column of a table, written "table.column" or {"table", "column"}."""
+
+    table: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """When a cell becomes known: docs/2-sampling.md, columns known later."""
+
+    kind: str = "creation"  # "creation", "never", "column" or "offset"
+    column: str | None = None
+    offset_us: int = 0
+
+    def to_json(self) -> str:
+        if self.kind == "column":
+            assert self.column is not None
+            return self.column
+        return format_duration(self.offset_us, sign=True) if self.kind == "offset" else self.kind
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    stype: str  # the name of a headwater.SemanticType, lower case
+    foreign_key: ColumnRef | None = None
+    known_at: Known = Known()
+    description: str = ""
+    null_values: tuple[str, ...] = ()
+    unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
+
+    def to_dict(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {"stype": self.stype}
+        if self.foreign_key is not None:
+            entry["foreign_key"] = _reference(self.foreign_key)
+        if self.known_at.kind != "creation":
+            entry["known_at"] = self.known_at.to_json()
+        if self.description:
+            entry["description"] = self.description
+        if self.null_values:
+            entry["null_values"] = list(self.null_values)
+        if self.unit != "s":
+            entry["unit"] = self.unit
+        return entry
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Columns of one table that name a row of `table` by its columns `references`."""
+
+    columns: tuple[str, ...]
+    table: str
+    references: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        references = {"table": self.table, "columns": list(self.references)}
+        return {"columns": list(self.columns), "references": references}
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    temporal_column: str | None = None
+    null_time: str = "hidden"
+    time_resolution: str | None = None  # "day" or "instant"; None: "day" for a DATE column
+    graph: bool = True
+    on_duplicate_key: str = "error"
+    foreign_keys: tuple[ForeignKey, ...] = ()  # those of "foreign_keys"; see every_key()
+    null_values: tuple[str, ...] = ()
+    description: str = ""
+
+    def column(self, name: str) -> Column:
+        """The column of that name; KeyError if the table has none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def every_key(self) -> list[ForeignKey]:
+        """Foreign keys in the store's order: of single columns, then `foreign_keys` as listed."""
+        single = [
+            ForeignKey((column.name,), column.foreign_key.table, (column.foreign_key.column,))
+            for column in self.columns
+            if column.foreign_key is not None
+        ]
+        return single + list(self.foreign_keys)
+
+    def to_dict(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {}
+        if self.primary_key:
+            entry["primary_key"] = _one_or_list(self.primary_key)
+        if self.temporal_column is not None:
+            entry["temporal_column"] = self.temporal_column
+        if self.null_time != "hidden":
+            entry["null_time"] = self.null_time
+        if self.time_resolution is not None:
+            entry["time_resolution"] = self.time_resolution
+        if not self.graph:
+            entry["graph"] = False
+        if self.on_duplicate_key != "error":
+            entry["on_duplicate_key"] = self.on_duplicate_key
+        if self.null_values:
+            entry["null_values"] = list(self.null_values)
+        if self.description:
+            entry["description"] = self.description
+        entry["columns"] = {column.name: column.to_dict() for column in self.columns}
+        if self.foreign_keys:
+            entry["foreign_keys"] = [key.to_dict() for key in self.foreign_keys]
+        return entry
+
+
+@dataclass(frozen=True)
+class Task:
+    """A question: seeds by a query or by label tables, and how their contexts are cut off."""
+
+    name: str
+    anchor_table: str
+    target_column: str
+    target_stype: str
+    query: str | None = None
+    seeds: tuple[tuple[str, str], ...] = ()  # (split, path) in the order train, val, test
+    anchor_key: tuple[str, ...] = ()  # columns of the result; empty: named as the primary key
+    observation_time_column: str | None = None
+    label_window_us: int | None = None
+    label_known_at: str | None = None
+    split_column: str | None = None
+    hidden_columns: tuple[ColumnRef, ...] = ()
+    kind: str | None = None  # None: from the name and type of the target column
+    cutoff: str | None = None  # None: "exclusive" for a cell task, "inclusive" for a derived one
+    context_labels: str = "train"
+    require_label: bool = False
+    allow_future_anchor: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {}
+        if self.query is not None:
+            entry["query"] = self.query
+        if self.seeds:
+            entry["seeds"] = dict(self.seeds)
+        entry["anchor_table"] = self.anchor_table
+        if self.anchor_key:
+            entry["anchor_key"] = _one_or_list(self.anchor_key)
+        entry["target_column"] = self.target_column
+        entry["target_stype"] = self.target_stype
+        if self.kind is not None:
+            entry["kind"] = self.kind
+        if self.observation_time_column is not None:
+            entry["observation_time_column"] = self.observation_time_column
+        if self.label_window_us is not None:
+            entry["label_window"] = format_duration(self.label_window_us)
+        if self.label_known_at is not None:
+            entry["label_known_at"] = self.label_known_at
+        if self.split_column is not None:
+            entry["split_column"] = self.split_column
+        if self.hidden_columns:
+            entry["hidden_columns"] = [_reference(column) for column in self.hidden_columns]
+        if self.cutoff is not None:
+            entry["cutoff"] = self.cutoff
+        if self.context_labels != "train":
+            entry["context_labels"] = self.context_labels
+        if self.require_label:
+            entry["require_label"] = True
+        if self.allow_future_anchor:
+            entry["allow_future_anchor"] = True
+        return entry
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A whole metadata.json.
+
+    `directory` is where the document was read from: label tables are found relative to it.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    tasks: tuple[Task, ...] = ()
+    timezone: str | None = None
+    null_values: tuple[str, ...] = ()
+    directory: Path | None = field(default=None, compare=False)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Schema:
+        """Read a metadata.json; SchemaError lists every problem at once."""
+        from .validate import load_schema
+
+        return load_schema(Path(path))
+
+    @staticmethod
+    def from_dict(document: Mapping[str, Any]) -> Schema:
+        """Read a document that is already parsed; SchemaError lists every problem at once."""
+        from .validate import parse_schema
+
+        return parse_schema(document)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write metadata.json, one key per line, to be reviewed and versioned."""
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    def table(self, name: str) -> Table:
+        """The table of that name; KeyError if the database has none."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"name": self.name}
+        if self.timezone is not None:
+            document["timezone"] = self.timezone
+        if self.null_values:
+            document["null_values"] = list(self.null_values)
+        document["tables"] = {table.name: table.to_dict() for table in self.tables}
+        if self.tasks:
+            document["tasks"] = {task.name: task.to_dict() for task in self.tasks}
+        return document
+
+
+def format_duration(duration_us: int, *, sign: bool = False) -> str:
+    """ "60 days" for a count of microseconds, in the largest unit that divides it."""
+    unit = next(unit for unit in reversed(MICROSECONDS) if duration_us % MICROSECONDS[unit] == 0)
+    if unit == "week":
+        unit = "day"
+    count = duration_us // MICROSECONDS[unit]
+    plural = "" if abs(count) == 1 else "s"
+    return f"{count:+d} {unit}{plural}" if sign else f"{count} {unit}{plural}"
+
+
+def _one_or_list(names: tuple[str, ...]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
+
+
+def _reference(column: ColumnRef) -> str | dict[str, str]:
+    if "." in column.table or "." in column.column:
+        return {"table": column.table, "column": column.column}
+    return str(column)

@@ -1,0 +1,287 @@
+"""An open store for people, predictions and tests: rows and links in the source's own terms."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core
+from .errors import StoreError
+from .keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+NO_ROW = 2**32 - 1
+LABEL_NULL, LABEL_NONE = 1, 2  # label states of a seed; 0: it has a value
+GIVEN_BY_HASH = 15  # split of a seed that no column gives
+FLOAT32_DIGITS = 7
+MAX_WARM_UP_THREADS = 16
+
+
+class SemanticType(IntEnum):
+    """What the values of a column are, numbered as in a batch's `semantic_types`."""
+
+    IDENTIFIER = _core.SEMANTIC_TYPES["identifier"]
+    NUMERICAL = _core.SEMANTIC_TYPES["numerical"]
+    TIMESTAMP = _core.SEMANTIC_TYPES["timestamp"]
+    BOOLEAN = _core.SEMANTIC_TYPES["boolean"]
+    CATEGORICAL = _core.SEMANTIC_TYPES["categorical"]
+    TEXT = _core.SEMANTIC_TYPES["text"]
+    IGNORED = _core.SEMANTIC_TYPES["ignored"]
+
+
+class Store:
+    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`).
+
+    Rows have global numbers: those of a table are `row_range` of its metadata. Arrays stay valid
+    after close().
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, load: str = "mmap") -> None:
+        self.path = Path(path)
+        self.core = _core.Store(path, word("load", load, _core.LOADS))
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the map. Samplers that were opened on it keep it until they go."""
+        self.core.close()
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits over the contents."""
+        return self.core.fingerprint()
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """metadata.json of the build, with its fingerprint."""
+        file = Path(self.core.directory()) / "metadata.json"
+        try:
+            metadata = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot read '{file}': {error}") from error
+        missing = {"tables", "columns", "tasks"} - set(metadata)
+        if missing:
+            raise StoreError(f"'{file}' lacks {sorted(missing)}")
+        return {**metadata, "fingerprint": self.fingerprint}
+
+    # ---- rows ----------------------------------------------------------------------------
+
+    def row(self, row: int) -> dict[str, Any]:
+        """One row: `{"table", "key", "time", "cells"}` in source units (float32 precision).
+
+        An identifier's cell shows its value where the store has it (the primary key, the key of
+        the parent), else True; NULL is None.
+        """
+        table = self._table(self.core.row_table(row))
+        key = self._key(row, table)
+        time = self.core.row_time(row)
+        low, high = table["column_range"]
+        cells = {}
+        known = {**self._links(row, table), **key}
+        for number in range(low, high):
+            column = self.metadata["columns"][number]
+            if column["stype"] != "ignored":
+                value = self._cell(row, number, column)
+                if column["stype"] == "identifier" and value is not None:
+                    value = known.get(column["name"], True)
+                cells[column["name"]] = value
+        return {
+            "table": table["name"],
+            "key": key,
+            "time": None if time in (NO_TIME_US, ALWAYS_US) else datetime_of(time),
+            "cells": cells,
+        }
+
+    def find(self, table: str, key: Any) -> int:
+        """Global row of a primary key (a scalar, a tuple of its parts, or a dict by column).
+
+        KeyError if the table has no such row.
+        """
+        number = self.table_index(table)
+        entry = self.metadata["tables"][number]
+        row = self.core.find(number, key_texts(key, entry["primary_key"], f"table '{table}'"))
+        if row is None:
+            raise KeyError(f"table '{table}' has no row with the key {key!r}")
+        return row
+
+    def parents(self, row: int) -> NDArray[np.uint32]:
+        """Parent by foreign key of the row's table, uint32 [keys]; 2^32 - 1 where there is none."""
+        table = self.core.row_table(row)
+        found = [self.core.parent(row, key) for key in self._own_keys(table)]
+        return np.array([NO_ROW if parent is None else parent for parent in found], np.uint32)
+
+    def children(self, row: int, limit: int | None = None) -> dict[str, NDArray[np.uint32]]:
+        """Rows that point at this one, by foreign key ("orders.customer_id"), oldest first.
+
+        uint32 [n] each, read-only; `limit` keeps the latest of each key.
+        """
+        name = self._table(self.core.row_table(row))["name"]
+        found = {}
+        for number, (child, key) in enumerate(self._keys):
+            if key["references"]["table"] == name:
+                rows = np.asarray(self.core.children(row, number))
+                kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
+                found[f"{child}.{'+'.join(key['columns'])}"] = kept
+        return found
+
+    # ---- tasks ---------------------------------------------------------------------------
+
+    def task_seeds(self, name: str) -> dict[str, NDArray[Any]]:
+        """Every seed of a task in stored order, [n] each; `seed_index` of a batch points here.
+
+        anchor_row uint32; obs_time int64 us (2^63 - 1: none); target float64 in source units,
+        0 or 1, index within the target's categories, or us; is_null bool; labelled bool; split
+        uint8 (0 train, 1 val, 2 test, 255: not given, by hash); position uint32 in the query's
+        result.
+        """
+        number = self.task_index(name)
+        seeds = {key: np.asarray(array) for key, array in self.core.seeds(number).items()}
+        states = seeds["states"] & 15
+        splits = seeds["states"] >> 4
+        stype = self.metadata["tasks"][number]["target_stype"]
+        targets = seeds["targets"]
+        if stype == "numerical":
+            values = targets.view(np.float64).copy()
+        elif stype == "timestamp":
+            values = targets.view(np.int64).astype(np.float64)
+        else:
+            values = targets.astype(np.float64)
+        return {
+            "anchor_row": seeds["anchors"],
+            "obs_time": seeds["obs_times"],
+            "target": values,
+            "is_null": states == LABEL_NULL,
+            "labelled": states != LABEL_NONE,
+            "split": np.where(splits == GIVEN_BY_HASH, 255, splits).astype(np.uint8),
+            "position": seeds["positions"],
+        }
+
+    def task_index(self, name: str) -> int:
+        """Number of a task by name; ValueError with the nearest name if there is none."""
+        return _index("task", name, [task["name"] for task in self.metadata["tasks"]])
+
+    def table_index(self, name: str) -> int:
+        """Number of a table by name; ValueError with the nearest name if there is none."""
+        return _index("table", name, [table["name"] for table in self.metadata["tables"]])
+
+    # ---- whole store ---------------------------------------------------------------------
+
+    def verify(self) -> list[str]:
+        """Check every invariant of the contents; all faults, or [] if the store is sound."""
+        return self.core.verify()
+
+    def warm_up(
+        self, progress: Callable[[int, int], None] | None = None, *, threads: int | None = None
+    ) -> None:
+        """Read every page once, so that later reads do not wait for the disk.
+
+        `progress` is called with bytes done and bytes in all, before and after.
+        """
+        files = [file for file in Path(self.core.directory()).rglob("*") if file.is_file()]
+        total = sum(file.stat().st_size for file in files)
+        if progress is not None:
+            progress(0, total)
+        count = threads or min(len(os.sched_getaffinity(0)), MAX_WARM_UP_THREADS)
+        self.core.warm_up(count)
+        if progress is not None:
+            progress(total, total)
+
+    # ---- inside --------------------------------------------------------------------------
+
+    def _table(self, number: int) -> dict[str, Any]:
+        entry: dict[str, Any] = self.metadata["tables"][number]
+        return entry
+
+    @cached_property
+    def _keys(self) -> list[tuple[str, dict[str, Any]]]:
+        """(child table, foreign key) by global number."""
+        return [
+            (table["name"], key)
+            for table in self.metadata["tables"]
+            for key in table["foreign_keys"]
+        ]
+
+    def _own_keys(self, table: int) -> range:
+        counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]
+        return range(sum(counts[:table]), sum(counts[: table + 1]))
+
+    def _key(self, row: int, table: dict[str, Any]) -> dict[str, Any]:
+        if not table["primary_key"]:
+            return {}
+        parts = self.core.row_key(row)
+        return dict(zip(table["primary_key"], map(key_value, parts), strict=True))
+
+    def _links(self, row: int, table: dict[str, Any]) -> dict[str, Any]:
+        """Values of foreign key columns, from the keys of the parents."""
+        values = {}
+        for key, parent in zip(table["foreign_keys"], self.parents(row), strict=True):
+            if int(parent) != NO_ROW:
+                found = self._key(int(parent), self._table(self.core.row_table(int(parent))))
+                for column, name in zip(key["columns"], key["references"]["columns"], strict=True):
+                    if name in found:
+                        values[column] = found[name]
+        return values
+
+    def _cell(self, row: int, number: int, column: dict[str, Any]) -> Any:
+        stype, is_null, value, time, index = self.core.cell(row, number)
+        if is_null:
+            return None
+        match SemanticType(stype):
+            case SemanticType.NUMERICAL:
+                return _rounded(value, column["stats"])
+            case SemanticType.TIMESTAMP:
+                return datetime_of(time)
+            case SemanticType.BOOLEAN:
+                return value != 0
+            case SemanticType.CATEGORICAL:
+                stats = column["stats"]
+                return stats["categories"][index - stats["cat_emb_start"]]
+            case SemanticType.TEXT:
+                return self.core.text(index)
+            case _:
+                return True
+
+
+def _rounded(value: float, stats: dict[str, Any]) -> float:
+    """Without the noise below float32: a value is stored as a z-score of 24 bits."""
+    scale = max(abs(stats["mean"]), stats["std"], abs(value))
+    if not 0 < scale < math.inf:
+        return value
+    return round(value, FLOAT32_DIGITS - 1 - math.floor(math.log10(scale)))
+
+
+def word(option: str, value: str, words: dict[str, int]) -> int:
+    """The number of a word of an option; ValueError names the words there are."""
+    if value not in words:
+        raise ValueError(f"{option} is {value!r}, expected one of {', '.join(map(repr, words))}")
+    return words[value]
+
+
+def _index(what: str, name: str, names: Iterable[str]) -> int:
+    known = list(names)
+    if name in known:
+        return known.index(name)
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f", did you mean '{near[0]}'?" if near else f" among {known}" if known else ""
+    raise ValueError(f"the store has no {what} '{name}'{hint}")
