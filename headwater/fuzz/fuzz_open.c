@@ -1,0 +1,101 @@
+/*
+ * Fuzzing open, verify and every accessor over a damaged store.
+ *
+ * The input is a list of edits of 6 bytes, {file, offset (3 bytes, little-endian), operation,
+ * value}, applied to the bookstore of tests/c/fixtures.h: the operation sets a byte, adds to it, or
+ * writes a 32-bit extreme. The whole is then resealed (checksums and build id right again), since
+ * damage that a checksum finds exercises nothing else; an input whose first byte is odd is not.
+ *
+ * With libFuzzer: cc -fsanitize=fuzzer,address,undefined -DHEADWATER_LIBFUZZER. Without, main
+ * replays the files named on the command line, or makes `-n` random inputs from a fixed seed.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "damage.h"
+
+#define EDIT_BYTES 6u
+#define MAX_EDITS 64u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void apply_edit(const struct patient *patient, uint8_t *const images[],
+                       const uint8_t *edit) {
+    static const uint32_t extremes[] = {0, 1, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
+    uint32_t file = edit[0] % patient->file_count;
+    size_t size = patient->files[file].size;
+    size_t offset = (edit[1] | (size_t)edit[2] << 8 | (size_t)edit[3] << 16) % size;
+    uint32_t extreme = extremes[edit[5] % (sizeof extremes / sizeof *extremes)];
+    if (edit[4] % 3 == 0) {
+        images[file][offset] = edit[5];
+    } else if (edit[4] % 3 == 1) {
+        images[file][offset] = (uint8_t)(images[file][offset] + edit[5]);
+    } else {
+        offset &= ~(size_t)3;
+        memcpy(images[file] + offset, &extreme, size - offset < 4 ? size - offset : 4);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct patient *patient; /* one per process; libFuzzer has no place to end it */
+    uint8_t *images[PATIENT_MAX_FILES] = {NULL};
+    if (size < 1 + EDIT_BYTES) {
+        return 0;
+    }
+    if (patient == NULL) {
+        char *directory = fixture_directory();
+        bookstore_build(directory);
+        patient = patient_admit(directory);
+    }
+    for (uint32_t i = 0; i < patient->file_count; i++) {
+        images[i] = malloc(patient->files[i].size + 1);
+        memcpy(images[i], patient->files[i].bytes, patient->files[i].size);
+    }
+    size_t edit_count = (size - 1) / EDIT_BYTES;
+    for (size_t i = 0; i < edit_count && i < MAX_EDITS; i++) {
+        apply_edit(patient, images, data + 1 + i * EDIT_BYTES);
+    }
+    if (data[0] & 1) {
+        for (uint32_t i = 0; i < patient->file_count; i++) {
+            damage_write_file(patient->files[i].path, images[i], patient->files[i].size);
+        }
+    } else {
+        patient_write_resealed(patient, images);
+    }
+    (void)damage_seems_well(patient->build, HW_LOAD_RAM); /* exact bounds under ASan */
+    for (uint32_t i = 0; i < patient->file_count; i++) {
+        free(images[i]);
+    }
+    return 0;
+}
+
+#ifndef HEADWATER_LIBFUZZER
+static void replay_random(unsigned long count) {
+    uint64_t state = 1;
+    for (unsigned long n = 0; n < count; n++) {
+        uint8_t input[1 + EDIT_BYTES * 4];
+        for (size_t i = 0; i < sizeof input; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            input[i] = (uint8_t)(state >> 56);
+        }
+        input[0] = 0;
+        (void)LLVMFuzzerTestOneInput(input, 1 + EDIT_BYTES * (1 + n % 4));
+    }
+}
+
+int main(int argument_count, char **arguments) {
+    for (int i = 1; i < argument_count; i++) {
+        size_t size = 0;
+        if (strcmp(arguments[i], "-n") == 0 && i + 1 < argument_count) {
+            replay_random(strtoul(arguments[++i], NULL, 10));
+            continue;
+        }
+        uint8_t *bytes = damage_read_file(arguments[i], &size);
+        (void)LLVMFuzzerTestOneInput(bytes, size);
+        free(bytes);
+    }
+    return 0;
+}
+#endif

@@ -1,0 +1,213 @@
+"""Tiny databases in code, written as any kind of source, and the shared data where it is there."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED_DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+METADATA = Path(__file__).resolve().parent / "metadata"
+
+
+@dataclass(frozen=True)
+class TinyTable:
+    """A table as Python values; types are those of SQL."""
+
+    types: dict[str, str]
+    rows: list[tuple[Any, ...]]
+    constraints: str = ""  # of the SQLite table
+
+
+TinyDatabase = Mapping[str, TinyTable]
+
+
+def shared_data(name: str) -> Path:
+    """A real database of ../shared/data; skips the test where it is absent."""
+    path = SHARED_DATA / name
+    if not path.exists():
+        pytest.skip(f"'{path}' is not here")
+    return path
+
+
+def write_sqlite(path: Path, database: TinyDatabase) -> str:
+    """Write an SQLite file; its source string."""
+    connection = sqlite3.connect(path)
+    for name, table in database.items():
+        columns = [f'"{column}" {kind}' for column, kind in table.types.items()]
+        if table.constraints:
+            columns.append(table.constraints)
+        connection.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
+        marks = ", ".join("?" * len(table.types))
+        rows = [tuple(_sqlite_value(value) for value in row) for row in table.rows]
+        connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def write_csv(folder: Path, database: TinyDatabase) -> str:
+    """Write a folder of CSV files: NULL is an empty field, an empty text is quoted."""
+    folder.mkdir()
+    for name, table in database.items():
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerow(table.types)
+            for row in table.rows:
+                file.write(",".join(_csv_field(value) for value in row) + "\n")
+    return str(folder)
+
+
+def write_parquet(folder: Path, database: TinyDatabase) -> str:
+    """Write a folder of Parquet files with real types."""
+    import pyarrow.parquet
+
+    folder.mkdir()
+    for name, table in arrow_tables(database).items():
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+    return str(folder)
+
+
+def arrow_tables(database: TinyDatabase) -> dict[str, Any]:
+    import pyarrow
+
+    kinds = {
+        "INTEGER": pyarrow.int64(),
+        "DOUBLE": pyarrow.float64(),
+        "TEXT": pyarrow.string(),
+        "TIMESTAMP": pyarrow.timestamp("us"),
+        "DATE": pyarrow.date32(),
+        "BOOLEAN": pyarrow.bool_(),
+    }
+    tables = {}
+    for name, table in database.items():
+        values = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
+        arrays = [
+            pyarrow.array(list(column), kinds[kind])
+            for column, kind in zip(values, table.types.values(), strict=True)
+        ]
+        tables[name] = pyarrow.table(arrays, names=list(table.types))
+    return tables
+
+
+def polars_tables(database: TinyDatabase) -> dict[str, Any]:
+    import polars
+
+    return {name: polars.from_arrow(table) for name, table in arrow_tables(database).items()}
+
+
+def pandas_tables(database: TinyDatabase) -> dict[str, Any]:
+    return {name: table.to_pandas() for name, table in arrow_tables(database).items()}
+
+
+def _sqlite_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    text = str(_sqlite_value(value))
+    if text == "" or any(mark in text for mark in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+# ---- databases -------------------------------------------------------------------------------
+
+
+def bookstore() -> TinyDatabase:
+    """Authors with mentors, books, sales: self-reference, NULL and dangling keys, a DATE, texts.
+
+    Store order: authors by id; books by the end of the day they appeared (book 11 first, then 10,
+    12, and 13, which has no date, last); sales by time, then (shop, number).
+    """
+    return {
+        "authors": TinyTable(
+            {"author_id": "INTEGER", "name": "TEXT", "mentor": "INTEGER"},
+            [(2, "Ben", 1), (1, "Ada", None), (3, "Cy", 3), (4, 'D, "dot"\nline', 9)],
+        ),
+        "books": TinyTable(
+            {
+                "book_id": "INTEGER",
+                "author_id": "INTEGER",
+                "genre": "TEXT",
+                "price": "DOUBLE",
+                "appeared": "DATE",
+                "in_print": "BOOLEAN",
+            },
+            [
+                (10, 1, "novel", 12.5, date(2020, 3, 1), True),
+                (11, 1, "essay", None, date(2019, 5, 2), False),
+                (12, 2, "novel", 20.0, date(2020, 3, 1), None),
+                (13, None, None, 7.25, None, True),
+            ],
+        ),
+        "sales": TinyTable(
+            {
+                "shop": "TEXT",
+                "number": "INTEGER",
+                "book_id": "INTEGER",
+                "sold_at": "TIMESTAMP",
+                "copies": "INTEGER",
+                "note": "TEXT",
+            },
+            [
+                ("b", 1, 10, datetime(2020, 4, 1, 9, 30), 2, "gift"),
+                ("a", 2, 12, datetime(2020, 4, 1, 9, 30), 1, None),
+                ("a", 1, 10, datetime(2020, 3, 15), 3, ""),
+                ("b", 2, 99, datetime(2020, 5, 1, 0, 0, 0, 500000), 1, "gift"),
+                ("b", 3, None, datetime(2020, 6, 1, 12), 4, "für später"),
+            ],
+        ),
+    }
+
+
+def bookstore_metadata() -> dict[str, Any]:
+    return {
+        "name": "bookstore",
+        "tables": {
+            "authors": {
+                "primary_key": "author_id",
+                "columns": {
+                    "author_id": {"stype": "identifier"},
+                    "name": {"stype": "text", "description": "as on the cover"},
+                    "mentor": {"stype": "identifier", "foreign_key": "authors.author_id"},
+                },
+            },
+            "books": {
+                "primary_key": "book_id",
+                "temporal_column": "appeared",
+                "time_resolution": "day",
+                "columns": {
+                    "book_id": {"stype": "identifier"},
+                    "author_id": {"stype": "identifier", "foreign_key": "authors.author_id"},
+                    "genre": {"stype": "categorical"},
+                    "price": {"stype": "numerical"},
+                    "appeared": {"stype": "timestamp"},
+                    "in_print": {"stype": "boolean"},
+                },
+            },
+            "sales": {
+                "primary_key": ["shop", "number"],
+                "temporal_column": "sold_at",
+                "columns": {
+                    "shop": {"stype": "identifier"},
+                    "number": {"stype": "identifier"},
+                    "book_id": {"stype": "identifier", "foreign_key": "books.book_id"},
+                    "sold_at": {"stype": "timestamp"},
+                    "copies": {"stype": "numerical"},
+                    "note": {"stype": "text"},
+                },
+            },
+        },
+    }

@@ -1,0 +1,420 @@
+"""The sampler of docs/2-sampling.md, written from that page alone, as plainly as it can be.
+
+It shares no code and no data structure with the library, and nothing here is fast. `sample` turns
+one seed into a `Context`; which seed comes when is in reference_order.py, and what the arrays of a
+batch hold in reference_batch.py. Section numbers are those of the page.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from plain_database import (
+    AD_HOC,
+    ALWAYS,
+    DAY,
+    IDENTIFIER,
+    IGNORED,
+    NEVER,
+    TEST,
+    TIMESTAMP,
+    TRAIN,
+    Column,
+    Key,
+    Known,
+    Seed,
+    Table,
+    Task,
+)
+from reference_order import Order, Position, Stream
+
+# ---- 1, 3 and 4: what is visible, the walk, the cells -------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    column: int
+    row: int  # local
+    stype: int
+    value: Any  # None where NULL
+    is_target: bool = False
+
+
+@dataclass
+class Context:
+    rows: list[int | None] = field(default_factory=list)  # global; None: the task's seed row
+    depths: list[int] = field(default_factory=list)
+    chain: list[bool] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    row_starts: list[int] = field(default_factory=list)
+    parents: list[list[int | None]] = field(default_factory=list)  # local, by row and foreign key
+    ages: list[float] = field(default_factory=list)
+
+    def edges(self) -> set[tuple[int, int]]:
+        return {(i, j) for i, row in enumerate(self.parents) for j in row if j is not None}
+
+
+@dataclass(eq=False)
+class Group:
+    """Children one visited row may yet give: (child row, foreign key), in list order."""
+
+    key: int  # global number; -1 for a pooled group
+    children: list[tuple[int, int]]
+    edge_times: list[int]
+    quota: int
+    drawn: list[int] = field(default_factory=list)  # positions, in order
+    kept: list[int] = field(default_factory=list)  # the list that swaps, where v <= w
+
+
+@dataclass
+class Hop:
+    """The draws at one hop: arrays of groups (under `recent` one per key), and whose turn it is."""
+
+    arrays: dict[int, list[Group]]
+    turns: deque[int]
+
+
+class Walk:
+    def __init__(
+        self, order: Order, task_number: int, seed: Seed, split: int, epoch: int, index: int
+    ) -> None:
+        self.database, self.options = order.database, order.options
+        self.task: Task = self.database.tasks[task_number]
+        self.task_number, self.seed = task_number, seed
+        self.seed_splits = order.splits[task_number]
+        self.stream = Stream(self.options.seed, index, epoch, task_number, split)
+        self.until = min(seed.obs_time, self.options.visible_until[min(split, TEST)])
+        self.anchor = self.database.row_starts[self.task.anchor_table] + seed.anchor
+        self.label_rule = self.options.context_labels or self.task.context_labels
+        self.context = Context()
+        self.place: dict[int, int] = {}  # global row -> local row
+        self.groups: dict[int, list[Group]] = {}  # by hops
+        self.hops: dict[int, Hop] = {}
+
+    # -- 1. seeds and time
+
+    def passes(self, time: int, chain: bool) -> bool:
+        if self.until == NEVER:
+            return True
+        return time < self.until if self.task.exclusive and not chain else time <= self.until
+
+    def time(self, row: int) -> int | None:
+        """None for a row of a table without times."""
+        table = self.database.table_of_row(row)
+        return None if table.times is None else table.times[self.local(table, row)]
+
+    def local(self, table: Table, row: int) -> int:
+        return row - self.database.row_starts[table.name]
+
+    def row_visible(self, row: int, chain: bool) -> bool:
+        time = self.time(row)
+        return row == self.anchor or time is None or self.passes(time, chain)
+
+    def known_time(self, table: Table, known: Known, row: int) -> int | None:
+        """None for never; ALWAYS for creation."""
+        if known.kind == "creation":
+            return ALWAYS
+        if known.kind == "never":
+            return None
+        if known.kind == "column":
+            base = table.values[known.column][self.local(table, row)]
+        else:
+            base = self.time(row)
+        return NEVER if base in (None, ALWAYS, NEVER) else base + known.offset
+
+    def known(self, table: Table, column: Column, row: int, chain: bool) -> bool:
+        if column.known.kind == "creation":
+            return True
+        time = self.known_time(table, column.known, row)
+        return time is not None and self.passes(time, chain)
+
+    def earlier_than_anchor(self, row: int) -> bool:
+        own, anchor = self.time(row), self.time(self.anchor)
+        return own is not None and anchor is not None and own < anchor
+
+    def label_forbidden(self, row: int) -> bool:
+        table = self.database.table_of_row(row)
+        splits = [
+            split
+            for other, split in zip(self.task.seeds, self.seed_splits, strict=True)
+            if other.anchor == self.local(table, row)
+        ]
+        if not splits or self.label_rule == "all":
+            return False
+        return self.label_rule == "none" or any(split != TRAIN for split in splits)
+
+    def withheld(self, table: Table, column: Column, row: int, chain: bool) -> bool:
+        is_target = not self.task.derived and (table.name, column.name) == (
+            self.task.anchor_table,
+            self.task.target,
+        )
+        if is_target or (table.name, column.name) in self.task.hidden:
+            if row == self.anchor:
+                return True
+            at_once = not self.task.exclusive or chain
+            if at_once and not self.earlier_than_anchor(row):
+                return True
+        return is_target and row != self.anchor and self.label_forbidden(row)
+
+    def edge_withheld(self, table: Table, key: Key, row: int, chain: bool) -> bool:
+        columns = [table.columns[table.column_index(name)] for name in key.columns]
+        return any(
+            self.withheld(table, column, row, chain) or not self.known(table, column, row, chain)
+            for column in columns
+        )
+
+    # -- 3. the walk
+
+    def run(self) -> Context:
+        options, context = self.options, self.context
+        waiting: deque[tuple[int | None, int, bool]] = deque()
+        waiting.append((None if self.task.derived else self.anchor, 0, True))
+        visited: set[int | None] = set()
+        while len(context.cells) < options.sequence_length and len(context.rows) < options.max_rows:
+            if waiting:
+                row, hops, chain = waiting.popleft()
+            else:
+                hops, chain = self.fewest_hops(), False
+                if hops < 0:
+                    break
+                row, key = self.draw(hops)
+                if self.edge_withheld(*self.database.keys[key], row, False):
+                    continue
+            if row in visited:
+                continue
+            visited.add(row)
+            self.visit(row, hops, chain)
+            if options.max_hops is None or hops < options.max_hops:
+                waiting.extend((p, hops + 1, chain) for p in self.visible_parents(row, chain))
+                if row is not None:
+                    self.add_groups(row, hops + 1)
+        self.finish()
+        return context
+
+    def visible_parents(self, row: int | None, chain: bool) -> list[int]:
+        if row is None:
+            return [self.anchor]
+        table = self.database.table_of_row(row)
+        found = []
+        for key in table.ordered_keys():
+            parent = key.parents[self.local(table, row)]
+            if parent is None or self.edge_withheld(table, key, row, chain):
+                continue
+            parent += self.database.row_starts[key.parent_table]
+            if self.row_visible(parent, chain):
+                found.append(parent)
+        return found
+
+    def visible_children(self, row: int, number: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """Children by one key in list order, with the times of their edges."""
+        table, key = self.database.keys[number]
+        parent = self.local(self.database.table(key.parent_table), row)
+        columns = [table.columns[table.column_index(name)] for name in key.columns]
+        if any(column.known.kind == "never" for column in columns):
+            return [], []
+        found = []
+        for local, target in enumerate(key.parents):
+            if target != parent:
+                continue
+            child = self.database.row_starts[table.name] + local
+            own = self.time(child)
+            edge_time = ALWAYS if own is None else own
+            for column in columns:
+                moment = self.known_time(table, column.known, child)
+                assert moment is not None
+                edge_time = max(edge_time, moment)
+            late = any(column.known.kind != "creation" for column in columns)
+            if (own is None and not late) or self.passes(edge_time, False):
+                found.append((edge_time, child))
+        found.sort()
+        return [(child, number) for _, child in found], [time for time, _ in found]
+
+    def add_groups(self, row: int, hops: int) -> None:
+        table = self.database.table_of_row(row)
+        width = self.options.child_width
+        found = []
+        for number, (_, key) in enumerate(self.database.keys):
+            if key.parent_table == table.name:
+                children, times = self.visible_children(row, number)
+                if children:
+                    found.append(Group(number, children, times, min(width, len(children))))
+        if self.options.per_row and self.options.recent:
+            deal_quotas(found, width)
+        elif self.options.per_row and found:
+            pooled = [child for group in found for child in group.children]
+            times = [time for group in found for time in group.edge_times]
+            found = [Group(-1, pooled, times, min(width, len(pooled)))]
+        for group in found:
+            group.kept = list(range(len(group.children)))
+        self.groups.setdefault(hops, []).extend(found)
+
+    def fewest_hops(self) -> int:
+        """Of a group with quota left; -1 where there is none."""
+        left = [
+            hops
+            for hops, groups in self.groups.items()
+            if any(len(group.drawn) < group.quota for group in groups)
+        ]
+        return min(left, default=-1)
+
+    def draw(self, hops: int) -> tuple[int, int]:
+        """The next child at the fewest hops, and the foreign key it was reached over."""
+        if hops not in self.hops:
+            self.hops[hops] = self.begin_hop(self.groups[hops])
+        hop = self.hops[hops]
+        key = hop.turns.popleft()
+        while not hop.arrays[key]:
+            key = hop.turns.popleft()
+        hop.turns.append(key)
+        array = hop.arrays[key]
+        if key >= 0 and self.database.keys[key][0].times is not None:
+            return draw_recent(array)
+        return self.draw_uniform(array)
+
+    def begin_hop(self, groups: list[Group]) -> Hop:
+        arrays: dict[int, list[Group]] = {}
+        for group in groups:
+            key = group.key if self.options.recent else -1
+            arrays.setdefault(key, []).extend([group] * group.quota)
+        return Hop(arrays, deque(sorted(arrays)))
+
+    def draw_uniform(self, array: list[Group]) -> tuple[int, int]:
+        place = self.stream.below(len(array))
+        group = array[place]
+        array[place] = array[-1]
+        array.pop()
+        v, k = len(group.children), len(group.drawn)
+        if v <= self.options.child_width:
+            j = k + self.stream.below(v - k)
+            group.kept[k], group.kept[j] = group.kept[j], group.kept[k]
+            position = group.kept[k]
+        else:
+            position = self.stream.below(v)
+            while position in group.drawn:
+                position = self.stream.below(v)
+        group.drawn.append(position)
+        return group.children[position]
+
+    # -- 4. cells
+
+    def visit(self, row: int | None, hops: int, chain: bool) -> None:
+        context, size = self.context, self.options.sequence_length
+        local = len(context.rows)
+        context.rows.append(row)
+        context.depths.append(hops)
+        context.chain.append(chain)
+        context.row_starts.append(len(context.cells))
+        if row is not None:
+            self.place[row] = local
+        cells = self.seed_cells() if row is None else self.row_cells(row, local, chain)
+        room = size - len(context.cells)
+        target = next((cell for cell in cells[room:] if cell.is_target), None)
+        cells = cells[:room]
+        if target is not None:
+            cells[-1] = target
+        context.cells.extend(cells)
+
+    def seed_cells(self) -> list[Cell]:
+        time_column, target_column = self.database.task_columns(self.task_number)
+        obs_time = None if self.seed.obs_time == NEVER else self.seed.obs_time
+        return [
+            Cell(time_column, 0, TIMESTAMP, obs_time),
+            Cell(target_column, 0, self.task.target_stype, self.seed.target, True),
+        ]
+
+    def row_cells(self, row: int, local: int, chain: bool) -> list[Cell]:
+        table = self.database.table_of_row(row)
+        wanted: list[Cell] = []
+        spare: list[Cell] = []
+        for i, column in enumerate(table.columns):
+            number = self.database.column_starts[table.name] + i
+            if not self.task.derived and row == self.anchor and column.name == self.task.target:
+                wanted.append(Cell(number, local, column.stype, self.seed.target, True))
+                continue
+            if (
+                column.stype == IGNORED
+                or self.withheld(table, column, row, chain)
+                or not self.known(table, column, row, chain)
+            ):
+                continue
+            cell = Cell(
+                number, local, column.stype, table.values[column.name][self.local(table, row)]
+            )
+            is_wanted = column.stype != IDENTIFIER or self.identifier_wanted(table, column)
+            (wanted if is_wanted else spare).append(cell)
+        return wanted or spare[:1]
+
+    def identifier_wanted(self, table: Table, column: Column) -> bool:
+        if self.options.identifier_cells == "foreign_keys":
+            return any(column.name in key.columns for key in table.keys)
+        return self.options.identifier_cells == "all"
+
+    def finish(self) -> None:
+        """Edges between the rows that were visited, and their ages."""
+        context = self.context
+        for row, chain in zip(context.rows, context.chain, strict=True):
+            context.ages.append(self.age(row))
+            if row is None:
+                context.parents.append([self.place.get(self.anchor)])
+                continue
+            table, parents = self.database.table_of_row(row), []
+            for key in table.ordered_keys():
+                parent = key.parents[self.local(table, row)]
+                if parent is not None and not self.edge_withheld(table, key, row, chain):
+                    parent += self.database.row_starts[key.parent_table]
+                    parents.append(self.place.get(parent))
+                else:
+                    parents.append(None)
+            context.parents.append(parents)
+
+    def age(self, row: int | None) -> float:
+        if self.seed.obs_time == NEVER:
+            return -1.0
+        if row is None:
+            return 0.0
+        time = self.time(row)
+        if time in (None, ALWAYS, NEVER):
+            return -1.0
+        assert time is not None
+        return (self.seed.obs_time - time) / DAY
+
+
+def draw_recent(array: list[Group]) -> tuple[int, int]:
+    """The greatest (edge time, row) among the next children of a key's groups."""
+
+    def following(group: Group) -> tuple[int, int]:
+        place = -1 - len(group.drawn)
+        return group.edge_times[place], group.children[place][0]
+
+    group = max(array, key=following)
+    child = group.children[-1 - len(group.drawn)]
+    group.drawn.append(len(group.children) - 1 - len(group.drawn))
+    array.remove(group)
+    return child
+
+
+def deal_quotas(groups: list[Group], width: int) -> None:
+    """One at a time to the keys in order, round after round, until `width` are dealt."""
+    for group in groups:
+        group.quota = 0
+    dealt = True
+    while dealt:
+        dealt = False
+        for group in groups:
+            if width > 0 and group.quota < len(group.children):
+                group.quota, width, dealt = group.quota + 1, width - 1, True
+
+
+def sample(order: Order, position: Position) -> Context:
+    """The context of the seed at a place in the order; the place must hold one."""
+    assert position.index is not None
+    seed = order.database.tasks[position.task].seeds[position.index]
+    return Walk(order, position.task, seed, position.split, position.epoch, position.index).run()
+
+
+def sample_ad_hoc(order: Order, task: int, place: int, anchor: int, obs_time: int) -> Context:
+    """The context of the seed that stands at `place` in a caller's list; it has no label."""
+    seed = Seed(anchor, obs_time, labelled=False)
+    return Walk(order, task, seed, AD_HOC, 0, place).run()

@@ -1,0 +1,94 @@
+"""Real databases of ../shared/data, built with written metadata; skipped where they are absent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases import METADATA, shared_data
+from headwater.build import build
+from headwater.report import BuildReport
+from headwater.store import Store
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def table(metadata: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(entry for entry in metadata["tables"] if entry["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def rel_f1(tmp_path_factory: pytest.TempPathFactory) -> tuple[BuildReport, Store]:
+    data = shared_data("rel-f1")
+    target = tmp_path_factory.mktemp("rel-f1") / "store"
+    source = f"sqlite:///{data / 'rel-f1.sqlite'}"
+    report = build(source, target, EXAMPLES / "rel-f1.json", seeds_dir=data / "tasks")
+    return report, Store(target)
+
+
+def test_rel_f1_has_every_row_and_edge(rel_f1: tuple[BuildReport, Store]) -> None:
+    report, store = rel_f1
+    assert store.verify() == []
+    assert report.losses() == []
+    assert store.metadata["tables"][-1]["row_range"][1] == 74_063
+    keys = [key for entry in store.metadata["tables"] for key in entry["foreign_keys"]]
+    assert len(keys) == 13
+    assert sum(key["dangling"] + key["nulls"] for key in keys) == 0
+    assert table(store.metadata, "drivers")["null_values"] == 757
+
+
+def test_rel_f1_has_the_seeds_of_its_label_tables(rel_f1: tuple[BuildReport, Store]) -> None:
+    tasks = {task["name"]: task for task in rel_f1[1].metadata["tasks"]}
+    seeds = {name: tuple(task["seeds"].values()) for name, task in tasks.items()}
+    assert seeds == {
+        "driver-position": (7_453, 499, 760, 760),
+        "driver-dnf": (11_411, 566, 702, 702),
+        "driver-top3": (1_353, 588, 726, 726),
+        "results-position": (8_997, 1_400, 0, 0),
+        "qualifying-position": (2_228, 1_854, 0, 0),
+    }
+    assert all(task["dropped"] == {} for task in tasks.values())
+    assert tasks["driver-dnf"]["kind"] == "derived"
+    assert tasks["results-position"]["kind"] == "cell"
+    assert tasks["driver-dnf"]["stats"]["classes"] == {"true": 10_487, "false": 1_490}
+
+
+def test_rel_f1_is_small_and_its_rows_read_back(rel_f1: tuple[BuildReport, Store]) -> None:
+    report, store = rel_f1
+    main = report.store_bytes["graph, tables and tasks"]
+    assert main <= 2 * report.metadata["csv_bytes"]
+    first = store.row(store.find("results", 0))
+    assert first["time"] == datetime(1950, 5, 13, tzinfo=UTC)
+    assert first["cells"]["raceId"] == 0
+    assert first["cells"]["position"] == 1.0
+    assert store.row(store.find("drivers", 0))["cells"]["dob"].year == 1985
+
+
+def test_football_results_join_by_composite_natural_keys(tmp_path: Path) -> None:
+    folder = shared_data("international_results")
+    report = build(folder, tmp_path / "s", METADATA / "international_results.json")
+    store = Store(tmp_path / "s")
+    assert store.verify() == []
+    assert table(store.metadata, "results")["duplicates_dropped"] == 1
+    goals = table(store.metadata, "goalscorers")["foreign_keys"][0]
+    assert goals["edges"] + goals["dangling"] == 47_914
+    assert goals["dangling"] < 100
+    assert report.conversions == ()
+    match = store.row(store.find("results", ("1872-11-30", "Scotland", "England")))
+    assert match["time"] == datetime(1872, 12, 1, tzinfo=UTC)
+    assert match["cells"]["neutral"] is False
+
+
+def test_the_stack_exchange_site_keeps_its_texts_and_self_references(tmp_path: Path) -> None:
+    source = f"sqlite:///{shared_data('se_history_meta/se_history_meta.sqlite')}"
+    build(source, tmp_path / "s", METADATA / "se_history_meta.json")
+    store = Store(tmp_path / "s")
+    assert store.verify() == []
+    keys = {tuple(key["columns"]): key for key in table(store.metadata, "Posts")["foreign_keys"]}
+    assert keys[("ParentId",)]["edges"] == 1_095
+    assert keys[("AcceptedAnswerId",)]["edges"] == 181
+    post = store.row(store.find("Posts", 1))
+    assert post["time"].microsecond % 1000 == 0 and post["time"].microsecond > 0
+    assert post["cells"]["Body"].startswith("<p>")

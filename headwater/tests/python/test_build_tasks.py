@@ -1,0 +1,392 @@
+"""Tasks to seeds: queries, label tables, what is dropped and why, kinds, splits, stats_until."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from databases import (
+    arrow_tables,
+    bookstore,
+    bookstore_metadata,
+    write_csv,
+    write_parquet,
+    write_sqlite,
+)
+from headwater.build import build
+from headwater.errors import SchemaError, TaskError
+from headwater.report import BuildReport
+from headwater.store import Store
+from headwater.tasks import name_files
+
+FOREVER_US = 2**63 - 1
+
+SOLD = {
+    "query": "SELECT book_id, TIMESTAMP '2020-04-15' AS at, count(s.number) AS sold "
+    "FROM books b LEFT JOIN sales s USING (book_id) GROUP BY book_id ORDER BY book_id",
+    "anchor_table": "books",
+    "target_column": "sold",
+    "target_stype": "numerical",
+    "observation_time_column": "at",
+}
+
+
+def build_task(
+    tmp_path: Path, task: dict[str, Any], **options: Any
+) -> tuple[BuildReport, dict[str, Any]]:
+    """Build the bookstore with one task `t`; the task's entry in metadata.json."""
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {"t": task}
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata, **options)
+    assert Store(tmp_path / "s").verify() == []
+    return report, report.metadata["tasks"][0]
+
+
+def seeds_of(tmp_path: Path) -> list[tuple[Any, ...]]:
+    """Per seed of task 0: key of its anchor, obs_time, target, label state, split, position."""
+    store = Store(tmp_path / "s")
+    seeds = store.core.seeds(0)
+    names = ("anchors", "obs_times", "targets", "states", "positions")
+    columns = [np.asarray(seeds[name]) for name in names]
+    stype = store.metadata["tasks"][0]["target_stype"]
+    found = []
+    for anchor, obs, target, state, position in zip(*columns, strict=True):
+        value = target.view(np.float64) if stype == "numerical" else int(target)
+        key = next(iter(store.row(int(anchor))["key"].values()))
+        found.append((key, int(obs), float(value), state & 15, state >> 4, int(position)))
+    return found
+
+
+def us(*parts: int) -> int:
+    return int(datetime(*parts, tzinfo=UTC).timestamp()) * 1_000_000  # type: ignore[misc, arg-type]
+
+
+def test_seeds_of_a_query_are_sorted_by_anchor(tmp_path: Path) -> None:
+    _, task = build_task(tmp_path, SOLD)
+    assert task["kind"] == "derived"
+    assert task["cutoff"] == "inclusive"
+    assert task["dropped"] == {}
+    at = us(2020, 4, 15)
+    # Book 11 is the first row of its table; positions are those of the query's result.
+    assert seeds_of(tmp_path) == [
+        (11, at, 0.0, 0, 15, 1),
+        (10, at, 2.0, 0, 15, 0),
+        (12, at, 1.0, 0, 15, 2),
+        (13, at, 0.0, 0, 15, 3),
+    ]
+    assert sum(task["seeds"][split] for split in ("train", "val", "test")) == 4
+
+
+def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> None:
+    query = """
+        SELECT * FROM (VALUES
+            (10, TIMESTAMP '2021-01-01', 1.0), (10, NULL, 1.0), (99, TIMESTAMP '2021-01-01', 1.0),
+            (NULL, TIMESTAMP '2021-01-01', 1.0), (12, TIMESTAMP '2020-03-01', 1.0),
+            (11, TIMESTAMP '2021-01-01', NULL), (13, TIMESTAMP '2021-01-01', 'nan'::DOUBLE)
+        ) AS v(book_id, "at", sold)
+    """
+    _, task = build_task(tmp_path, {**SOLD, "query": query})
+    assert task["dropped"] == {
+        "anchor key is NULL": 1,
+        "anchor newer than obs_time": 1,  # the day of book 12 ends at 2020-03-02
+        "no anchor row": 1,
+        "obs_time is NULL": 1,
+    }
+    assert [seed[0] for seed in seeds_of(tmp_path)] == [11, 10, 13]
+    assert task["null_targets"] == 2
+    assert task["bad_targets"] == 1
+    strict = {**SOLD, "query": query, "require_label": True, "allow_future_anchor": True}
+    _, task = build_task(tmp_path, strict)
+    assert task["dropped"]["no label"] == 2
+    assert [seed[0] for seed in seeds_of(tmp_path)] == [10, 12]
+
+
+def test_one_anchor_has_seeds_at_many_times(tmp_path: Path) -> None:
+    query = """
+        SELECT 10 AS book_id, "at", v AS sold FROM (VALUES
+            (DATE '2022-01-01', 5.0), (DATE '2021-01-01', 7.0), (DATE '2021-01-01', 6.0)
+        ) AS x("at", v)
+    """
+    build_task(tmp_path, {**SOLD, "query": query})
+    early, late = us(2021, 1, 1), us(2022, 1, 1)
+    assert [seed[1:3] for seed in seeds_of(tmp_path)] == [(early, 6.0), (early, 7.0), (late, 5.0)]
+
+
+def test_every_spelling_names_the_table(tmp_path: Path) -> None:
+    for name in ("'books.parquet'", "'books.csv'", '"books"', "books", "BOOKS"):
+        query = f"SELECT books.book_id, DATE '2021-01-01' AS at, 1.0 AS sold FROM {name}"
+        if "'" in name:
+            query += " -- 'books.parquet' in a comment stays"
+        build_task(tmp_path, {**SOLD, "query": query + ";"})
+        assert len(seeds_of(tmp_path)) == 4
+    comma = "FROM 'sales.parquet' AS s, 'books.parquet' AS b WHERE s.book_id = b.book_id"
+    query = f"SELECT DISTINCT b.book_id, DATE '2021-01-01' AS at, 1.0 AS sold {comma}"
+    build_task(tmp_path, {**SOLD, "query": query})
+    assert len(seeds_of(tmp_path)) == 2
+
+
+def test_only_literals_after_from_and_join_are_rewritten() -> None:
+    query = "SELECT 'a.csv' AS x /* from 'a.csv' */ FROM 'a.csv' JOIN -- x\n 'b.parquet' USING (k)"
+    rewritten = name_files(query, ["a", "b"])
+    assert rewritten == (
+        "SELECT 'a.csv' AS x /* from 'a.csv' */ FROM \"a\" JOIN -- x\n \"b\" USING (k)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
+        ("SELECT * FROM '/etc/passwd'", "failed"),
+        ("SELECT 1; DROP TABLE books", "must be one SELECT statement"),
+        ("DELETE FROM books", "must be one SELECT statement"),
+        ("COPY books TO '/tmp/x.csv'", "must be one SELECT statement"),
+        ("SELEC 1", "is not SQL"),
+        ("SELECT x FROM books", 'column "x" not found'),
+        ("SELECT 1 AS a", r"has no column 'book_id' \(anchor_key\)"),
+        ("SELECT 1 AS book_id, 2 AS solt, now() AS at", "did you mean 'solt'"),
+        ("SELECT 1 AS book_id, 2 AS sold, 3 AS at", "'at' of task 't' is INTEGER, expected times"),
+    ],
+)
+def test_a_bad_query_is_an_error_that_names_the_task(
+    tmp_path: Path, query: str, message: str
+) -> None:
+    with pytest.raises(TaskError, match=message) as caught:
+        build_task(tmp_path, {**SOLD, "query": query})
+    assert "task 't'" in str(caught.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_query_sees_converted_values_ignored_columns_and_tables_outside_the_graph(
+    tmp_path: Path,
+) -> None:
+    metadata = bookstore_metadata()
+    metadata["tables"]["authors"]["graph"] = False
+    metadata["tables"]["books"]["columns"]["genre"] = {"stype": "ignored"}
+    query = """
+        SELECT book_id, appeared + INTERVAL 1 YEAR AS at, (in_print AND genre = 'novel') AS good
+        FROM books JOIN authors USING (author_id) WHERE typeof(price) = 'DOUBLE'
+    """
+    metadata["tasks"] = {
+        "t": {**SOLD, "query": query, "target_column": "good", "target_stype": "boolean"}
+    }
+    source = write_csv(tmp_path / "csv", bookstore())
+    build(source, tmp_path / "s", metadata)
+    assert [seed[:4] for seed in seeds_of(tmp_path)] == [
+        (11, us(2020, 5, 2), 0.0, 0),
+        (10, us(2021, 3, 1), 1.0, 0),
+        (12, us(2021, 3, 1), 0.0, 1),  # true AND NULL
+    ]
+
+
+def test_a_cell_task_takes_the_time_of_its_row_and_is_exclusive(tmp_path: Path) -> None:
+    task = {
+        "query": "SELECT shop, number, copies FROM sales WHERE number < 3",
+        "anchor_table": "sales",
+        "target_column": "copies",
+        "target_stype": "numerical",
+        "hidden_columns": ["sales.note"],
+    }
+    _, entry = build_task(tmp_path, task)
+    assert entry["kind"] == "cell"
+    assert entry["cutoff"] == "exclusive"
+    assert entry["obs_time_column_id"] is None
+    assert entry["hidden_columns"] == ["sales.note"]
+    first = us(2020, 4, 1) + 9 * 3_600_000_000 + 1_800_000_000
+    times = [seed[1] for seed in seeds_of(tmp_path)]
+    assert times == [us(2020, 3, 15), first, first, us(2020, 5, 1) + 500_000]
+
+
+def test_a_name_that_matches_with_another_type_is_derived_and_withheld(tmp_path: Path) -> None:
+    query = "SELECT book_id, price > 10 AS price, TIMESTAMP '2021-01-01' AS at FROM books"
+    task = {**SOLD, "query": query, "target_column": "price", "target_stype": "boolean"}
+    _, entry = build_task(tmp_path, task)
+    assert entry["kind"] == "derived"
+    assert entry["hidden_columns"] == ["books.price"]
+
+
+def test_a_derived_task_in_a_database_with_times_names_its_own(tmp_path: Path) -> None:
+    task = {key: value for key, value in SOLD.items() if key != "observation_time_column"}
+    with pytest.raises(TaskError, match=r"needs an 'observation_time_column'.*table 'books'"):
+        build_task(tmp_path, task)
+
+
+def test_without_any_times_every_seed_sees_everything(tmp_path: Path) -> None:
+    metadata = bookstore_metadata()
+    for table in metadata["tables"].values():
+        table.pop("temporal_column", None)
+        table.pop("time_resolution", None)
+    task = {key: value for key, value in SOLD.items() if key != "observation_time_column"}
+    metadata["tasks"] = {"t": task}
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    assert {seed[1] for seed in seeds_of(tmp_path)} == {FOREVER_US}
+    assert report.metadata["tasks"][0]["obs_time_range"] is None
+
+
+def test_the_time_of_a_row_is_a_target_only_with_another_time(tmp_path: Path) -> None:
+    task = {
+        "query": "SELECT shop, number, sold_at, TIMESTAMP '2021-01-01' AS at FROM sales",
+        "anchor_table": "sales",
+        "target_column": "sold_at",
+        "target_stype": "timestamp",
+    }
+    with pytest.raises(TaskError, match="predicts the time of its own rows"):
+        build_task(tmp_path, task)
+    build_task(tmp_path, {**task, "observation_time_column": "at"})
+    assert seeds_of(tmp_path)[0][2] == us(2020, 3, 15)
+
+
+def test_a_split_column_has_three_words(tmp_path: Path) -> None:
+    query = """
+        SELECT book_id, TIMESTAMP '2021-01-01' + to_days(i::INTEGER) AS at, i AS sold,
+            CASE i WHEN 0 THEN 'train' WHEN 1 THEN 'val' ELSE {last} END AS part
+        FROM (SELECT unnest([10, 11, 12]) AS book_id, unnest([0, 1, 2]) AS i)
+    """
+    task = {**SOLD, "split_column": "part"}
+    _, entry = build_task(tmp_path, {**task, "query": query.format(last="'test'")})
+    assert entry["seeds"] == {"train": 1, "val": 1, "test": 1, "unlabelled": 0}
+    assert entry["split"] == "given"
+    assert {seed[0]: seed[4] for seed in seeds_of(tmp_path)} == {10: 0, 11: 1, 12: 2}
+    for last, found in (("'validation'", "'validation'"), ("NULL", "NULL")):
+        with pytest.raises(TaskError, match=f"'part' of task 't' is {found} in 1 rows"):
+            build_task(tmp_path, {**task, "query": query.format(last=last)})
+
+
+def test_categorical_targets_have_the_labels_in_value_order(tmp_path: Path) -> None:
+    query = "SELECT book_id, DATE '2021-01-01' AS at, {} AS kind FROM books ORDER BY book_id"
+    task = {**SOLD, "target_column": "kind", "target_stype": "categorical"}
+    numbers = query.format("list_extract([10, 9, 100, NULL], book_id - 9)")
+    report, _ = build_task(tmp_path, {**task, "query": numbers})
+    stats = report.metadata["columns"][-1]["stats"]
+    assert stats == {"categories": ["9", "10", "100"], "cat_emb_start": 2}
+    assert seeds_of(tmp_path)[0][:4:2] == (11, 0.0)
+
+
+def test_a_cell_target_is_a_value_of_its_column(tmp_path: Path) -> None:
+    task = {
+        "query": "SELECT book_id, 'poem' AS genre FROM books",
+        "anchor_table": "books",
+        "target_column": "genre",
+        "target_stype": "categorical",
+    }
+    with pytest.raises(TaskError, match="target 'poem', which is no value of column"):
+        build_task(tmp_path, task)
+
+
+def test_label_tables_give_splits_and_unlabelled_seeds(tmp_path: Path) -> None:
+    labels = {
+        "train": "book_id,at,sold\n11,2020-01-01,3\n10,2020-06-01 12:00:00,\n",
+        "val": "book_id,at,sold\n12,2021-01-01,x\n",
+        "test": "at,book_id\n2022-01-01,12\n2022-01-01,77\n",
+    }
+    for split, text in labels.items():
+        (tmp_path / f"{split}.csv").write_text(text)
+    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
+    task["seeds"] = {split: f"{split}.csv" for split in labels}
+    report, entry = build_task(tmp_path, task, seeds_dir=tmp_path)
+    assert seeds_of(tmp_path) == [
+        (11, us(2020, 1, 1), 3.0, 0, 0, 0),
+        (10, us(2020, 6, 1, 12), 0.0, 1, 0, 1),
+        (12, us(2021, 1, 1), 0.0, 1, 1, 2),
+        (12, us(2022, 1, 1), 0.0, 2, 2, 3),
+    ]
+    assert entry["seeds"] == {"train": 2, "val": 1, "test": 1, "unlabelled": 1}
+    assert entry["dropped"] == {"no anchor row": 1}
+    assert entry["bad_targets"] == 1
+    assert entry["latest_train_time"] == "2020-06-01T12:00:00Z"
+    assert report.metadata["stats_until"] == "2020-06-01T12:00:00Z"
+
+
+def test_moments_use_rows_up_to_the_latest_train_time(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("book_id,at,sold\n11,2020-02-01,3\n")
+    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
+    task["seeds"] = {"train": "train.csv"}
+    report, _ = build_task(tmp_path, task, seeds_dir=tmp_path)
+    price = next(c for c in report.metadata["columns"] if c["name"] == "price")
+    # Only book 11, without a price, had appeared; min and max are of all rows.
+    assert price["stats"]["max"] == 20.0
+    assert price["stats"]["std"] == 0.0
+    report, _ = build_task(tmp_path, task, seeds_dir=tmp_path, stats_until=date(2020, 3, 2))
+    price = next(c for c in report.metadata["columns"] if c["name"] == "price")
+    assert price["stats"]["mean"] == pytest.approx(16.25)
+    with pytest.raises(ValueError, match="stats_until is 'soon'"):
+        build_task(tmp_path, task, seeds_dir=tmp_path, stats_until="soon")
+
+
+def test_a_given_split_that_is_not_one_in_time_says_nothing_about_moments(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("book_id,at,sold\n11,2021-02-01,3\n")
+    (tmp_path / "val.csv").write_text("book_id,at,sold\n11,2020-02-01,3\n")
+    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
+    task["seeds"] = {"train": "train.csv", "val": "val.csv"}
+    report, entry = build_task(tmp_path, task, seeds_dir=tmp_path)
+    assert entry["latest_train_time"] is None
+    assert report.metadata["stats_until"] is None
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ({"train": "absent.csv"}, "absent.csv' of task 't' is not there"),
+        ({"train": "x.txt"}, "is neither .csv nor .parquet"),
+        ({"train": "bare.csv"}, "no label table of task 't' has the target column 'sold'"),
+    ],
+)
+def test_a_bad_label_table_is_named(tmp_path: Path, seeds: dict[str, str], message: str) -> None:
+    (tmp_path / "bare.csv").write_text("book_id,at\n11,2021-02-01\n")
+    task = {key: value for key, value in SOLD.items() if key != "query"} | {"seeds": seeds}
+    with pytest.raises(TaskError, match=message):
+        build_task(tmp_path, task, seeds_dir=tmp_path)
+
+
+def test_label_tables_are_found_beside_the_metadata_file(tmp_path: Path) -> None:
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    (folder / "train.csv").write_text("book_id,at,sold\n11,2021-02-01,3\n")
+    metadata = bookstore_metadata()
+    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
+    metadata["tasks"] = {"t": task | {"seeds": {"train": "train.csv"}}}
+    from headwater.schema import Schema
+
+    Schema.from_dict(metadata).save(folder / "metadata.json")
+    build(arrow_tables(bookstore()), tmp_path / "s", folder / "metadata.json")
+    assert len(seeds_of(tmp_path)) == 1
+
+
+def test_hash_splits_are_those_of_the_document(tmp_path: Path) -> None:
+    """XXH64 of the length-prefixed key, mixed with the name's hash and split seed 123."""
+    from headwater._core import hash64
+
+    query = "SELECT book_id, DATE '2021-01-01' AS at, 1 AS sold FROM books"
+    _, entry = build_task(tmp_path, {**SOLD, "query": query})
+    counts = {"train": 0, "val": 0, "test": 0}
+    for key in (b"10", b"11", b"12", b"13"):
+        parts = [hash64(len(key).to_bytes(4, "little") + key), hash64(b"t"), 123]
+        mixed = hash64(b"".join(part.to_bytes(8, "little") for part in parts)) % 1000
+        counts["train" if mixed < 800 else "val" if mixed < 900 else "test"] += 1
+    assert entry["seeds"] == {**counts, "unlabelled": 0}
+
+
+def test_tasks_make_the_same_bytes_from_every_source(tmp_path: Path) -> None:
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {"t": SOLD}
+    sources: list[Any] = [
+        write_sqlite(tmp_path / "b.db", bookstore()),
+        write_csv(tmp_path / "csv", bookstore()),
+        write_parquet(tmp_path / "parquet", bookstore()),
+        arrow_tables(bookstore()),
+    ]
+    prints = {
+        build(source, tmp_path / f"{i}.hw", metadata).fingerprint
+        for i, source in enumerate(sources)
+    }
+    assert len(prints) == 1
+
+
+def test_faults_of_tasks_in_the_metadata_are_found_before_the_build(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="'anchor_key' of task 't' has 2 columns"):
+        build_task(tmp_path, {**SOLD, "anchor_key": ["a", "b"]})
+    with pytest.raises(SchemaError, match="is a cell task, but 'books' has no numerical column"):
+        build_task(tmp_path, {**SOLD, "kind": "cell"})

@@ -1,0 +1,201 @@
+"""Values on their way to canonical ones: NULL spellings, times, zones, numbers, duplicate keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases import TinyTable, arrow_tables, write_csv, write_sqlite
+from headwater.build import build
+from headwater.errors import SchemaError, SourceError
+from headwater.report import BuildReport
+from headwater.store import Store
+
+
+def build_table(
+    tmp_path: Path, source: Any, table: dict[str, Any], **more: Any
+) -> tuple[BuildReport, list[dict[str, Any]]]:
+    """Build a database of one table `t`; its rows in store order."""
+    report = build(source, tmp_path / "s", {"tables": {"t": table}, **more})
+    store = Store(tmp_path / "s")
+    assert store.verify() == []
+    high = store.metadata["tables"][0]["row_range"][1]
+    return report, [store.row(row) for row in range(high)]
+
+
+def one_column(kind: str, values: list[Any]) -> dict[str, TinyTable]:
+    return {"t": TinyTable({"id": "INTEGER", "v": kind}, list(enumerate(values)))}
+
+
+def keyed(column: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"primary_key": "id", "columns": {"id": {"stype": "identifier"}, "v": column}, **more}
+
+
+def test_null_spellings_are_a_setting_and_never_guessed(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "csv", one_column("TEXT", ["NA", "-", "x", "", None, r"\N"]))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
+    assert [row["cells"]["v"] for row in rows] == ["NA", "-", "x", "", None, r"\N"]
+    table = keyed({"stype": "text", "null_values": ["-"]}, null_values=[""])
+    report, rows = build_table(tmp_path, source, table, null_values=[r"\N"])
+    assert [row["cells"]["v"] for row in rows] == ["NA", None, "x", None, None, None]
+    assert report.metadata["tables"][0]["null_values"] == 3
+
+
+def test_numbers_that_are_none_become_null_and_are_counted(tmp_path: Path) -> None:
+    values = ["1", " 2.5 ", "x", "nan", "1e3", "-inf", None]
+    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
+    assert [row["cells"]["v"] for row in rows] == [1.0, 2.5, None, None, 1000.0, None, None]
+    assert report.conversions[0].count == 3
+    assert report.conversions[0].example == "-inf"
+
+
+def test_nan_and_infinity_become_null_and_are_counted(tmp_path: Path) -> None:
+    source = arrow_tables(one_column("DOUBLE", [1.5, float("nan"), float("inf"), None]))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
+    assert [row["cells"]["v"] for row in rows] == [1.5, None, None, None]
+    assert report.losses() == ["2 values of t.v became NULL: NaN or infinite (for example 'inf')"]
+
+
+def test_boolean_words(tmp_path: Path) -> None:
+    values = ["TRUE", "f", "Yes", "no", "1", "0", "maybe", None]
+    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "boolean"}))
+    expected = [True, False, True, False, True, False, None, None]
+    assert [row["cells"]["v"] for row in rows] == expected
+    assert report.conversions[0].example == "maybe"
+
+
+def test_times_from_year_1_to_9999_and_no_words(tmp_path: Path) -> None:
+    values = ["0001-01-01", "9999-12-31", "2020-02-30", "infinity", "epoch", "10000-01-01",
+              "1896-12-28 00:00:00", "2011-10-11T18:16:00.230"]  # fmt: skip
+    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "timestamp"}))
+    assert [row["cells"]["v"] for row in rows] == [
+        datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), None, None, None, None,
+        datetime(1896, 12, 28, tzinfo=UTC), datetime(2011, 10, 11, 18, 16, 0, 230000, tzinfo=UTC),
+    ]  # fmt: skip
+    assert report.conversions[0].count == 4
+
+
+def test_zoned_times_become_utc(tmp_path: Path) -> None:
+    values = ["2020-01-01 10:00:00+02", "2020-01-01T10:00:00Z", "2020-01-01 10:00:00-0130"]
+    values += ["2020-01-01 10:00 +01:30", "2020-01-01T10:00z", "2020-01-01 10:00:00.5 UTC"]
+    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "timestamp"}))
+    assert [row["cells"]["v"].hour for row in rows] == [8, 10, 11, 8, 10, 10]
+
+
+def test_naive_and_zoned_times_do_not_mix_until_the_zone_is_said(tmp_path: Path) -> None:
+    values = ["2020-07-01 10:00:00+00", "2020-07-01 10:00:00"]
+    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
+    with pytest.raises(SchemaError, match="set 'timezone'"):
+        build_table(tmp_path, source, keyed({"stype": "timestamp"}))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "timestamp"}), timezone="Europe/Berlin")
+    assert [row["cells"]["v"].hour for row in rows] == [10, 8]
+    with pytest.raises(SchemaError, match="did you mean 'Europe/Berlin'"):
+        build_table(tmp_path, source, keyed({"stype": "timestamp"}), timezone="Europe/berlin")
+
+
+def test_a_day_ends_in_its_own_zone(tmp_path: Path) -> None:
+    source = arrow_tables(one_column("DATE", [date(2020, 7, 1)]))
+    table = keyed({"stype": "timestamp"}, temporal_column="v")
+    _, rows = build_table(tmp_path, source, table, timezone="Europe/Berlin")
+    assert rows[0]["time"] == datetime(2020, 7, 1, 22, tzinfo=UTC)
+
+
+def test_a_date_column_has_day_resolution_unless_told(tmp_path: Path) -> None:
+    source = write_sqlite(tmp_path / "d.db", one_column("DATE", [date(2020, 7, 1)]))
+    table = keyed({"stype": "timestamp"}, temporal_column="v")
+    _, rows = build_table(tmp_path, source, table)
+    assert rows[0]["time"] == datetime(2020, 7, 2, tzinfo=UTC)
+    _, rows = build_table(tmp_path, source, {**table, "time_resolution": "instant"})
+    assert rows[0]["time"] == datetime(2020, 7, 1, tzinfo=UTC)
+
+
+def test_rows_without_time_are_last_or_first(tmp_path: Path) -> None:
+    values = [datetime(2020, 1, 2), None, datetime(2020, 1, 1)]
+    source = arrow_tables(one_column("TIMESTAMP", values))
+    table = keyed({"stype": "timestamp"}, temporal_column="v")
+    _, rows = build_table(tmp_path, source, table)
+    assert [row["key"]["id"] for row in rows] == [2, 0, 1]
+    _, rows = build_table(tmp_path, source, {**table, "null_time": "visible"})
+    assert [row["key"]["id"] for row in rows] == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("unit", "value"), [("s", 10**9), ("ms", 10**12), ("us", 10**15), ("ns", 10**18)]
+)
+def test_numbers_since_1970_are_times_in_their_unit(tmp_path: Path, unit: str, value: int) -> None:
+    source = arrow_tables(one_column("INTEGER", [value]))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "timestamp", "unit": unit}))
+    assert rows[0]["cells"]["v"] == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+
+
+def test_categories_stand_in_value_order(tmp_path: Path) -> None:
+    source = arrow_tables(one_column("INTEGER", [10, 9, None, 10, -1]))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "categorical"}))
+    assert report.metadata["columns"][1]["stats"]["categories"] == ["-1", "9", "10"]
+    assert [row["cells"]["v"] for row in rows] == ["10", "9", None, "10", "-1"]
+    source = arrow_tables(one_column("TEXT", ["b", "10", "9", "é", "Z"]))
+    report, _ = build_table(tmp_path, source, keyed({"stype": "categorical"}))
+    assert report.metadata["columns"][1]["stats"]["categories"] == ["10", "9", "Z", "b", "é"]
+
+
+def test_a_duplicate_primary_key_is_an_error_with_an_example(tmp_path: Path) -> None:
+    rows = [(7, "a"), (7, "b"), (8, "c"), (7, "d")]
+    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)})
+    message = r"table 't' has 2 rows with a primary key .* for example \(7\) in 3 rows"
+    with pytest.raises(SourceError, match=message):
+        build_table(tmp_path, source, keyed({"stype": "text"}))
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("first", "a"), ("last", "d")])
+def test_a_duplicate_primary_key_keeps_the_row_it_is_told(
+    tmp_path: Path, policy: str, kept: str
+) -> None:
+    rows = [(8, "c"), (7, "a"), (7, "b"), (7, "d")]
+    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)})
+    table = keyed({"stype": "text"}, on_duplicate_key=policy)
+    report, found = build_table(tmp_path, source, table)
+    assert [(row["key"]["id"], row["cells"]["v"]) for row in found] == [(7, kept), (8, "c")]
+    assert report.losses() == ["2 rows of t dropped: duplicate primary key"]
+
+
+def test_a_primary_key_is_never_null(tmp_path: Path) -> None:
+    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, [(None, "a")])})
+    with pytest.raises(SourceError, match="1 rows whose primary key is NULL"):
+        build_table(tmp_path, source, keyed({"stype": "text"}))
+
+
+def test_an_ignored_column_gives_the_time_at_which_another_is_known(tmp_path: Path) -> None:
+    types = {"id": "INTEGER", "v": "INTEGER", "told": "TIMESTAMP", "junk": "TEXT"}
+    rows = [(1, 5, datetime(2020, 1, 1), "x"), (2, 6, None, "y")]
+    table = {
+        "primary_key": "id",
+        "columns": {
+            "id": {"stype": "identifier"},
+            "v": {"stype": "numerical", "known_at": "told"},
+            "told": {"stype": "ignored"},
+            "junk": {"stype": "ignored"},
+        },
+    }
+    _, found = build_table(tmp_path, arrow_tables({"t": TinyTable(types, rows)}), table)
+    assert [row["cells"] for row in found] == [{"id": 1, "v": 5.0}, {"id": 2, "v": 6.0}]
+
+
+def test_long_and_wide_values_survive(tmp_path: Path) -> None:
+    long = "wörd " * 200_000
+    source = arrow_tables(one_column("TEXT", [long, "\0zero\0", "🜁", "x" * 70_000]))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
+    assert [row["cells"]["v"] for row in rows] == [long, "\0zero\0", "🜁", "x" * 70_000]
+
+
+def test_lists_and_structs_can_be_text(tmp_path: Path) -> None:
+    import pyarrow
+
+    table = pyarrow.table({"id": [1, 2], "v": [[1, 2], None]})
+    _, rows = build_table(tmp_path, {"t": table}, keyed({"stype": "text"}))
+    assert [row["cells"]["v"] for row in rows] == ["[1, 2]", None]

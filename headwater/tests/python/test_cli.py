@@ -1,0 +1,168 @@
+"""The command `headwater`: output, exit status, messages."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from databases import bookstore, bookstore_metadata, write_sqlite
+from headwater.cli import main
+from headwater.progress import ProgressDisplay
+from headwater.schema import Schema
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with bookstore.db and metadata.json that has one task, as working directory."""
+    monkeypatch.chdir(tmp_path)
+    write_sqlite(tmp_path / "bookstore.db", bookstore())
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {
+        "sold": {
+            "query": "SELECT book_id, TIMESTAMP '2020-04-15' AS seen, 1.5 AS sold FROM books",
+            "anchor_table": "books",
+            "target_column": "sold",
+            "target_stype": "numerical",
+            "observation_time_column": "seen",
+        }
+    }
+    Schema.from_dict(metadata).save(tmp_path / "metadata.json")
+    return tmp_path
+
+
+@pytest.fixture
+def store(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["build", "sqlite:///bookstore.db", "s", "--metadata", "metadata.json"]) == 0
+    capsys.readouterr()
+    return folder / "s"
+
+
+def test_build_prints_a_summary_and_plain_stages(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", "sqlite:///bookstore.db", "s", "--metadata", "metadata.json"]) == 0
+    output = capsys.readouterr()
+    assert "1 keys of sales.book_id name no row" in output.out
+    assert "task sold (derived, numerical)" in output.out
+    stages = re.findall(r"s  (\w+)$", output.err, re.MULTILINE)
+    assert stages == ["read", "convert", "tasks", "keys", "encode", "embed", "write"]
+
+
+def test_build_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "sqlite:///bookstore.db", "s", "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["inferred"] is True
+    assert "the schema is inferred" in output.err
+
+
+def test_bad_input_is_one_message_and_status_1(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.json").write_text('{"tables": {"books": {}}, "x": 1}')
+    assert main(["build", "sqlite:///bookstore.db", "s", "--metadata", "bad.json"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("headwater: ") == 1
+    assert "problems in the metadata:" in error and "unknown key 'x'" in error
+    assert main(["build", "sqlite:///absent.db", "s"]) == 1
+    assert "there is no SQLite file 'absent.db'" in capsys.readouterr().err
+    assert main(["verify", "absent"]) == 1
+    assert "absent" in capsys.readouterr().err
+
+
+def test_strict_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["build", "sqlite:///bookstore.db", "s", "--metadata", "metadata.json", "--strict"]
+    assert main(arguments) == 1
+    assert "the build is strict" in capsys.readouterr().err
+
+
+def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["build"], ["fly"], ["verify", "s", "--fast"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+    capsys.readouterr()
+
+
+def test_init_writes_a_draft_and_never_over_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "sqlite:///bookstore.db", "-o", "draft.json"]) == 0
+    assert "sold_at" in capsys.readouterr().out
+    assert Schema.load(folder / "draft.json").table("books").temporal_column is None
+    assert main(["init", "sqlite:///bookstore.db", "-o", "draft.json"]) == 1
+    assert "'draft.json' is there already" in capsys.readouterr().err
+
+
+def test_inspect_shows_store_table_and_task(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "s"]) == 0
+    assert "bookstore, build" in capsys.readouterr().out
+    assert main(["inspect", "s", "books"]) == 0
+    output = capsys.readouterr().out
+    assert "2: essay, novel" in output and "sales.book_id" in output
+    assert main(["inspect", "s", "sold"]) == 0
+    assert "SELECT book_id" in capsys.readouterr().out
+    assert main(["inspect", "s", "book"]) == 1
+    assert "did you mean 'books'?" in capsys.readouterr().err
+    assert main(["inspect", "s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][1]["row_range"] == [4, 8]
+
+
+def test_verify_finds_a_flipped_byte(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "s"]) == 0
+    assert "sound" in capsys.readouterr().out
+    file = next(store.glob("*/texts.bin"))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(data)
+    assert main(["verify", "s"]) == 1
+    assert "texts.bin" in capsys.readouterr().out
+
+
+def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("headwater.sampler")
+    # Four seeds: the splits are by hash, so ask for the one that has any.
+    for split in ("train", "val", "test"):
+        status = main(["sample", "s", "--task", "sold", "--split", split])
+        output = capsys.readouterr()
+        if status == 0:
+            break
+    assert "task sold, observed at 2020-04-15" in output.out
+    assert "#0 task sold seed" in output.out
+    assert "parent by the task's anchor key" in output.out
+    assert "?" in output.out
+    assert main(["sample", "s", "--task", "solt"]) == 1
+    assert "did you mean 'sold'?" in capsys.readouterr().err
+
+
+def test_bench_prints_a_line_per_thread_count(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("headwater.sampler")
+    arguments = ["bench", "s", "--threads", "1", "--threads", "2", "--seconds", "0.1"]
+    assert main([*arguments, "--length", "64", "--batch-size", "4"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["threads"] for line in lines] == [1, 2]
+    assert all(0 < line["fill"] <= 1 for line in lines)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_one_line_that_rewrites_itself() -> None:
+    terminal = Terminal()
+    display = ProgressDisplay(terminal)
+    display("read", "books")
+    display("convert", "books")
+    display.close()
+    text = terminal.getvalue()
+    assert "\n" not in text
+    assert text.count("\r\x1b[2K") == 3
+    assert "read: books" in text and text.endswith("\r\x1b[2K")

@@ -1,0 +1,70 @@
+"""The normative pages say what the code does: their tables are compared with the C tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import headwater
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+FORMAT_H = ROOT / "headwater" / "src" / "format.h"
+
+
+def _rows(page: str, columns: int) -> list[list[str]]:
+    """Rows of every table of a page that has this many columns, without head and rule."""
+    rows = []
+    for line in (DOCS / page).read_text().splitlines():
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == columns and not set(cells[0]) <= set("-: ") and cells[0] != "name":
+            rows.append(cells)
+    return rows
+
+
+def test_the_batch_page_lists_exactly_the_arrays_of_the_library() -> None:
+    page = {
+        cells[0].strip("`"): (cells[1], cells[2], cells[3].replace("\\|", "|"))
+        for cells in _rows("3-batch.md", 5)
+    }
+    library = {
+        field.name: (f"[{', '.join(field.dims)}]", field.dtype, field.when or "")
+        for field in headwater.BATCH_FIELDS
+    }
+    assert page == library
+
+
+def test_the_format_page_lists_exactly_the_sections_of_the_header() -> None:
+    header = {
+        name: int(number)
+        for name, number in re.findall(
+            r"^\s*HWI_SECTION_(\w+) = (\d+),", FORMAT_H.read_text(), flags=re.MULTILINE
+        )
+    }
+    page = {}
+    for cells in _rows("1-format.md", 4):
+        name, number = cells[0].split()[:2] if " " in cells[0] else (cells[0], "")
+        if number.isdigit():
+            page[name] = int(number)
+    assert page == header
+
+
+def test_the_format_page_gives_the_sizes_that_the_header_asserts() -> None:
+    asserted = dict(
+        re.findall(r"static_assert\(sizeof\(struct (hwi_\w+)\) == (\d+)", FORMAT_H.read_text())
+    )
+    page = dict(re.findall(r"`(hwi_\w+_info)` \((\d+)\)", (DOCS / "1-format.md").read_text()))
+    assert page
+    for name, size in page.items():
+        assert asserted[name] == size, name
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    header = (ROOT / "headwater" / "include" / "headwater.h").read_text()
+    meson = (ROOT / "headwater" / "meson.build").read_text()
+    version = re.search(r'#define HW_VERSION "([^"]+)"', header)
+    project = re.search(r"^\s*version: '([^']+)'", meson, flags=re.MULTILINE)
+    assert version is not None and project is not None
+    assert version[1] == project[1] == headwater.__version__

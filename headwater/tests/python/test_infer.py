@@ -1,0 +1,155 @@
+"""A first schema from a source: declared keys of SQLite, types by the values."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from databases import TinyTable, arrow_tables, bookstore, shared_data, write_csv, write_sqlite
+from headwater.build import build
+from headwater.infer import infer
+from headwater.schema import ColumnRef, ForeignKey
+from headwater.store import Store
+
+
+def stypes(source: object, table: str = "t") -> dict[str, str]:
+    columns = infer(source).table(table).columns  # type: ignore[arg-type]
+    return {column.name: column.stype for column in columns}
+
+
+def test_declared_keys_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    connection = sqlite3.connect(path)
+    connection.executescript("""
+        CREATE TABLE Shop (a TEXT, b INTEGER, PRIMARY KEY (b, a));
+        CREATE TABLE sale (id INTEGER PRIMARY KEY, x TEXT, y INTEGER, self REFERENCES SALE,
+            lost INTEGER REFERENCES nowhere,
+            FOREIGN KEY (y, x) REFERENCES shop, FOREIGN KEY (x, y) REFERENCES shop (a, b));
+    """)
+    connection.close()
+    schema = infer(f"sqlite:///{path}")
+    assert schema.table("Shop").primary_key == ("b", "a")
+    sale = schema.table("sale")
+    assert sale.column("self").foreign_key == ColumnRef("sale", "id")
+    assert sale.foreign_keys == (
+        ForeignKey(("y", "x"), "Shop", ("b", "a")),
+        ForeignKey(("x", "y"), "Shop", ("a", "b")),
+    )
+    assert sale.column("x").stype == "identifier"
+    assert sale.column("lost").foreign_key is None
+
+
+def test_types_by_every_value(tmp_path: Path) -> None:
+    count = 20
+    types = {
+        "id": "INTEGER PRIMARY KEY",
+        "number": "TEXT",
+        "zip": "TEXT",
+        "color": "TEXT",
+        "words": "TEXT",
+        "flag": "INTEGER",
+        "yes": "TEXT",
+        "day": "TEXT",
+        "moment": "DATETIME",
+        "almost": "TEXT",
+        "picture": "BLOB",
+        "empty": "TEXT",
+        "price": "NUMERIC",
+    }
+    rows = [
+        (
+            i, str(i * 1.5), f"0{i % 4}", "ab"[i % 2], f"word {i}", i % 2, ["yes", "no"][i % 2],
+            "2020-01-02", 1_600_000_000 + i, "x" if i == 7 else "2020-01-02", b"\x00", None, i / 4,
+        )
+        for i in range(count)
+    ]  # fmt: skip
+    source = write_sqlite(tmp_path / "t.db", {"t": TinyTable(types, rows)})
+    assert stypes(source) == {
+        "id": "identifier",
+        "number": "numerical",
+        "zip": "categorical",
+        "color": "categorical",
+        "words": "text",
+        "flag": "boolean",
+        "yes": "boolean",
+        "day": "timestamp",
+        "moment": "timestamp",
+        "almost": "categorical",
+        "picture": "ignored",
+        "empty": "ignored",
+        "price": "numerical",
+    }
+    assert infer(source).table("t").column("moment").unit == "s"
+
+
+def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:
+    moment = datetime(2020, 1, 1, 10)
+    kinds = {"created_at": "TIMESTAMP", "updated_at": "TIMESTAMP", "due": "TIMESTAMP"}
+    database = {
+        "clear": TinyTable(kinds, [(moment, moment, moment)]),
+        "gaps": TinyTable({"happened": "TIMESTAMP"}, [(moment,), (None,)]),
+        "two": TinyTable({"start": "TIMESTAMP", "stop": "TIMESTAMP"}, [(moment, moment)]),
+        "day": TinyTable({"day": "TEXT"}, [("2020-01-01",)]),
+    }
+    schema = infer(arrow_tables(database))
+    assert [table.temporal_column for table in schema.tables] == ["created_at", None, None, "day"]
+    assert schema.table("day").time_resolution == "day"
+
+
+def test_a_folder_of_csv_files_has_types_and_no_keys(tmp_path: Path) -> None:
+    schema = infer(write_csv(tmp_path / "csv", bookstore()))
+    books = schema.table("books")
+    assert books.primary_key == ()
+    assert {column.name: column.stype for column in books.columns} == {
+        "book_id": "numerical",
+        "author_id": "numerical",
+        "genre": "text",
+        "price": "numerical",
+        "appeared": "timestamp",
+        "in_print": "boolean",
+    }
+
+
+def test_naive_and_zoned_times_together_are_drafted_as_utc(tmp_path: Path) -> None:
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "t.csv").write_text("a,b\n2020-01-01 10:00,2020-01-01T10:00Z\n")
+    schema = infer(tmp_path / "csv")
+    assert schema.timezone == "UTC"
+    build(tmp_path / "csv", tmp_path / "s", schema)
+
+
+def test_the_draft_builds_and_a_build_without_metadata_uses_it(tmp_path: Path) -> None:
+    constraints = "PRIMARY KEY (shop, number), FOREIGN KEY (book_id) REFERENCES books (book_id)"
+    database = dict(bookstore())
+    database["sales"] = TinyTable(database["sales"].types, database["sales"].rows, constraints)
+    books = database["books"]
+    database["books"] = TinyTable(books.types, books.rows, "PRIMARY KEY (book_id)")
+    source = write_sqlite(tmp_path / "b.db", database)
+    schema = infer(source)
+    assert schema.name == "b"
+    drafted = build(source, tmp_path / "one", schema)
+    inferred = build(source, tmp_path / "two")
+    assert inferred.inferred and not drafted.inferred
+    assert drafted.fingerprint == inferred.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "times"),
+    [
+        ("chinook/Chinook_Sqlite.sqlite", 15_607, {"Invoice": "InvoiceDate"}),
+        ("se_history_meta/se_history_meta.sqlite", 12_337, {"Posts": "CreationDate"}),
+    ],
+)
+def test_real_databases_build_as_inferred(
+    tmp_path: Path, name: str, rows: int, times: dict[str, str]
+) -> None:
+    source = f"sqlite:///{shared_data(name)}"
+    schema = infer(source)
+    for table, column in times.items():
+        assert schema.table(table).temporal_column == column
+    build(source, tmp_path / "s", schema)
+    store = Store(tmp_path / "s")
+    assert store.verify() == []
+    assert store.metadata["tables"][-1]["row_range"][1] == rows

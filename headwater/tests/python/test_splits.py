@@ -1,0 +1,99 @@
+"""Splits by hash: vectors that any implementation of docs/2-sampling.md section 5 must give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plain_database import Database, Options, Seed
+from reference_order import hash64, key_bytes
+from world_store import open_sampler, write_store
+from worlds import at, two_tables
+
+# primary key, task, split_seed: h = hash64(key, 0), bucket
+VECTORS: list[tuple[tuple[str, ...], str, int, int, int]] = [
+    (("1",), "churn", 123, 0x488B8B04245A0AA2, 558),
+    (("1",), "churn", 0, 0x488B8B04245A0AA2, 560),
+    (("1",), "late", 123, 0x488B8B04245A0AA2, 585),
+    (("42",), "churn", 123, 0xAE38EF92CB76FCE0, 975),
+    (("C-007", "2024-02-29"), "churn", 123, 0xBF03309F86C78289, 982),
+    (("2024-02-29", "C-007"), "churn", 123, 0x3B9E8BB89E980C7F, 396),
+    (("ab", "c"), "t", 123, 0x1946F94533421FA1, 798),
+    (("a", "bc"), "t", 123, 0x4F0334FE878FC9D0, 966),
+    (("Zürich",), "größe", 18446744073709551615, 0xBE96C1489EE52853, 463),
+    (("",), "t", 123, 0x3AEFA6FD5CF2DEB4, 986),
+    (("a key of more than thirty-two bytes of text",), "a name", 7, 0x2EB3A07617B4B093, 10),
+]
+
+
+def bucket_of(key: tuple[str, ...], task: str, split_seed: int) -> int:
+    numbers = (hash64(key_bytes(key), 0), hash64(task.encode(), 0), split_seed)
+    return hash64(b"".join(number.to_bytes(8, "little") for number in numbers), 0) % 1000
+
+
+def customers(keys: Sequence[tuple[str, ...]], task: str) -> Database:
+    """two_tables with one seed per customer and as many customers as keys, orders left out."""
+    old = two_tables().tables[0]
+    columns = {name: [values[0]] * len(keys) for name, values in old.values.items()}
+    table = replace(old, values=columns, primary_key=tuple(keys), row_count=len(keys))
+    seeds = tuple(Seed(row, at(4), True) for row in range(len(keys)))
+    return Database("splits", (table,), (replace(two_tables().tasks[0], name=task, seeds=seeds),))
+
+
+def splits_of(path: Path, database: Database, options: Options) -> list[int]:
+    with open_sampler(path, database, options) as sampler:
+        return [int(s) for s in np.asarray(sampler.splits(0, len(database.tasks[0].seeds)))]
+
+
+@pytest.mark.parametrize(("key", "task", "split_seed", "h", "bucket"), VECTORS)
+def test_the_reference_gives_the_vectors(
+    key: tuple[str, ...], task: str, split_seed: int, h: int, bucket: int
+) -> None:
+    assert hash64(key_bytes(key), 0) == h
+    assert bucket_of(key, task, split_seed) == bucket
+
+
+@pytest.mark.parametrize(("key", "task", "split_seed", "h", "bucket"), VECTORS)
+def test_the_library_gives_the_vectors(
+    key: tuple[str, ...], task: str, split_seed: int, h: int, bucket: int, tmp_path: Path
+) -> None:
+    database = customers([key], task)
+    path = write_store(database, tmp_path)
+    below = bucket / 1000  # the bucket is not below this share, but below the next one
+    for train, expected in ((below, False), (below + 0.001, True)):
+        ratios = (train, 0.0, 1 - train)
+        found = splits_of(path, database, Options(split_ratios=ratios, split_seed=split_seed))
+        assert (found == [0]) is expected
+
+
+def test_all_seeds_of_an_anchor_share_a_split(tmp_path: Path) -> None:
+    database = customers([(str(i),) for i in range(60)], "late")
+    task = database.tasks[0]
+    seeds = tuple(Seed(row, at(day), True) for row in range(60) for day in (1, 2, 3))
+    database = Database("splits", database.tables, (replace(task, seeds=seeds),))
+    found = splits_of(
+        write_store(database, tmp_path), database, Options(split_ratios=(0.5, 0.25, 0.25))
+    )
+    assert all(len(set(found[row * 3 : row * 3 + 3])) == 1 for row in range(60))
+    assert set(found) == {0, 1, 2}
+
+
+def test_adding_a_row_or_a_task_moves_no_seed(tmp_path: Path) -> None:
+    few = customers([(str(i),) for i in range(40)], "late")
+    # New customers before the old ones, and a task before the task.
+    many = customers([(f"new {i}",) for i in range(9)] + [(str(i),) for i in range(40)], "late")
+    other = replace(many.tasks[0], name="other")
+    more = Database("splits", many.tables, (other, many.tasks[0]))
+    for name in ("few", "more"):
+        (tmp_path / name).mkdir()
+    options = Options(split_ratios=(0.4, 0.3, 0.3))
+    before = splits_of(write_store(few, tmp_path / "few"), few, options)
+    path = write_store(more, tmp_path / "more")
+    with open_sampler(path, more, options) as sampler:
+        after = np.asarray(sampler.splits(1, 49)).tolist()
+        elsewhere = np.asarray(sampler.splits(0, 49)).tolist()
+    assert after[9:] == before
+    assert elsewhere != after  # tasks do not share their splits
