@@ -1,0 +1,264 @@
+"""The command `confluence`: train, evaluate, predict, smoke, run.
+
+Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage. With
+--json the result is one JSON object on stdout; otherwise it is a few lines for people.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluence.config import PRESETS, Config
+
+Result = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except KeyboardInterrupt:
+        return _fail("interrupted")
+    except (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError) as error:
+        return _fail(_one_line(error))
+    except Exception as error:
+        if _is_headwater_error(error):
+            return _fail(_one_line(error))
+        raise
+
+
+def _fail(message: str) -> int:
+    print(f"confluence: {message}", file=sys.stderr)
+    return 1
+
+
+def _one_line(error: Exception) -> str:
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(message.split()) or type(error).__name__
+
+
+def _is_headwater_error(error: Exception) -> bool:
+    import headwater
+
+    return isinstance(error, getattr(headwater, "HeadwaterError", ()))
+
+
+# ---------------------------------------------------------------------------------- the arguments
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="confluence", description="Train relational transformers on databases."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = _command(commands, "run", run_command, "from a database to predictions, in one go")
+    command.add_argument("source", help="sqlite:///file.db, or a folder of Parquet or CSV files")
+    command.add_argument("--query", required=True, type=Path, help="file with the task's SQL")
+    command.add_argument("--anchor", required=True, help="table.column of the predicted entity")
+    command.add_argument("--target", required=True, help="column of the query to predict")
+    command.add_argument(
+        "--target-type", default="boolean",
+        choices=("boolean", "numerical", "categorical", "timestamp"), help="default: boolean",
+    )  # fmt: skip
+    command.add_argument("--task", help="name of the task; default: the target's")
+    command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
+    command.add_argument("--label-window", help="how long after obs_time a label is known")
+    command.add_argument("--split-column", help="column of the query with train, val or test")
+    command.add_argument("--metadata", type=Path, help="metadata.json to use instead of inference")
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument("--split", default="test", choices=("train", "val", "test"))
+    _add_settings(command)
+
+    command = _command(commands, "train", train_command, "train on one task of a store")
+    command.add_argument("store")
+    command.add_argument("--task", required=True)
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    _add_settings(command)
+
+    command = _command(commands, "evaluate", evaluate_command, "metrics beside baselines")
+    command.add_argument("run", type=Path, help="folder of a trained run")
+    command.add_argument("--store", help="another place of its store")
+    command.add_argument("--split", default="test", choices=("train", "val", "test"))
+    command.add_argument("--regime", choices=("rolling", "frozen"))
+    command.add_argument("--visible-until", help="the database as of this time")
+
+    command = _command(commands, "predict", predict_command, "predictions as CSV")
+    command.add_argument("run", type=Path, help="folder of a trained run")
+    command.add_argument("--store", help="another place of its store")
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--split", choices=("train", "val", "test"))
+    which.add_argument("--keys", help="keys of the anchor table, separated by commas")
+    command.add_argument("--at", help="time of the prediction, with --keys")
+    command.add_argument("--output", type=Path, help="CSV file; default: in the run's folder")
+
+    _command(commands, "smoke", smoke_command, "train on synthetic batches, without a store")
+    return parser
+
+
+def _command(
+    commands: Any, name: str, function: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=function)
+    return command
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    """--preset, and one option for each field of Config."""
+    command.add_argument("--preset", default="small", choices=tuple(PRESETS))
+    group = command.add_argument_group("settings, each replaces the preset's")
+    for field, read in _settings().items():
+        group.add_argument(
+            f"--{field.replace('_', '-')}",
+            dest=f"setting_{field}",
+            type=read,
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+        )
+
+
+def _settings() -> dict[str, Callable[[str], Any]]:
+    """How to read each field of Config from the command line."""
+    hints = typing.get_type_hints(Config)
+    readers: dict[str, Callable[[str], Any]] = {}
+    for field in dataclasses.fields(Config):
+        kinds = set(typing.get_args(hints[field.name])) or {hints[field.name]}
+        readers[field.name] = _reader(kinds)
+    readers["split_ratios"] = lambda text: tuple(float(part) for part in text.split(","))
+    return readers
+
+
+def _reader(kinds: set[Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if type(None) in kinds and text.lower() == "none":
+            return None
+        if bool in kinds:
+            if text.lower() not in ("true", "false"):
+                raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
+            return text.lower() == "true"
+        for kind in (int, float):
+            if kind in kinds:
+                return kind(text)
+        return text
+
+    return read
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Any]:
+    prefix = "setting_"
+    given = vars(options).items()
+    return {name.removeprefix(prefix): v for name, v in given if name.startswith(prefix)}
+
+
+# ----------------------------------------------------------------------------------- the commands
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Infer, build, train, evaluate, predict."""
+    from confluence.pipeline import Question, run_pipeline
+
+    task = options.task or options.target
+    question = Question(
+        name=task, query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
+        target=options.target, target_type=options.target_type, obs_time=options.obs_time,
+        label_window=options.label_window, split_column=options.split_column,
+    )  # fmt: skip
+    result = run_pipeline(
+        options.source, question, options.out or Path("runs") / task, preset=options.preset,
+        overrides=_overrides(options), metadata=options.metadata, split=options.split,
+        say=lambda message: print(message, file=sys.stderr),
+    )  # fmt: skip
+    lines = [*describe_evaluation(result["evaluation"])]
+    lines.append(f"{result['predicted']} predictions in {result['predictions']}")
+    return _show(options, result, lines)
+
+
+def train_command(options: argparse.Namespace) -> int:
+    """Train and save."""
+    from confluence.run import train
+
+    out = options.out or Path("runs") / options.task
+    run = train(
+        options.store, task=options.task, out=out, preset=options.preset, **_overrides(options)
+    )
+    result = {"out": str(run.out), "task": run.task_name, "steps": run.config.steps}
+    return _show(options, result, [f"trained {run.config.steps} steps, saved in {run.out}"])
+
+
+def evaluate_command(options: argparse.Namespace) -> int:
+    """Evaluate a trained run."""
+    from confluence.run import load
+
+    run = load(options.run, store=options.store)
+    result = run.evaluate(options.split, regime=options.regime, visible_until=options.visible_until)
+    return _show(options, result, describe_evaluation(result))
+
+
+def predict_command(options: argparse.Namespace) -> int:
+    """Predict with a trained run."""
+    from confluence.run import load
+
+    run = load(options.run, store=options.store)
+    keys = None if options.keys is None else [_key(text) for text in options.keys.split(",")]
+    path = options.output or run.out / f"predictions-{options.split or 'keys'}.csv"
+    rows = run.predict(split=options.split, keys=keys, at=options.at, path=path)
+    result = {"predictions": str(path), "predicted": len(rows)}
+    if keys is not None:
+        result["rows"] = rows
+    return _show(options, result, [f"{len(rows)} predictions in {path}"])
+
+
+def smoke_command(options: argparse.Namespace) -> int:
+    """Train on synthetic batches."""
+    from confluence.smoke import run_smoke
+
+    result = run_smoke()
+    line = "loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)
+    _show(options, result, [line])
+    return 0 if result["passed"] else _fail("the loss did not fall, or was not finite")
+
+
+def _key(text: str) -> int | str:
+    text = text.strip()
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def describe_evaluation(result: Result) -> list[str]:
+    """The metrics of the model and its baselines as a small table."""
+    regime = result["regime"]
+    if result["visible_until"]:
+        regime += f" at {result['visible_until']}"
+    lines = [f"{result['task']} on {result['split']}, {regime}, {result['scored']} seeds scored"]
+    names = list(result["metrics"])
+    rows = [("model", result["metrics"])]
+    rows += [(name.replace("_", " "), b["metrics"]) for name, b in result["baselines"].items()]
+    lines.append(" " * 18 + "".join(f"{name:>19}" for name in names))
+    for title, metrics in rows:
+        values = [metrics[name] for name in names]
+        shown = ["-" if value is None else f"{value:.4f}" for value in values]
+        lines.append(f"  {title:<16}" + "".join(f"{value:>19}" for value in shown))
+    share = result["baselines"]["per_entity"]["fallback_share"]
+    lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    return lines
+
+
+def _show(options: argparse.Namespace, result: Result, lines: list[str]) -> int:
+    from confluence.log import to_json
+
+    print(to_json(result) if options.json else "\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

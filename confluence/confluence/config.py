@@ -1,0 +1,200 @@
+"""Config: every setting of a run, flat, in one frozen dataclass.
+
+A setting is a field, a field has a comment that says what it means and in which unit, and a name
+that is not a field is an error. Presets are functions that return a `Config`; each says which
+command uses it and what to expect. Nothing else in the package holds a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, or its value cannot work."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the model, its contexts and its training; `replace` makes a changed copy."""
+
+    # --- model
+    width: int = 96  # D, width of a cell's vector
+    heads: int = 6  # H, attention heads; D must be a multiple
+    layers: int = 3  # N, layers of three attentions and one feed-forward
+    feed_forward: int = 0  # F, width of the feed-forward; 0: 8D/3 rounded up to a multiple of 32
+    compute_dtype: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on GPU, else float32
+    attention_block: int = 0  # sequences whose scores exist at once; 0: 2 on CPU, else the batch
+
+    # --- contexts
+    sequence_length: int = 256  # S, cells per context
+    max_rows: int = 64  # R, rows per context
+    max_hops: int | None = 2  # hops from the anchor; None: as far as S and R allow
+    child_width: int = 12  # w, children drawn per row
+    child_order: str = "recent"  # which children: "recent" or "uniform"
+    identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
+    visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
+    split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, val, test if not given
+    split_seed: int = 123  # decides who is in which split, nothing else
+
+    # --- batches
+    batch_size: int = 32  # B, contexts per step
+    num_prefetch: int = 3  # batches prepared ahead; 0: made when asked for
+    num_threads: int | None = None  # threads of the sampler; None: headwater decides
+    seed: int = 42  # order of seeds, draws of children, initial weights, dropout
+
+    # --- training
+    steps: int = 1800  # optimizer steps
+    muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
+    muon_momentum: float = 0.95  # β of Muon
+    newton_schulz_steps: int = 5  # iterations that orthogonalise a Muon update
+    learning_rate: float = 3e-4  # peak, for everything that AdamW trains
+    beta1: float = 0.9  # AdamW, decay of the first moment
+    beta2: float = 0.95  # AdamW, decay of the second moment
+    epsilon: float = 1e-8  # AdamW, added to the root of the second moment
+    weight_decay: float = 0.1  # AdamW, not for norms, biases and temperatures
+    temperature_multiplier: float = 10.0  # learning rate of τ, in units of `learning_rate`
+    warmup_steps: int = 2000  # most steps of linear warm-up
+    warmup_fraction: float = 0.05  # most warm-up, as a share of `steps`
+    final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
+    clip_norm: float = 1.0  # global norm that gradients are cut to
+    average_from: float = 0.75  # share of `steps` after which weights are averaged for evaluation
+    cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
+
+    # --- loss
+    metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
+    z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
+    epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
+    clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
+
+    # --- reporting
+    log_every: int = 10  # steps between lines of the log
+    eval_every: int = 0  # steps between evaluations on val during training; 0: never
+
+    def __post_init__(self) -> None:
+        problems = [message for broken, message in self._checks() if broken]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    def _checks(self) -> list[tuple[bool, str]]:
+        positive: tuple[str, ...] = (
+            "width",
+            "heads",
+            "layers",
+            "sequence_length",
+            "max_rows",
+            "child_width",
+        )
+        positive += ("batch_size", "steps", "log_every")
+        choices = {
+            "compute_dtype": ("auto", "float32", "bfloat16"),
+            "child_order": ("recent", "uniform"),
+            "identifier_cells": ("all", "foreign_keys", "none"),
+            "metric": ("mae", "rmse"),
+        }
+        checks = [
+            (getattr(self, n) < 1, f"{n} is {getattr(self, n)}, must be ≥ 1") for n in positive
+        ]
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            checks.append((value not in allowed, f"{name} is {value!r}, expected one of {allowed}"))
+        for name in ("sequence_length", "max_rows"):
+            checks.append((getattr(self, name) > 65_535, f"{name} is above 65535"))
+        checks += [
+            (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
+            (not 0 <= self.cell_dropout < 1, "cell_dropout must be in [0, 1)"),
+            (not 0 <= self.average_from <= 1, "average_from must be in [0, 1]"),
+            (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
+        ]
+        return checks
+
+    @property
+    def head_width(self) -> int:
+        """K, width of one attention head."""
+        return self.width // self.heads
+
+    @property
+    def feed_forward_width(self) -> int:
+        """F: as set, or ⌈8D/3⌉ rounded up to a multiple of 32."""
+        return self.feed_forward or 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
+
+    @property
+    def warmup(self) -> int:
+        """Steps of linear warm-up: min(`warmup_steps`, `warmup_fraction` of `steps`)."""
+        return min(self.warmup_steps, int(self.warmup_fraction * self.steps))
+
+    def replace(self, **overrides: Any) -> Config:
+        """A copy with some settings changed; an unknown name is an error."""
+        return Config.from_dict({**self.to_dict(), **overrides})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name; JSON can hold it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """Read settings back. Unknown names are errors that suggest the nearest known one."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
+        settings = dict(values)
+        if "split_ratios" in settings:
+            settings["split_ratios"] = tuple(settings["split_ratios"])
+        return cls(**settings)
+
+
+def _unknown_setting(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"unknown setting '{name}'" + (f", did you mean '{near[0]}'?" if near else "")
+
+
+def tiny() -> Config:
+    """For tests: `confluence train STORE --task T --preset tiny`; seconds, learns little."""
+    return Config(
+        width=32, heads=2, layers=2, sequence_length=64, max_rows=16, child_width=4, batch_size=8,
+        steps=100,
+    )  # fmt: skip
+
+
+def small() -> Config:
+    """For a first answer: `confluence run ... --preset small`; about 2 minutes on two CPU cores."""
+    return Config(
+        width=64, heads=4, layers=2, sequence_length=128, max_rows=32, child_width=8, batch_size=32,
+        steps=600,
+    )  # fmt: skip
+
+
+def laptop() -> Config:
+    """For two CPU cores: `confluence train STORE --task T --preset laptop`; about 20 minutes."""
+    return Config(
+        width=96, heads=6, layers=3, sequence_length=256, max_rows=64, child_width=12,
+        batch_size=32, steps=1800, child_order="recent", identifier_cells="none", max_hops=2,
+    )  # fmt: skip
+
+
+def base() -> Config:
+    """For one GPU: `confluence train STORE --task T --preset base`; about 36M parameters."""
+    return Config(
+        width=512, heads=8, layers=6, sequence_length=1024, max_rows=256, child_width=16,
+        batch_size=32, steps=20_000, child_order="uniform", max_hops=None,
+    )  # fmt: skip
+
+
+PRESETS: dict[str, Callable[[], Config]] = {
+    "tiny": tiny,
+    "small": small,
+    "laptop": laptop,
+    "base": base,
+}
+
+
+def preset(name: str, **overrides: Any) -> Config:
+    """The preset of that name with some settings changed."""
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]().replace(**overrides)

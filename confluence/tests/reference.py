@@ -1,0 +1,121 @@
+"""The model once more in plain NumPy, float64, one sequence and one cell at a time.
+
+Written from docs/4-model.md, not from the package: loops, full softmax with its maximum, no
+shortcuts at the target. Padding cells are left out altogether, so agreement also shows that
+the package's masks do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from headwater import SemanticType as T
+
+from confluence.config import Config
+
+Array = np.ndarray[Any, Any]
+
+
+def norm(x: Array, gamma: Array) -> Array:
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6) * (1 + gamma)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def encode_cell(p: dict[str, Array], b: dict[str, Array], tables: Any, i: int, s: int) -> Array:
+    def affine(name: str, x: Array) -> Array:
+        return x @ p[f"encoder.{name}.weight"] + p[f"encoder.{name}.bias"]
+
+    stype = T(int(b["semantic_types"][i, s]))
+    if b["is_target"][i, s]:
+        value = p["encoder.mask"][stype]
+    elif b["is_null"][i, s]:
+        value = p["encoder.null"][0]
+    elif stype == T.IDENTIFIER:
+        value = p["encoder.identifier"][0]
+    elif stype == T.NUMERICAL:
+        value = affine("numerical", b["numeric_values"][i, s : s + 1])
+    elif stype == T.TIMESTAMP:
+        value = affine("timestamp", b["timestamp_values"][i, s])
+    elif stype == T.BOOLEAN:
+        value = p["encoder.boolean"][b["bool_values"][i, s]]
+    elif stype == T.CATEGORICAL:
+        value = affine("categorical", tables.categories[b["categorical_embed_ids"][i, s]])
+    else:
+        value = affine("text", b["text_batch_embeddings"][b["text_embed_ids"][i, s]])
+    age = float(b["row_ages"][i, b["seq_row_ids"][i, s]])
+    parts = [np.log1p(max(age, 0)) / 8, min(age, 18250) / 3650]
+    parts += [np.exp(-age / days) for days in (30, 365, 3650)]
+    when = affine("age", np.array(parts)) if age >= 0 else p["encoder.timeless"][0]
+    column = affine("column", tables.columns[b["column_ids"][i, s]])
+    return norm(column + value + when, p["encoder.norm"])
+
+
+def allowed(b: dict[str, Array], i: int, pattern: int, s: int, t: int) -> bool:
+    row, other = b["seq_row_ids"][i, s], b["seq_row_ids"][i, t]
+    if s == t:
+        return True
+    if pattern == 0:
+        return bool(row == other or b["fk_adj"][i, row, other])
+    if pattern == 1:
+        return bool(b["fk_adj"][i, other, row])
+    return bool(b["column_ids"][i, s] == b["column_ids"][i, t])
+
+
+def attention(p: dict[str, Array], cfg: Config, layer: int, pattern: int, x: Array, mask: Array):
+    def weight(name: str) -> Array:
+        return p[f"attention.{name}"][layer, pattern]
+
+    h = norm(x, weight("norm"))
+    q, k, v = h @ weight("query"), h @ weight("key"), h @ weight("value")
+    mixed = np.zeros_like(x)
+    width = cfg.width // cfg.heads
+    for head in range(cfg.heads):
+        at = slice(head * width, (head + 1) * width)
+        tau = weight("temperature")[head]
+        for s in range(len(x)):
+            keys = np.flatnonzero(mask[s])
+            cosine = (k[keys, at] @ q[s, at]) / np.linalg.norm(q[s, at])
+            cosine /= np.linalg.norm(k[keys, at], axis=1)
+            logit = np.clip(tau * np.log(1 + len(keys)), -40, 40) * cosine
+            share = np.exp(logit - logit.max())
+            mixed[s, at] = (share / share.sum()) @ v[keys, at]
+    return 2 * sigmoid(h @ weight("gate")) * (mixed @ weight("out"))
+
+
+def forward(params: Any, batch: Any, tables: Any, cfg: Config) -> list[dict[str, Array]]:
+    """Outputs of the heads at each sequence's target."""
+    p = {name: np.asarray(value, np.float64) for name, value in params.items()}
+    b = {name: np.asarray(value) for name, value in batch.items()}
+    for name in ("numeric_values", "timestamp_values", "text_batch_embeddings"):
+        b[name] = b[name].astype(np.float64)
+    tables = type(tables)(*(np.asarray(t).astype(np.float64) for t in tables))
+    return [_sequence(p, b, tables, cfg, i) for i in range(int(b["num_sequences"][0]))]
+
+
+def _sequence(p: dict[str, Array], b: dict[str, Array], tables: Any, cfg: Config, i: int):
+    cells = np.flatnonzero(b["is_padding"][i] == 0)
+    x = np.stack([encode_cell(p, b, tables, i, s) for s in cells])
+    masks = [
+        np.array([[allowed(b, i, pattern, s, t) for t in cells] for s in cells])
+        for pattern in range(3)
+    ]
+    for layer in range(cfg.layers):
+        for pattern in range(3):
+            x = x + attention(p, cfg, layer, pattern, x, masks[pattern])
+        h = norm(x, p["feed_forward.norm"][layer])
+        gate, up = h @ p["feed_forward.gate"][layer], h @ p["feed_forward.up"][layer]
+        x = x + (gate * sigmoid(gate) * up) @ p["feed_forward.down"][layer]
+    target = list(cells).index(int(np.flatnonzero(b["is_target"][i])[0]))
+    h = norm(x[target], p["heads.norm"])
+    out = {
+        name: h @ p[f"heads.{name}.weight"] + p[f"heads.{name}.bias"]
+        for name in ("null", "numerical", "timestamp", "boolean", "categorical")
+    }
+    start, count = int(b["cat_emb_start"][0]), int(b["cat_emb_count"][0])
+    choices = tables.categories[start : start + count] @ p["encoder.categorical.weight"]
+    out["categorical"] = (choices + p["encoder.categorical.bias"]) @ out["categorical"]
+    return out

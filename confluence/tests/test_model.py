@@ -1,0 +1,228 @@
+"""The model: equal to a plain NumPy forward, blind to padding, truth and rows out of reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from headwater import SemanticType
+
+from confluence import smoke
+from confluence.config import Config
+from confluence.data import INPUT_FIELDS, to_device
+from confluence.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
+from confluence.model import Output, forward, init
+
+LIMIT = smoke.CATEGORIES_PER_COLUMN
+FLOAT_INPUTS = ("numeric_values", "timestamp_values", "row_ages", "text_batch_embeddings")
+
+
+def random_params(cfg: Config, seed: int = 1) -> Any:
+    """Parameters away from their first values, so that gates, γ, τ and biases matter."""
+    params = init(jax.random.key(seed), cfg, smoke.TEXT_WIDTH)
+    keys = jax.random.split(jax.random.key(seed + 1), len(params))
+    return {
+        name: value + 0.2 * jax.random.normal(key, value.shape)
+        for key, (name, value) in zip(keys, params.items(), strict=True)
+    }
+
+
+def inputs(batch: Any) -> dict[str, jax.Array]:
+    return to_device({name: np.array(batch[name]) for name in INPUT_FIELDS})
+
+
+def run(params: Any, batch: Any, cfg: Config) -> Output:
+    step = jax.jit(lambda p, b: forward(p, b, smoke.synthetic_tables(), cfg, category_limit=LIMIT))
+    return step(params, inputs(batch))
+
+
+def float_loss(params: Any, arrays: Any, cfg: Config, floats: Any, truth: Any) -> jax.Array:
+    arrays = {**arrays, **floats}
+    output = forward(params, arrays, smoke.synthetic_tables(), cfg, category_limit=LIMIT)
+    total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg), cfg)
+    return total
+
+
+def float_gradients(params: Any, batch: Any, cfg: Config) -> dict[str, np.ndarray[Any, Any]]:
+    """Gradient of the loss, at a fixed truth, with respect to every float input."""
+    arrays = inputs(batch)
+    truth = read_truth(arrays, smoke.synthetic_scales(cfg))
+    floats = {name: arrays[name].astype(jnp.float32) for name in FLOAT_INPUTS}
+    gradient = jax.jit(jax.grad(lambda p, a, f, t: float_loss(p, a, cfg, f, t), 2))(
+        params, arrays, floats, truth
+    )
+    return {name: np.asarray(value) for name, value in gradient.items()}
+
+
+def isolated(batch: Any) -> np.ndarray[Any, Any]:
+    """Cut the last full row of each sequence off: no edges, columns that no other cell has."""
+    is_isolated = np.zeros(batch["is_padding"].shape, bool)
+    fresh = [0, 1, 2]
+    for b in range(int(batch["num_sequences"][0])):
+        row = int(batch["num_rows"][b]) - 1
+        cells = (batch["seq_row_ids"][b] == row) & (batch["is_padding"][b] == 0)
+        batch["fk_adj"][b, row, :] = batch["fk_adj"][b, :, row] = 0
+        used = set(batch["column_ids"][b][~cells & (batch["is_padding"][b] == 0)].tolist())
+        fresh = [c for c in range(smoke.COLUMN_COUNT) if c not in used]
+        for s, column in zip(np.flatnonzero(cells), fresh, strict=False):
+            batch["column_ids"][b, s] = column
+            is_isolated[b, s] = True
+        extra = np.flatnonzero(cells & ~is_isolated[b])
+        batch["is_padding"][b, extra] = 1
+    return is_isolated
+
+
+@pytest.mark.parametrize("stype", TARGET_STYPES)
+def test_forward_equals_plain_numpy(cfg: Config, stype: SemanticType) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, stype, sequences=3)
+    output = run(params, batch, cfg)
+    expected = reference.forward(params, batch, smoke.synthetic_tables(), cfg)
+    count = int(batch["cat_emb_count"][0])
+    for i, sequence in enumerate(expected):
+        for name, value in sequence.items():
+            found = np.atleast_1d(getattr(output, name)[i])
+            found = found[:count] if name == "categorical" else found
+            np.testing.assert_allclose(found, value, rtol=1e-4, atol=2e-5, err_msg=name)
+
+
+def test_attention_block_changes_nothing(cfg: Config) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    one = run(params, batch, cfg.replace(attention_block=1))
+    whole = run(params, batch, cfg.replace(attention_block=4))
+    np.testing.assert_allclose(one.boolean, whole.boolean, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("stype", TARGET_STYPES)
+def test_padding_and_truth_leave_predictions_bit_identical(
+    cfg: Config, stype: SemanticType
+) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, stype)
+    before = run(params, batch, cfg)
+    rng = np.random.default_rng(0)
+    padding = batch["is_padding"] == 1
+    hidden = padding | (batch["is_target"] == 1)
+    assert padding.any()
+    noise = {
+        "numeric_values": rng.normal(size=hidden.sum()) * 1e3,
+        "timestamp_values": rng.normal(size=(hidden.sum(), 15)) * 1e3,
+        "bool_values": rng.integers(0, 2, hidden.sum()),
+        "categorical_embed_ids": rng.integers(0, 15, hidden.sum()),
+        "text_embed_ids": rng.integers(0, 9, hidden.sum()),
+        "is_null": rng.integers(0, 2, hidden.sum()),
+    }
+    for name, values in noise.items():
+        batch[name][hidden] = values
+    only_padding = {
+        "semantic_types": rng.integers(0, 6, padding.sum()),
+        "column_ids": rng.integers(0, smoke.COLUMN_COUNT, padding.sum()),
+        "seq_row_ids": rng.integers(0, cfg.max_rows, padding.sum()),
+        "is_target": rng.integers(0, 2, padding.sum()),
+        "numeric_values": np.full(padding.sum(), np.nan),
+    }
+    for name, values in only_padding.items():
+        batch[name][padding] = values
+    after = run(params, batch, cfg)
+    for name in Output._fields:
+        assert np.array_equal(getattr(before, name), getattr(after, name)), name
+
+
+def test_a_nan_in_an_unused_slot_stays_unused(cfg: Config) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    before = run(params, batch, cfg)
+    batch["numeric_values"][batch["semantic_types"] != SemanticType.NUMERICAL] = np.nan
+    after = run(params, batch, cfg)
+    assert np.array_equal(before.numerical, after.numerical)
+    gradient = float_gradients(params, batch, cfg)["numeric_values"]
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("stype", TARGET_STYPES)
+def test_gradients_reach_only_what_may_be_seen(cfg: Config, stype: SemanticType) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, stype)
+    is_isolated = isolated(batch)
+    gradients = float_gradients(params, batch, cfg)
+    hidden = (batch["is_padding"] == 1) | (batch["is_target"] == 1) | (batch["is_null"] == 1)
+    for name in ("numeric_values", "timestamp_values"):
+        assert np.all(gradients[name][hidden | is_isolated] == 0), name
+        assert np.any(gradients[name] != 0), name
+    rows = np.arange(cfg.max_rows)[None] >= batch["num_rows"][:, None]
+    assert np.all(gradients["row_ages"][rows] == 0)
+    last = batch["num_rows"].astype(int) - 1
+    assert np.all(gradients["row_ages"][np.arange(cfg.batch_size), last] == 0)
+    visible = ~hidden & ~is_isolated & (batch["semantic_types"] == SemanticType.TEXT)
+    seen = set(batch["text_embed_ids"][visible].tolist())
+    texts = [u for u in range(len(batch["text_batch_embeddings"])) if u not in seen]
+    assert np.all(gradients["text_batch_embeddings"][texts] == 0)
+
+
+def test_sequences_that_do_not_count_weigh_nothing(cfg: Config) -> None:
+    params = random_params(cfg)
+    batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    batch["num_sequences"][0] = 3
+    batch["is_labelled"][1] = 0
+    gradient = float_gradients(params, batch, cfg)["numeric_values"]
+    assert np.all(gradient[[1, 3]] == 0)
+    assert np.any(gradient[[0, 2]] != 0)
+    arrays = inputs(batch)
+    assert read_truth(arrays, smoke.synthetic_scales(cfg)).weight.tolist() == [1, 0, 1, 0]
+
+
+def permuted(batch: Any, seed: int) -> Any:
+    """The same contexts with their rows in another order, and their cells with them."""
+    rng = np.random.default_rng(seed)
+    other = smoke.SyntheticBatch({name: value.copy() for name, value in batch.items()})
+    R = batch["fk_adj"].shape[1]
+    for b in range(len(batch["is_padding"])):
+        order = rng.permutation(R)  # new row r is old row order[r]
+        place = np.argsort(order)
+        other["fk_adj"][b] = batch["fk_adj"][b][np.ix_(order, order)]
+        other["row_ages"][b] = batch["row_ages"][b][order]
+        cells = int(batch["num_cells"][b])
+        rows = place[batch["seq_row_ids"][b, :cells].astype(int)]
+        shuffled = np.argsort(rows, kind="stable")
+        for name, value in batch.items():
+            if value.ndim >= 2 and value.shape[:2] == batch["is_padding"].shape:
+                other[name][b, :cells] = value[b, :cells][shuffled]
+        other["seq_row_ids"][b, :cells] = rows[shuffled]
+    return other
+
+
+def test_permuting_rows_leaves_the_loss_unchanged(cfg: Config) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.CATEGORICAL)
+    scales = smoke.synthetic_scales(cfg)
+    losses = []
+    for one in (batch, permuted(batch, 1), permuted(batch, 2)):
+        truth = read_truth(inputs(one), scales)
+        losses.append(float(batch_loss(run(params, one, cfg), truth, inputs(one), scales, cfg)[0]))
+    np.testing.assert_allclose(losses[1:], losses[0], rtol=1e-5)
+
+
+def test_age_and_time_change_the_prediction(cfg: Config) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    before = run(params, batch, cfg)
+    batch["row_ages"][:, 1] = np.where(batch["row_ages"][:, 1] < 0, 10.0, -1.0)
+    assert np.all(np.asarray(before.boolean) != np.asarray(run(params, batch, cfg).boolean))
+
+
+def test_dropout_never_hides_the_target(cfg: Config) -> None:
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    hidden = jnp.ones(batch["is_padding"].shape, bool)
+    output = forward(
+        params, inputs(batch), smoke.synthetic_tables(), cfg, category_limit=LIMIT, hidden=hidden
+    )
+    assert np.isfinite(output.boolean).all()
+    ages = np.asarray(batch["row_ages"])[:, 0]
+    assert np.all(ages == 0)  # all targets look alike: same column, same age, nothing else visible
+    np.testing.assert_allclose(output.boolean, output.boolean[0], rtol=1e-5)
+
+
+def test_numbers_are_scaled_to_the_train_labels(cfg: Config) -> None:
+    batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    at = batch["is_target"] == 1
+    batch["numeric_values"][at] = 2.0  # 2 standard deviations of 3 above 10: 16
+    scales = TaskScales(jnp.full(4, 3.0 / 5.0), jnp.full(4, (10.0 - 6.0) / 5.0), jnp.ones(4))
+    np.testing.assert_allclose(read_truth(inputs(batch), scales).number, (16 - 6) / 5, rtol=1e-6)

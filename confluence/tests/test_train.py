@@ -1,0 +1,168 @@
+"""Training: a batch is learned, optimizers are chosen by name, everything compiles once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from headwater import SemanticType
+
+from confluence import smoke
+from confluence.config import Config
+from confluence.data import to_device
+from confluence.loss import TARGET_STYPES
+from confluence.model import parameter_table
+from confluence.optimizer import learning_rate_share, make_optimizer, trainers, update_average
+from confluence.train import (
+    NonFiniteLossError,
+    Predictor,
+    RecompilationError,
+    StepReport,
+    StepRunner,
+    first_state,
+    fit,
+)
+
+LIMIT = smoke.CATEGORIES_PER_COLUMN
+
+
+def make_runner(cfg: Config) -> StepRunner:
+    return StepRunner(
+        cfg, smoke.synthetic_tables(), smoke.synthetic_scales(cfg), text_width=smoke.TEXT_WIDTH,
+        category_limit=LIMIT,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stype", TARGET_STYPES)
+def test_one_batch_overfits_in_100_steps(cfg: Config, stype: SemanticType) -> None:
+    cfg = cfg.replace(width=32, learning_rate=3e-3, steps=100)
+    batch = smoke.synthetic_batch(cfg, stype)
+    reports: list[StepReport] = []
+    fit(
+        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), lambda: batch, steps=cfg.steps,
+        on_report=reports.append,
+    )  # fmt: skip
+    assert [r.step for r in reports] == list(range(1, 101))
+    assert reports[-1].loss < 0.1 * reports[0].loss, (reports[0].loss, reports[-1].loss)
+
+
+def test_muon_takes_the_matrices_of_attention_and_feed_forward_by_name(cfg: Config) -> None:
+    by_trainer: dict[str, set[str]] = {}
+    for name, trainer in trainers(cfg, smoke.TEXT_WIDTH).items():
+        by_trainer.setdefault(trainer, set()).add(name)
+    attention = {f"attention.{n}" for n in ("query", "key", "value", "out", "gate")}
+    assert by_trainer["muon"] == attention | {f"feed_forward.{n}" for n in ("gate", "up", "down")}
+    assert by_trainer["temperature"] == {"attention.temperature"}
+    undecayed = by_trainer["adamw_without_decay"]
+    assert all(n.endswith((".bias", ".norm")) for n in undecayed)
+    assert not any(n.endswith((".bias", ".norm")) for n in by_trainer["adamw"])
+    assert "encoder.column.weight" in by_trainer["adamw"]  # a matrix, but not Muon's
+
+
+def test_updates_have_the_size_of_their_optimizer(cfg: Config) -> None:
+    cfg = cfg.replace(warmup_steps=0, weight_decay=0.0, clip_norm=1e9)
+    params = first_state(cfg, smoke.TEXT_WIDTH).params
+    optimizer = make_optimizer(cfg, smoke.TEXT_WIDTH)
+    keys = jax.random.split(jax.random.key(0), len(params))
+    gradients = {
+        n: jax.random.normal(k, p.shape) for k, (n, p) in zip(keys, params.items(), strict=True)
+    }
+    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    table = parameter_table(cfg, smoke.TEXT_WIDTH)
+    for name, update in updates.items():
+        size = np.abs(np.asarray(update))
+        if table[name].trainer == "muon":  # each matrix by itself has singular values near 0.02
+            stack = np.asarray(update).reshape(-1, *update.shape[-2:])
+            values = np.linalg.svd(stack, compute_uv=False) / 0.02
+            widening = max(1.0, update.shape[-1] / update.shape[-2]) ** 0.5
+            # The quintic iteration of Muon ends between 0.5 and 1.5, not at 1.
+            assert np.median(values) == pytest.approx(widening, rel=0.3), name
+            assert values.max() < 1.6 * widening, name
+        else:  # the first Adam update is the learning rate, whatever the gradient
+            rate = 3e-3 if table[name].trainer == "temperature" else 3e-4
+            np.testing.assert_allclose(size, rate, rtol=1e-3, err_msg=name)
+
+
+def test_weight_decay_spares_norms_biases_and_temperatures(cfg: Config) -> None:
+    cfg = cfg.replace(warmup_steps=0)
+    params = {n: jnp.ones_like(p) for n, p in first_state(cfg, smoke.TEXT_WIDTH).params.items()}
+    optimizer = make_optimizer(cfg, smoke.TEXT_WIDTH)
+    zeros = {n: jnp.zeros_like(p) for n, p in params.items()}
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    for name, update in updates.items():
+        decayed = trainers(cfg, smoke.TEXT_WIDTH)[name] == "adamw"
+        expected = -3e-4 * 0.1 if decayed else 0.0
+        np.testing.assert_allclose(update, expected, rtol=1e-5, err_msg=name)
+
+
+def test_schedule_warms_up_and_ends_at_a_tenth(cfg: Config) -> None:
+    cfg = cfg.replace(steps=1000)
+    assert cfg.warmup == 50
+    shares = [float(learning_rate_share(s, cfg)) for s in (0, 49, 50, 525, 1000)]
+    np.testing.assert_allclose(shares, [0.02, 1.0, 1.0, 0.55, 0.1], rtol=1e-4)
+    assert cfg.replace(steps=100_000).warmup == 2000
+
+
+def test_late_weights_are_averaged(cfg: Config) -> None:
+    cfg = cfg.replace(steps=8, average_from=0.5)
+    average = {"w": jnp.asarray(100.0)}
+    for step in range(8):
+        average = update_average(average, {"w": jnp.asarray(float(step))}, jnp.asarray(step), cfg)
+        if step < 4:
+            assert float(average["w"]) == step
+    assert float(average["w"]) == pytest.approx(np.mean([4, 5, 6, 7]))
+
+
+def test_all_types_of_target_share_one_compilation(cfg: Config) -> None:
+    runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
+    for stype in TARGET_STYPES:
+        state, _ = runner.step(state, to_device(smoke.synthetic_batch(cfg, stype)))
+    runner.assert_one_compilation()
+    wider = to_device(smoke.synthetic_batch(cfg.replace(max_rows=11), SemanticType.BOOLEAN))
+    runner.step(state, wider)
+    with pytest.raises(RecompilationError, match="'train_step' compiled 2 times"):
+        runner.assert_one_compilation()
+
+
+def test_batches_are_not_donated_and_not_changed(cfg: Config) -> None:
+    runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
+    batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    before = {name: value.copy() for name, value in batch.items()}
+    on_device = to_device(batch)
+    for _ in range(2):
+        state, _ = runner.step(state, on_device)
+    for name, value in on_device.items():
+        assert np.array_equal(value, before[name]), name
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_and_batch(cfg: Config) -> None:
+    good = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    bad = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    bad["is_null"][bad["is_target"] == 1] = 0
+    bad["numeric_values"][bad["is_target"] == 1] = np.nan
+    stream = iter([good, good, bad, good, good])
+    with pytest.raises(NonFiniteLossError, match=r"loss is nan at step 3 \(train batch 2\)"):
+        fit(
+            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), lambda: next(stream), steps=5,
+            on_report=lambda report: None,
+        )  # fmt: skip
+
+
+def test_predictor_gives_only_sequences_that_count(cfg: Config) -> None:
+    batches: list[Any] = [
+        smoke.synthetic_batch(cfg, SemanticType.BOOLEAN, seed=s, sequences=n)
+        for s, n in ((0, 4), (1, 2), (2, 0))
+    ]
+    predictor = Predictor(cfg, smoke.synthetic_tables(), category_limit=LIMIT)
+    params = first_state(cfg, smoke.TEXT_WIDTH).params
+    parts = list(predictor.outputs(params, iter(batches)))
+    assert [len(output.boolean) for output, _ in parts] == [4, 2, 0]
+    assert [len(info["seed_index"]) for _, info in parts] == [4, 2, 0]
+
+
+def test_smoke_run_passes(cfg: Config) -> None:
+    result = smoke.run_smoke(cfg.replace(steps=24, learning_rate=3e-3))
+    assert result["passed"], result
