@@ -1,13 +1,12 @@
 /*
  * headwater._core.Array: a read-only, C-contiguous array over memory that a batch, a store or the
- * array itself owns. It is a buffer and nothing more: np.asarray(array) is a view that keeps it, and
- * so the memory, alive.
+ * array itself owns. It is a buffer and nothing more: np.asarray(array) is a view that keeps it,
+ * and so the memory, alive.
  */
 #include "core.h"
 
 struct array {
-    PyObject_HEAD
-    const void *data;
+    PyObject_HEAD const void *data;
     struct core_owner owner;
     Py_ssize_t item_bytes;
     Py_ssize_t bytes;
@@ -27,9 +26,9 @@ static const struct {
     const char *name;
     char code;
 } DTYPES[] = {
-    [HW_INT8] = {"int8", 'b'},     [HW_UINT8] = {"uint8", 'B'},
-    [HW_UINT16] = {"uint16", 'H'}, [HW_INT32] = {"int32", 'i'},
-    [HW_UINT32] = {"uint32", 'I'}, [HW_INT64] = {"int64", sizeof(long) == 8 ? 'l' : 'q'},
+    [HW_INT8] = {"int8", 'b'},       [HW_UINT8] = {"uint8", 'B'},
+    [HW_UINT16] = {"uint16", 'H'},   [HW_INT32] = {"int32", 'i'},
+    [HW_UINT32] = {"uint32", 'I'},   [HW_INT64] = {"int64", sizeof(long) == 8 ? 'l' : 'q'},
     [HW_FLOAT16] = {"float16", 'e'}, [HW_FLOAT32] = {"float32", 'f'},
 };
 

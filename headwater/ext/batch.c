@@ -5,8 +5,7 @@
 #include "core.h"
 
 struct batch {
-    PyObject_HEAD
-    hw_batch *handle;
+    PyObject_HEAD hw_batch *handle;
 };
 
 PyObject *core_batch(const struct core_state *state, hw_batch *handle) {

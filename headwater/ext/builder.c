@@ -7,10 +7,9 @@
 #include <string.h>
 
 struct builder {
-    PyObject_HEAD
-    hw_builder *handle;
+    PyObject_HEAD hw_builder *handle;
     uint32_t text_dim; /* as set_embedder was told */
-    char busy;         /* guarded by the GIL: some thread is inside hw_builder_* without it */
+    char busy; /* guarded by the GIL: some thread is inside hw_builder_* without it */
 };
 
 static int builder_ready(const struct builder *self) {
@@ -82,10 +81,8 @@ static PyObject *builder_close(PyObject *object, PyObject *unused) {
     }
     hw_builder *handle = self->handle;
     self->handle = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    hw_builder_close(handle);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS hw_builder_close(handle);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static int builder_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -103,9 +100,10 @@ static void builder_dealloc(PyObject *self) {
 
 /* ---- declarations ------------------------------------------------------------------------ */
 
-PyDoc_STRVAR(add_table_doc, "add_table(name: str, *, key_part_count: int = 0, temporal: bool = False, "
-                            "null_time_visible: bool = False, days: bool = False) -> int\n\n"
-                            "Declares a table; its number.");
+PyDoc_STRVAR(add_table_doc,
+             "add_table(name: str, *, key_part_count: int = 0, temporal: bool = False, "
+             "null_time_visible: bool = False, days: bool = False) -> int\n\n"
+             "Declares a table; its number.");
 
 static PyObject *add_table(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"name", "key_part_count", "temporal", "null_time_visible", "days",
@@ -178,8 +176,8 @@ static PyObject *add_key(PyObject *object, PyObject *args) {
     hw_key_spec spec = {.struct_bytes = sizeof spec};
     PyObject *columns;
     uint32_t *numbers = NULL;
-    if (!PyArg_ParseTuple(args, "O&O&O", core_u32, &spec.child_table, core_u32,
-                          &spec.parent_table, &columns) ||
+    if (!PyArg_ParseTuple(args, "O&O&O", core_u32, &spec.child_table, core_u32, &spec.parent_table,
+                          &columns) ||
         !builder_ready(self) || core_u32_list(columns, &numbers, &spec.column_count) != 0) {
         return NULL;
     }
@@ -198,9 +196,10 @@ PyDoc_STRVAR(add_task_doc,
              "Declares a task; its number. target_column None: a derived task.");
 
 static PyObject *add_task(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"name",       "anchor_table", "target_column", "target_name",
-                            "target_stype", "categories", "hidden",        "exclusive",
-                            "given_split", "context_labels", NULL};
+    static char *names[] = {
+        "name",       "anchor_table", "target_column", "target_name", "target_stype",
+        "categories", "hidden",       "exclusive",     "given_split", "context_labels",
+        NULL};
     struct builder *self = (struct builder *)object;
     hw_task_spec spec = {.struct_bytes = sizeof spec};
     PyObject *categories, *hidden;
@@ -212,8 +211,7 @@ static PyObject *add_task(PyObject *object, PyObject *args, PyObject *kwargs) {
                                      &spec.anchor_table, optional_column, &spec.target_column,
                                      &spec.target_name, core_u32, &stype, &categories, &hidden,
                                      &exclusive, &given, core_u32, &labels) ||
-        !builder_ready(self) ||
-        core_string_list(categories, &words, &spec.category_count) != 0) {
+        !builder_ready(self) || core_string_list(categories, &words, &spec.category_count) != 0) {
         return NULL;
     }
     if (core_u32_list(hidden, &columns, &spec.hidden_count) != 0) {
@@ -264,8 +262,10 @@ static PyObject *stream_capsule(PyObject *object) {
     PyObject *export = PyObject_GetAttrString(object, "__arrow_c_stream__");
     if (export == NULL) {
         PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "expected an Arrow C stream or an object that exports one, "
-                                      "found %R", (PyObject *)Py_TYPE(object));
+        PyErr_Format(PyExc_TypeError,
+                     "expected an Arrow C stream or an object that exports one, "
+                     "found %R",
+                     (PyObject *)Py_TYPE(object));
         return NULL;
     }
     PyObject *capsule = PyObject_CallNoArgs(export);
@@ -294,8 +294,7 @@ static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint3
     hw_error error;
     hw_status status = HW_OK;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    switch (kind) {
+    Py_BEGIN_ALLOW_THREADS switch (kind) {
     case STREAM_ROWS:
         status = hw_builder_write_rows(self->handle, index, stream, &error);
         break;
@@ -310,8 +309,7 @@ static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint3
     if (stream->release != NULL) {
         stream->release(stream);
     }
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_END_ALLOW_THREADS self->busy = 0;
     Py_DECREF(capsule);
     return none_or_raise(self, status, &error);
 }
@@ -376,13 +374,12 @@ static PyObject *column_stats(PyObject *object, PyObject *args) {
     if (hw_builder_column_stats(self->handle, column, &stats, &error) != HW_OK) {
         return raise(self, &error);
     }
-    return Py_BuildValue("{sKsKsdsdsdsdsLsLsKsIsI}", "value_count",
-                         (unsigned long long)stats.value_count, "null_count",
-                         (unsigned long long)stats.null_count, "mean", stats.mean, "std",
-                         stats.std, "min", stats.min, "max", stats.max, "min_us",
-                         (long long)stats.min_us, "max_us", (long long)stats.max_us, "true_count",
-                         (unsigned long long)stats.true_count, "category_start",
-                         stats.category_start, "category_count", stats.category_count);
+    return Py_BuildValue(
+        "{sKsKsdsdsdsdsLsLsKsIsI}", "value_count", (unsigned long long)stats.value_count,
+        "null_count", (unsigned long long)stats.null_count, "mean", stats.mean, "std", stats.std,
+        "min", stats.min, "max", stats.max, "min_us", (long long)stats.min_us, "max_us",
+        (long long)stats.max_us, "true_count", (unsigned long long)stats.true_count,
+        "category_start", stats.category_start, "category_count", stats.category_count);
 }
 
 PyDoc_STRVAR(text_count_doc, "text_count() -> int\n\nDistinct texts so far.");
@@ -464,11 +461,9 @@ static PyObject *write_vectors(PyObject *object, PyObject *args) {
     hw_error error;
     hw_status status;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_builder_write_vectors(self->handle, (hw_embedding_kind)kind, view.buf,
-                                      (uint64_t)view.shape[0], &error);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS status = hw_builder_write_vectors(
+        self->handle, (hw_embedding_kind)kind, view.buf, (uint64_t)view.shape[0], &error);
+    Py_END_ALLOW_THREADS self->busy = 0;
     PyBuffer_Release(&view);
     return none_or_raise(self, status, &error);
 }
@@ -485,10 +480,8 @@ static PyObject *hash_texts(PyObject *object, PyObject *unused) {
     hw_error error;
     hw_status status;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_builder_hash_texts(self->handle, &error);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS status = hw_builder_hash_texts(self->handle, &error);
+    Py_END_ALLOW_THREADS self->busy = 0;
     return none_or_raise(self, status, &error);
 }
 
@@ -511,11 +504,9 @@ static PyObject *finish(PyObject *object, PyObject *args) {
     hw_error error;
     hw_status status;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_builder_finish(self->handle, metadata.buf, (size_t)metadata.len, fingerprint,
-                               &error);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS status =
+        hw_builder_finish(self->handle, metadata.buf, (size_t)metadata.len, fingerprint, &error);
+    Py_END_ALLOW_THREADS self->busy = 0;
     PyBuffer_Release(&metadata);
     return status == HW_OK ? PyUnicode_FromString(fingerprint) : raise(self, &error);
 }
@@ -536,10 +527,9 @@ static PyObject *publish(PyObject *object, PyObject *args) {
     hw_error error;
     hw_status status;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_builder_publish(self->handle, PyBytes_AsString(path), &error);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS status =
+        hw_builder_publish(self->handle, PyBytes_AsString(path), &error);
+    Py_END_ALLOW_THREADS self->busy = 0;
     Py_DECREF(path);
     return none_or_raise(self, status, &error);
 }
@@ -550,8 +540,7 @@ static PyMethodDef builder_methods[] = {
     {"add_column", (PyCFunction)(void (*)(void))add_column, METH_VARARGS | METH_KEYWORDS,
      add_column_doc},
     {"add_key", add_key, METH_VARARGS, add_key_doc},
-    {"add_task", (PyCFunction)(void (*)(void))add_task, METH_VARARGS | METH_KEYWORDS,
-     add_task_doc},
+    {"add_task", (PyCFunction)(void (*)(void))add_task, METH_VARARGS | METH_KEYWORDS, add_task_doc},
     {"set_categories", set_categories, METH_VARARGS, set_categories_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},

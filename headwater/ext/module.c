@@ -67,8 +67,8 @@ static int add_constants(PyObject *module) {
         }
         PyObject *dict = PyObject_GetAttrString(module, constant->dict);
         PyObject *value = PyLong_FromLong(constant->value);
-        int failed = dict == NULL || value == NULL ||
-                     PyDict_SetItemString(dict, constant->word, value) != 0;
+        int failed =
+            dict == NULL || value == NULL || PyDict_SetItemString(dict, constant->word, value) != 0;
         Py_XDECREF(dict);
         Py_XDECREF(value);
         if (failed) {
@@ -267,10 +267,10 @@ static PyObject *batch_fields(PyObject *module, PyObject *unused) {
             PyTuple_SetItem(dims, d, PyUnicode_FromString(field->dims[d]));
         }
         PyObject *item =
-            dims == NULL ? NULL
-                         : Py_BuildValue("(ssNOzs)", field->name, core_dtype_name(field->dtype),
-                                         dims, field->info ? Py_True : Py_False, field->when,
-                                         field->meaning);
+            dims == NULL
+                ? NULL
+                : Py_BuildValue("(ssNOzs)", field->name, core_dtype_name(field->dtype), dims,
+                                field->info ? Py_True : Py_False, field->when, field->meaning);
         if (item == NULL || PyList_Append(list, item) != 0) {
             Py_CLEAR(list);
         }

@@ -5,11 +5,10 @@
 #include "core.h"
 
 struct pass {
-    PyObject_HEAD
-    PyObject *sampler;
+    PyObject_HEAD PyObject *sampler;
     hw_pass *handle;
     uint32_t users; /* guarded by the GIL: threads inside hw_pass_next */
-    char closing;   /* guarded by the GIL */
+    char closing; /* guarded by the GIL */
 };
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -75,9 +74,8 @@ static PyObject *pass_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     hw_status status;
     hw_pass *handle = NULL;
     if (anchors == Py_None) {
-        Py_BEGIN_ALLOW_THREADS
-        status = hw_pass_open(core_sampler_handle(sampler), (hw_split)split, task, index, &handle,
-                              &error);
+        Py_BEGIN_ALLOW_THREADS status = hw_pass_open(core_sampler_handle(sampler), (hw_split)split,
+                                                     task, index, &handle, &error);
         Py_END_ALLOW_THREADS
     } else {
         status = open_seeds(sampler, task, anchors, obs_times, &handle, &error);
@@ -95,8 +93,7 @@ static void close_if_unused(struct pass *self) {
     if (self->closing && self->users == 0) {
         hw_pass *handle = self->handle;
         self->handle = NULL;
-        Py_BEGIN_ALLOW_THREADS
-        hw_pass_close(handle);
+        Py_BEGIN_ALLOW_THREADS hw_pass_close(handle);
         Py_END_ALLOW_THREADS
     }
 }

@@ -7,8 +7,7 @@
 #include <stdio.h>
 
 struct sampler {
-    PyObject_HEAD
-    hw_sampler *handle;
+    PyObject_HEAD hw_sampler *handle;
     uint32_t task_count; /* of the store */
 };
 
@@ -107,15 +106,33 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
                          int64_t visible_until[3]) {
-    static char *names[] = {"store",          "rank",          "world_size",
-                            "split_ratios",   "split_seed",    "seed",
-                            "batch_size",     "sequence_length", "max_rows",
-                            "child_width",    "max_hops",      "width_scope",
-                            "child_order",    "identifier_cells", "context_labels",
-                            "adjacency",      "targets",       "task_order",
-                            "tasks",          "task_weights",  "visible_until",
-                            "num_threads",    "num_prefetch",  "num_prefetch_val",
-                            "text_budget",    "with_rows",     NULL};
+    static char *names[] = {"store",
+                            "rank",
+                            "world_size",
+                            "split_ratios",
+                            "split_seed",
+                            "seed",
+                            "batch_size",
+                            "sequence_length",
+                            "max_rows",
+                            "child_width",
+                            "max_hops",
+                            "width_scope",
+                            "child_order",
+                            "identifier_cells",
+                            "context_labels",
+                            "adjacency",
+                            "targets",
+                            "task_order",
+                            "tasks",
+                            "task_weights",
+                            "visible_until",
+                            "num_threads",
+                            "num_prefetch",
+                            "num_prefetch_val",
+                            "text_budget",
+                            "with_rows",
+                            NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     int with_rows;
     if (!PyArg_ParseTupleAndKeywords(
@@ -125,11 +142,11 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             core_u64, &options->seed, core_u32, &options->batch_size, core_u32,
             &options->sequence_length, core_u32, &options->max_rows, core_u32,
             &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope, core_u32,
-            &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency,
-            core_u32, &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0],
-            core_i64, &visible_until[1], core_i64, &visible_until[2], core_u32,
-            &options->num_threads, core_i32, &options->num_prefetch, core_i32,
-            &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows)) {
+            &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency, core_u32,
+            &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0], core_i64,
+            &visible_until[1], core_i64, &visible_until[2], core_u32, &options->num_threads,
+            core_i32, &options->num_prefetch, core_i32, &options->num_prefetch_val, core_u32,
+            &options->text_budget, &with_rows)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -177,10 +194,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     hw_error error;
     hw_status status;
     hw_sampler *sampler = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_sampler_open(handle, &options, &sampler, &error);
-    Py_END_ALLOW_THREADS
-    if (status != HW_OK) {
+    Py_BEGIN_ALLOW_THREADS status = hw_sampler_open(handle, &options, &sampler, &error);
+    Py_END_ALLOW_THREADS if (status != HW_OK) {
         Py_CLEAR(self);
         core_raise_sampler(state, &error);
         goto done;
@@ -198,10 +213,8 @@ PyDoc_STRVAR(shutdown_doc, "shutdown() -> None\n\nEnds production; idempotent, a
 
 static PyObject *shutdown(PyObject *self, PyObject *unused) {
     (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    hw_sampler_shutdown(core_sampler_handle(self));
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS hw_sampler_shutdown(core_sampler_handle(self));
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static int sampler_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -213,10 +226,8 @@ static void sampler_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     hw_sampler *handle = core_sampler_handle(self);
     PyObject_GC_UnTrack(self);
-    Py_BEGIN_ALLOW_THREADS
-    hw_sampler_close(handle);
-    Py_END_ALLOW_THREADS
-    PyObject_GC_Del(self);
+    Py_BEGIN_ALLOW_THREADS hw_sampler_close(handle);
+    Py_END_ALLOW_THREADS PyObject_GC_Del(self);
     Py_DECREF(type);
 }
 
@@ -251,10 +262,10 @@ static PyObject *batch_at(PyObject *self, PyObject *args) {
     hw_batch *batch = NULL;
     hw_error error;
     hw_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_sampler_batch(core_sampler_handle(self), (hw_split)split, k, &batch, &error);
-    Py_END_ALLOW_THREADS
-    return status == HW_OK ? core_batch(core_state_of(Py_TYPE(self)), batch) : raise(self, &error);
+    Py_BEGIN_ALLOW_THREADS status =
+        hw_sampler_batch(core_sampler_handle(self), (hw_split)split, k, &batch, &error);
+    Py_END_ALLOW_THREADS return status == HW_OK ? core_batch(core_state_of(Py_TYPE(self)), batch)
+                                                : raise(self, &error);
 }
 
 /* ---- what it is -------------------------------------------------------------------------- */
@@ -398,11 +409,9 @@ static PyObject *set_position(PyObject *self, PyObject *args) {
         }
     }
     hw_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_sampler_set_position(core_sampler_handle(self), (hw_split)split, positions,
-                                     batches, &error);
-    Py_END_ALLOW_THREADS
-    PyMem_Free(positions);
+    Py_BEGIN_ALLOW_THREADS status = hw_sampler_set_position(
+        core_sampler_handle(self), (hw_split)split, positions, batches, &error);
+    Py_END_ALLOW_THREADS PyMem_Free(positions);
     if (status != HW_OK) {
         return raise(self, &error);
     }

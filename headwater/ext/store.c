@@ -1,14 +1,13 @@
 /*
- * headwater._core.Store: an open store for people, tests and samplers. The arrays it gives away hold
- * references of their own to the map, so close() never takes memory from under them.
+ * headwater._core.Store: an open store for people, tests and samplers. The arrays it gives away
+ * hold references of their own to the map, so close() never takes memory from under them.
  */
 #include "core.h"
 
 #include <stdlib.h>
 
 struct store {
-    PyObject_HEAD
-    hw_store *handle;
+    PyObject_HEAD hw_store *handle;
 };
 
 static hw_store *store_open(PyObject *object) {
@@ -30,8 +29,7 @@ static PyObject *raise(PyObject *self, const hw_error *error) {
 
 static PyObject *view(PyObject *self, const void *data, struct core_format format, uint32_t rank,
                       const uint64_t *shape) {
-    struct core_owner owner = {hw_store_retain(((struct store *)self)->handle),
-                               core_release_store};
+    struct core_owner owner = {hw_store_retain(((struct store *)self)->handle), core_release_store};
     return core_array(core_state_of(Py_TYPE(self)), data, format, rank, shape, owner);
 }
 
@@ -48,10 +46,9 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     hw_store *handle = NULL;
     hw_error error;
     hw_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_store_open(PyBytes_AsString(path), (hw_load)load, &handle, &error);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS status =
+        hw_store_open(PyBytes_AsString(path), (hw_load)load, &handle, &error);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
     if (status != HW_OK) {
         return core_raise(core_state_of(type), &error);
     }
@@ -101,8 +98,8 @@ static PyObject *counts(PyObject *self, PyObject *unused) {
     hw_store_counts c = hw_store_get_counts(handle);
     return Py_BuildValue("{sIsIsIsIsIsIsIsI}", "table_count", c.table_count, "column_count",
                          c.column_count, "key_count", c.key_count, "task_count", c.task_count,
-                         "row_count", c.row_count, "category_count", c.category_count,
-                         "text_count", c.text_count, "text_dim", c.text_dim);
+                         "row_count", c.row_count, "category_count", c.category_count, "text_count",
+                         c.text_count, "text_dim", c.text_dim);
 }
 
 PyDoc_STRVAR(fingerprint_doc, "fingerprint() -> str\n\n32 hex digits over the contents.");
@@ -163,11 +160,9 @@ static PyObject *verify(PyObject *self, PyObject *unused) {
     uint64_t count = 0;
     hw_error error;
     hw_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_store_verify(handle, add_fault, &faults, &count, &error);
+    Py_BEGIN_ALLOW_THREADS status = hw_store_verify(handle, add_fault, &faults, &count, &error);
     hw_store_close(handle);
-    Py_END_ALLOW_THREADS
-    PyObject *list = NULL;
+    Py_END_ALLOW_THREADS PyObject *list = NULL;
     if (status != HW_OK) {
         raise(self, &error);
     } else if (faults.out_of_memory) {
@@ -204,11 +199,9 @@ static PyObject *warm_up(PyObject *self, PyObject *args) {
     }
     hw_error error;
     hw_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hw_store_warm_up(handle, threads, &error);
+    Py_BEGIN_ALLOW_THREADS status = hw_store_warm_up(handle, threads, &error);
     hw_store_close(handle);
-    Py_END_ALLOW_THREADS
-    if (status != HW_OK) {
+    Py_END_ALLOW_THREADS if (status != HW_OK) {
         return raise(self, &error);
     }
     Py_RETURN_NONE;
@@ -285,9 +278,8 @@ static PyObject *parent(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLong(found);
 }
 
-PyDoc_STRVAR(children_doc,
-             "children(row: int, key: int) -> Array\n\n"
-             "uint32 [n]: global rows that point at `row` by the key, oldest first.");
+PyDoc_STRVAR(children_doc, "children(row: int, key: int) -> Array\n\n"
+                           "uint32 [n]: global rows that point at `row` by the key, oldest first.");
 
 static PyObject *children(PyObject *self, PyObject *args) {
     const hw_store *handle = store_open(self);
@@ -453,8 +445,8 @@ static PyObject *seeds(PyObject *self, PyObject *args) {
         const void *data;
         struct core_format format;
     } arrays[] = {
-        {"anchors", found.anchors, CORE_UINT32},      {"obs_times", found.obs_times, CORE_INT64},
-        {"targets", found.targets, CORE_UINT64},      {"states", found.states, CORE_UINT8},
+        {"anchors", found.anchors, CORE_UINT32},       {"obs_times", found.obs_times, CORE_INT64},
+        {"targets", found.targets, CORE_UINT64},       {"states", found.states, CORE_UINT8},
         {"key_hashes", found.key_hashes, CORE_UINT64}, {"positions", found.positions, CORE_UINT32},
     };
     uint64_t shape[3] = {found.count};

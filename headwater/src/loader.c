@@ -31,8 +31,8 @@ static hw_status check_stream_locked(const hw_sampler *sampler, const struct hwi
     return hwi_order_task(sampler->plan, stream->split, 0, &task, error);
 }
 
-static hw_status take_synchronously(hw_sampler *sampler, struct hwi_stream *stream, hw_batch **batch,
-                                    hw_error *error) {
+static hw_status take_synchronously(hw_sampler *sampler, struct hwi_stream *stream,
+                                    hw_batch **batch, hw_error *error) {
     struct hwi_batch_seeds seeds;
     pthread_mutex_lock(&sampler->spare_mutex);
     pthread_mutex_lock(&sampler->mutex);
@@ -261,8 +261,8 @@ hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split, const uin
     struct hwi_batch_seeds seeds;
     for (uint32_t t = 0; t < plan->task_count; t++) {
         if (plan->tasks[t].lists[split].count > 0) {
-            HW_TRY(hwi_stream_endless(plan, split, t, positions[plan->tasks[t].task], &seeds,
-                                      error));
+            HW_TRY(
+                hwi_stream_endless(plan, split, t, positions[plan->tasks[t].task], &seeds, error));
         }
     }
     pthread_mutex_lock(&sampler->spare_mutex); /* no batch is being made in a calling thread */

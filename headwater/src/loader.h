@@ -47,12 +47,12 @@ struct hwi_stream {
     pthread_cond_t ready; /* the head is, or waiting makes no more sense */
     struct hwi_job *head, *tail;
     uint32_t depth, capacity; /* capacity 0: made in the calling thread */
-    uint32_t job_count;       /* of the queue, and dropped ones in production */
-    uint64_t started, taken;  /* batches since the position was set */
+    uint32_t job_count; /* of the queue, and dropped ones in production */
+    uint64_t started, taken; /* batches since the position was set */
     /* endless */
     hw_split split;
-    uint64_t first_batch;      /* schedule slot of batch 0 */
-    uint64_t *next_positions;  /* [plan->task_count] of the next batch to start */
+    uint64_t first_batch; /* schedule slot of batch 0 */
+    uint64_t *next_positions; /* [plan->task_count] of the next batch to start */
     uint64_t *taken_positions; /* [plan->task_count] of the next batch to hand out */
     /* finite */
     struct hwi_pass_plan pass; /* parts NULL: endless */

@@ -98,26 +98,26 @@ static hw_status take_job_locked(hw_sampler *sampler, struct hwi_job **job, hw_e
 static int wants_work_locked(const hw_sampler *sampler, const struct hwi_stream *stream) {
     return stream->depth < stream->capacity &&
            (hwi_is_finite(stream) ? stream->started < stream->pass.batch_count
-                              : sampler->plan->active_tasks[stream->split] > 0);
+                                  : sampler->plan->active_tasks[stream->split] > 0);
 }
 
 /* Seeds of the next batch that the stream will start. */
 hw_status hwi_next_seeds_locked(const hw_sampler *sampler, const struct hwi_stream *stream,
-                                   struct hwi_batch_seeds *seeds, hw_error *error) {
+                                struct hwi_batch_seeds *seeds, hw_error *error) {
     const struct hwi_plan *plan = sampler->plan;
     if (hwi_is_finite(stream)) {
         *seeds = hwi_stream_pass(plan, &stream->pass, stream->started);
         return HW_OK;
     }
     uint32_t task = 0;
-    HW_TRY(hwi_order_task(plan, stream->split, stream->first_batch + stream->started, &task,
-                          error));
+    HW_TRY(
+        hwi_order_task(plan, stream->split, stream->first_batch + stream->started, &task, error));
     return hwi_stream_endless(plan, stream->split, task, stream->next_positions[task], seeds,
                               error);
 }
 
 void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                                 const struct hwi_batch_seeds *seeds) {
+                              const struct hwi_batch_seeds *seeds) {
     stream->started++;
     if (!hwi_is_finite(stream)) {
         stream->next_positions[seeds->task] += hwi_stream_step(sampler->plan);
@@ -125,7 +125,7 @@ void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stre
 }
 
 void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                               const struct hwi_batch_seeds *seeds) {
+                            const struct hwi_batch_seeds *seeds) {
     stream->taken++;
     if (!hwi_is_finite(stream)) {
         stream->taken_positions[seeds->task] += hwi_stream_step(sampler->plan);
@@ -133,8 +133,8 @@ void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream
 }
 
 /* Puts the stream's next batch at the end of its queue. */
-static hw_status start_job_locked(hw_sampler *sampler, struct hwi_stream *stream, struct hwi_job **started,
-                                  hw_error *error) {
+static hw_status start_job_locked(hw_sampler *sampler, struct hwi_stream *stream,
+                                  struct hwi_job **started, hw_error *error) {
     struct hwi_batch_seeds seeds;
     struct hwi_job *job = NULL;
     HW_TRY(hwi_next_seeds_locked(sampler, stream, &seeds, error));
@@ -291,8 +291,8 @@ void *hwi_produce(void *argument) {
 }
 
 /* Makes a whole batch in the calling thread, which holds spare_mutex. */
-hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
-                            hw_batch **batch, hw_error *error) {
+hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch **batch,
+                         hw_error *error) {
     if (sampler->spare == NULL) {
         HW_TRY(hwi_worker_open(sampler->plan, &sampler->spare, error));
     }
@@ -309,9 +309,9 @@ hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
                                       b, b + 1, error);
     }
     if (status == HW_OK) {
-        status = hwi_batch_finish(sampler->spare, sampler->plan, hwi_batch_slab(made),
-                                  sampler->spare_scratch, seeds->task, seeds->sequence_count,
-                                  error);
+        status =
+            hwi_batch_finish(sampler->spare, sampler->plan, hwi_batch_slab(made),
+                             sampler->spare_scratch, seeds->task, seeds->sequence_count, error);
     }
     pthread_mutex_lock(&sampler->mutex);
     hwi_worker_take_counters(sampler->spare, &sampler->counters);

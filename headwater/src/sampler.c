@@ -215,8 +215,8 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     made->run_count = (made->plan->shape.batch_size + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
     status = check_limits(planned, error);
     if (status == HW_OK) {
-        status = hwi_pool_open(made->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &made->pool,
-                               error);
+        status =
+            hwi_pool_open(made->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &made->pool, error);
     }
     if (status == HW_OK) {
         status = open_stream(made, HW_TRAIN, train, error);

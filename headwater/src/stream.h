@@ -35,9 +35,9 @@ uint64_t hwi_stream_step(const struct hwi_plan *plan);
 
 /* A task's part of a pass. */
 struct hwi_pass_part {
-    uint32_t task;        /* index into plan->tasks */
-    uint32_t count;       /* seeds over all ranks */
-    uint64_t batch_end;   /* batches of this part and of those before it */
+    uint32_t task; /* index into plan->tasks */
+    uint32_t count; /* seeds over all ranks */
+    uint64_t batch_end; /* batches of this part and of those before it */
 };
 
 struct hwi_pass_plan {
@@ -46,20 +46,18 @@ struct hwi_pass_plan {
     struct hwi_pass_part *parts; /* [part_count] */
     uint32_t part_count;
     uint64_t batch_count;
-    uint32_t *anchors;  /* [parts[0].count] the caller's seeds, or NULL */
+    uint32_t *anchors; /* [parts[0].count] the caller's seeds, or NULL */
     int64_t *obs_times; /* [parts[0].count] */
 };
 
 /* One epoch of a task (the store's number), or with UINT32_MAX of every selected one that has
  * seeds; HW_BAD_TASK if there are none. An all-zero plan may be released. */
 HW_CHECK hw_status hwi_pass_plan_epoch(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                                       uint32_t index, struct hwi_pass_plan *pass,
-                                       hw_error *error);
+                                       uint32_t index, struct hwi_pass_plan *pass, hw_error *error);
 /* Seeds given by the caller, copied. */
 HW_CHECK hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task,
                                        const uint32_t *anchors, const int64_t *obs_times,
-                                       uint32_t count, struct hwi_pass_plan *pass,
-                                       hw_error *error);
+                                       uint32_t count, struct hwi_pass_plan *pass, hw_error *error);
 void hwi_pass_plan_release(struct hwi_pass_plan *pass);
 /* Batch n < batch_count. */
 struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,

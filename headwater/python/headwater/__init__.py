@@ -1,9 +1,7 @@
 """headwater: from a relational database to batches of contexts.
 
-    schema = headwater.infer("sqlite:///shop.db")
-    headwater.build("sqlite:///shop.db", "shop.hw", metadata=schema)
-    with headwater.Sampler(db_path="shop.hw") as sampler:
-        batch = sampler.next_train_batch()
+`infer` drafts a schema from a source, `build` writes a store, `Sampler` makes batches from it, and
+`Store` shows what is in it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Numbers stand for the words of the API by the dicts below. Arrays leave as `Arra
 buffer that keeps the memory alive; `numpy.asarray` makes a view of it.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Final, Protocol, SupportsIndex, final
@@ -41,7 +42,8 @@ def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, st
 class Array:
     """A read-only buffer with a shape and a format; use numpy.asarray on it."""
 
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    if sys.version_info >= (3, 12):  # earlier, a buffer has no name for it
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Builder:

@@ -29,7 +29,7 @@ from .embed import EmbedFunction, embedder_name, write_embeddings
 from .encode import Encoder, Layout
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
-from .sources import Source, SourceData, load_source
+from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
 from .validate import check_schema, parse_schema, read_document
 
@@ -106,6 +106,18 @@ class _Build:
         self.label_bytes = 0  # of the label tables as CSV
 
     def run(self) -> BuildReport:
+        """Read, convert, label, encode; what DuckDB cannot do is told in its words."""
+        from .errors import SourceError
+
+        duckdb = import_duckdb()
+        try:
+            return self.stages()
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"the build needs a larger memory_limit: {brief(error)}") from error
+        except duckdb.Error as error:
+            raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+
+    def stages(self) -> BuildReport:
         connection = self.connect()
         try:
             data = self.load(connection)
@@ -135,7 +147,9 @@ class _Build:
         if metadata is None:
             from .infer import infer_schema
 
-            return infer_schema(connection, data)
+            schema = infer_schema(connection, data)
+            check_schema(schema, found)
+            return schema
         if isinstance(metadata, Schema):
             check_schema(metadata, found)
             return metadata

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.command(options))
-    except (HeadwaterError, OSError, ValueError, ImportError) as error:
+    except (HeadwaterError, OSError, ValueError, ImportError, MemoryError) as error:
         print(f"headwater: {_message(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -3,8 +3,8 @@
 `rows.t<i>` holds table i of the schema, columns `c<j>` in schema order, and `visible_at`, the time
 at which a row becomes visible, if the table is temporal. Types: identifier BIGINT or VARCHAR,
 numerical BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text
-VARCHAR; an ignored column keeps its own. The number of a row is its rowid: the table is created in order of
-time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
+VARCHAR; an ignored column keeps its own. The number of a row is its rowid: the table is created in
+order of time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
 
 A value that does not fit its type becomes NULL and is counted with an example; nothing is guessed
 from part of the data: a text column counts as integers only if every value is one.
@@ -34,7 +34,7 @@ LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
 
 INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
-EXACT_LIMIT = "9007199254740992"  # integers below are exact in a double
+EXACT_LIMIT = "9007199254740991"
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class CanonicalTable:
     index: int
     types: tuple[str, ...]  # DuckDB types by column
     days: bool  # time_resolution "day"
+    day_columns: frozenset[str]  # columns of type DATE: their times are ends of days
     row_count: int
     csv_bytes: int
     duplicate_count: int
@@ -121,7 +122,7 @@ def canonical_text(value: str, type_name: str) -> str:
         return value
     if type_name in REAL_TYPES or type_name.startswith("DECIMAL"):
         return (
-            f"CASE WHEN {value} = trunc({value}) AND abs({value}) < {EXACT_LIMIT} "
+            f"CASE WHEN {value} = trunc({value}) AND {_exact(value)} "
             f"THEN CAST(CAST({value} AS BIGINT) AS VARCHAR) "
             f"WHEN isfinite(CAST({value} AS DOUBLE)) "
             f"THEN CAST(CAST({value} AS DOUBLE) AS VARCHAR) END"
@@ -137,6 +138,11 @@ def canonical_text(value: str, type_name: str) -> str:
     if type_name == "BLOB":
         return f"lower(hex({value}))"
     return f"CAST({value} AS VARCHAR)"
+
+
+def _exact(value: str) -> str:
+    """SQL: whether a whole number of this size is exact in a double."""
+    return f"CAST({value} AS DOUBLE) BETWEEN -{EXACT_LIMIT} AND {EXACT_LIMIT}"
 
 
 def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple[str, str]:
@@ -171,7 +177,7 @@ def to_timestamp(
 ) -> tuple[str, str]:
     """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`."""
     if type_name == "DATE" or type_name in NAIVE_TYPES:
-        finite = f"CASE WHEN isfinite({value}) THEN CAST({value} AS TIMESTAMP) END"
+        finite = f"CASE WHEN isfinite({value}) THEN TRY_CAST({value} AS TIMESTAMP) END"
         stamp = from_local(finite, zone)
     elif type_name == ZONED_TYPE:
         stamp = f"CASE WHEN isfinite({value}) THEN make_timestamp(epoch_us({value})) END"
@@ -286,7 +292,7 @@ class _Converter:
         raw, source = f"c{self.raw[slot]}", self.sources[slot]
         column = self.table.columns[slot]
         spellings = column.null_values + self.table.null_values + self.schema.null_values
-        if not spellings:
+        if not spellings or is_nested(source.type):
             return raw
         listed = ", ".join(literal(text) for text in spellings)
         return f"CASE WHEN {_plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
@@ -347,6 +353,9 @@ class _Converter:
             index=self.index,
             types=tuple(type_name for _, type_name in pairs),
             days=days,
+            day_columns=frozenset(
+                column.name for slot, column in enumerate(self.table.columns) if self.is_date(slot)
+            ),
             row_count=count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}"),
             csv_bytes=csv_bytes,
             duplicate_count=duplicate_count,
@@ -376,8 +385,10 @@ class _Converter:
         name = self.table.temporal_column
         if name is None or self.table.time_resolution is not None:
             return self.table.time_resolution == "day"
-        source = self.sources[self.table.column_names().index(name)]
-        return "DATE" in (source.type, source.declared)
+        return self.is_date(self.table.column_names().index(name))
+
+    def is_date(self, slot: int) -> bool:
+        return "DATE" in (self.sources[slot].type, self.sources[slot].declared)
 
     def effective_time(self, days: bool) -> str:
         name = self.table.temporal_column
@@ -495,6 +506,10 @@ def _key_columns(schema: Schema, table: Table) -> set[str]:
     return names
 
 
+def is_nested(type_name: str) -> bool:
+    return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
+
+
 def _plain_text(value: str, source: SourceColumn) -> str:
     """SQL: a raw value as the source would print it."""
     if source.type == "VARCHAR":
@@ -509,7 +524,7 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
         if source.type == "VARCHAR":
             integral = f"bool_and(regexp_full_match({value}, {INTEGER_TEXT}))"
         elif meaning == "identifier" and _is_fractional(source.type):
-            exact = f"{value} = trunc({value}) AND abs({value}) < {EXACT_LIMIT}"
+            exact = f"{value} = trunc({value}) AND {_exact(value)}"
             integral = f"bool_and({exact})"
     if meaning == "timestamp":
         if source.type == "VARCHAR":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .convert import CanonicalTable
 from .edges import Edges
 from .embed import category_phrase, column_phrase
-from .schema import Column, ColumnRef
+from .schema import MICROSECONDS, Column, ColumnRef
 from .tasks import TaskSeeds, value_order
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Encoder:
             stype=SEMANTIC_TYPES[column.stype],
             known=KNOWN[known.kind],
             known_column=known_column,
-            known_offset_us=known.offset_us,
+            known_offset_us=known_offset_us(table, column),
             temporal=column.name == table.table.temporal_column,
             stored=is_stored(table, column) and column.stype == "ignored",
         )
@@ -206,6 +206,15 @@ class Encoder:
             name = self.layout.columns[column].name
             phrases += [category_phrase(name, value) for value in values]
         return phrases
+
+
+def known_offset_us(table: CanonicalTable, column: Column) -> int:
+    """What is told on a day is known when the day is over."""
+    known = column.known_at
+    if known.column is None:
+        return known.offset_us
+    by_day = table.days and known.column == table.table.temporal_column
+    return MICROSECONDS["day"] if by_day or known.column in table.day_columns else 0
 
 
 def is_stored(table: CanonicalTable, column: Column) -> bool:

@@ -23,6 +23,7 @@ from .convert import (
     ZONED_TEXT,
     ZONED_TYPE,
     canonical_text,
+    is_nested,
     to_boolean,
     to_numerical,
     to_timestamp,
@@ -125,6 +126,7 @@ def _infer_table(connection: DuckDBPyConnection, source: SourceTable) -> _Inferr
         temporal_column=temporal,
         time_resolution=_resolution(source, temporal, facts),
         foreign_keys=tuple(listed),
+        graph=bool(source.primary_key) or any(c.stype != "ignored" for c in columns),
     )
     return _Inferred(table, frozenset(zones))
 
@@ -173,7 +175,7 @@ def _stype(column: SourceColumn, fact: _Facts) -> str:
         return "timestamp"
     if kind == "BOOLEAN":
         return "boolean"
-    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+    if is_nested(kind):
         return "ignored"
     if fact.time_count == count:
         return "timestamp"

@@ -196,6 +196,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
+        value += 0.0  # no negative zero
         return f"{value:g}" if abs(value) < 1e6 or value != int(value) else f"{value:.0f}"
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(" ")
@@ -224,6 +225,8 @@ def _key_text(row: Mapping[str, Any]) -> str:
 def _age(days: float | None) -> str:
     if days is None:
         return ""
+    if days == 0:
+        return "  (now)"
     if days >= 1:
         return f"  (-{days:.1f} d)" if days < 3650 else f"  (-{days / 365.25:.0f} y)"
     hours = days * 24

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 SQLITE_CHUNK_ROWS = 65_536
-CSV_FIELD_BYTES = 1 << 24
+CSV_LINE_BYTES = 1 << 26
+MESSAGE_LENGTH = 400
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ def quote(name: str) -> str:
 def literal(text: str) -> str:
     """A string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def brief(error: Exception) -> str:
+    """What DuckDB says, without the statement it says it of, and not at any length."""
+    text = str(error).partition("\n\nLINE ")[0]
+    return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
 def load_source(
@@ -329,7 +336,8 @@ def scan_of(files: list[Path]) -> str:
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
     return (
         f"read_csv([{names}], auto_detect = false, header = true, delim = ',', quote = '\"', "
-        f"escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}})"
+        f"escape = '\"', nullstr = '', allow_quoted_nulls = false, "
+        f"max_line_size = {CSV_LINE_BYTES}, columns = {{{columns}}})"
     )
 
 
@@ -382,7 +390,7 @@ def _copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str)
         # A stream can be read once: it is copied first and described after.
         connection.execute(f"CREATE TABLE raw.t{index} AS SELECT * FROM {scan}")
     except duckdb.Error as error:
-        raise _error(f"cannot read table '{name}': {error}") from error
+        raise _error(f"cannot read table '{name}': {brief(error)}") from error
     described = connection.execute(f"DESCRIBE raw.t{index}").fetchall()
     for j, row in enumerate(described):
         connection.execute(f"ALTER TABLE raw.t{index} RENAME COLUMN {quote(row[0])} TO hw_c{j}")

@@ -28,7 +28,7 @@ from .convert import (
     to_timestamp,
 )
 from .schema import SPLITS, ColumnRef, Schema, Task
-from .sources import literal, quote, scan_of
+from .sources import brief, literal, quote, scan_of
 from .validate import nearest
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def load_labels(connection: DuckDBPyConnection, schema: Schema, directory: Path)
             try:
                 connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan_of([path])}")
             except duckdb.Error as error:
-                raise _error(f"{where} cannot be read: {error}") from error
+                raise _error(f"{where} cannot be read: {brief(error)}") from error
             sizes = "coalesce(strlen(CAST(COLUMNS(*) AS VARCHAR)), 0) + 1"
             query = f"SELECT sum(list_sum([{sizes}])) FROM {relation}"
             csv_bytes += count_rows(connection, query)
@@ -171,10 +171,15 @@ def stats_until_us(tasks: Sequence[TaskSeeds]) -> int:
 
 def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
     """Distinct texts of a query's column `v`: as numbers if all are numbers, else as text."""
+    from .errors import SourceError
+
     rows = connection.execute(
         f"SELECT v FROM (SELECT DISTINCT v, TRY_CAST(v AS DOUBLE) AS n FROM ({values}) "
         "WHERE v IS NOT NULL) ORDER BY CASE WHEN count(*) OVER () = count(n) OVER () THEN n END, v"
     ).fetchall()
+    for (value,) in rows:
+        if "\0" in value:
+            raise SourceError(f"the category {value!r} holds a zero character")
     return tuple(row[0] for row in rows)
 
 

@@ -58,7 +58,7 @@ def read_document(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
     except OSError as error:
         raise SchemaError(f"cannot read '{path}': {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaError(f"'{path}' is not JSON: {error}") from error
 
 
@@ -357,6 +357,8 @@ def check_references(schema: Schema, problems: list[str]) -> None:
     """The second pass: names inside the document that must name something in it."""
     for table in schema.tables:
         _check_table(schema, table, problems)
+    if schema.tables and not any(table.graph for table in schema.tables):
+        problems.append("every table has 'graph': false, so there is nothing to build")
     for task in schema.tasks:
         _check_task(schema, task, problems)
 
@@ -370,6 +372,11 @@ def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
         _check_time(table, table.temporal_column, f"'temporal_column' of {where}", problems)
     elif table.time_resolution is not None or table.null_time != "hidden":
         problems.append(f"{where} has time settings but no 'temporal_column'")
+    if table.graph and not table.primary_key and table.columns:
+        if all(column.stype == "ignored" for column in table.columns):
+            problems.append(
+                f"{where} has no 'primary_key' and only ignored columns; set 'graph': false"
+            )
     if table.on_duplicate_key != "error" and not table.primary_key:
         problems.append(f"{where} has 'on_duplicate_key' but no 'primary_key'")
     for column in table.columns:

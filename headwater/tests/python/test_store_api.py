@@ -8,13 +8,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import headwater
 import numpy as np
 import pytest
-from tiny_store import DAY_US, write_tiny
-
-import headwater
 from headwater import _core
 from headwater.keys import canonical_text, key_value, time_us
+from tiny_store import DAY_US, write_tiny
 
 HEADER = Path(__file__).parents[2] / "include" / "headwater.h"
 

@@ -1,12 +1,12 @@
 """`tiny`: a store of two tables and two tasks, written straight through the builder.
 
-    customers (no time)   rows 0..5    key 1..6, name text, vip boolean
-    orders (by at)        rows 6..29   key 1..24, customer_id = 1 + order % 5 (row 5 has no orders;
-                                       order 24: dangling), quantity = order / 2 (order 3: NULL),
-                                       status open or paid, at = day `order`
+customers (no time)   rows 0..5    key 1..6, name text, vip boolean
+orders (by at)        rows 6..29   key 1..24, customer_id = 1 + order % 5 (row 5 has no orders;
+                                   order 24: dangling), quantity = order / 2 (order 3: NULL),
+                                   status open or paid, at = day `order`
 
-    churn     derived boolean on customers: all six at days 10, 20 and 30; true where odd
-    quantity  cell of orders.quantity, cutoff exclusive: every order at its own time
+churn     derived boolean on customers: all six at days 10, 20 and 30; true where odd
+quantity  cell of orders.quantity, cutoff exclusive: every order at its own time
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from headwater import _core
 
 DAY_US = 86_400_000_000
