@@ -135,8 +135,12 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
     return row < cutoff_of(walk, table);
 }
 
+/* A record and its next line on their way while the rows before it are visited. */
 static void push_parent(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
                         uint8_t chain) {
+    const uint8_t *record = hwi_record(&walk->plan->store->tables[table], row);
+    __builtin_prefetch(record);
+    __builtin_prefetch(record + 64);
     walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
         .row = row, .table = table, .depth = depth, .chain = chain};
 }
@@ -233,6 +237,9 @@ static hw_status take_children(struct hwi_walk *walk, const struct hwi_visit *vi
         uint32_t count;
         memcpy(&count, lists + 4 + slot * sizeof count, sizeof count);
         end += count;
+        if (end <= table->info->edge_count) { /* whether all are visible is read next */
+            __builtin_prefetch(table->children + end - (count > 0));
+        }
     }
     if (end > table->info->edge_count) {
         return hwi_fail(error, HW_BAD_STORE, "row %u lists children up to %llu, its table has %llu; "

@@ -173,8 +173,14 @@ class _SqliteTable:
         if not columns:
             raise _error(f"table '{self.name}' has no columns")
         row_count, kinds = self.kinds(columns)
-        self.create(kinds)
-        self.copy(columns, kinds)
+        try:
+            self.copy(columns, kinds)
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error):
+                raise
+            self.database.text_factory = self.decode  # slower, so only where it is needed
+            self.copy(columns, kinds)
+            self.database.text_factory = str
         parts = sorted((row[5], row[1]) for row in info if row[5])
         return SourceTable(
             name=self.name,
@@ -207,13 +213,13 @@ class _SqliteTable:
 
     def create(self, kinds: list[str]) -> None:
         columns = ", ".join(f"c{j} {_SQLITE_TYPES[kind]}" for j, kind in enumerate(kinds))
-        self.connection.execute(f"CREATE TABLE raw.t{self.index} ({columns})")
+        self.connection.execute(f"CREATE OR REPLACE TABLE raw.t{self.index} ({columns})")
 
     def copy(self, columns: list[str], kinds: list[str]) -> None:
         names = zip(columns, kinds, strict=True)
         selected = ", ".join(_SQLITE_READ[kind].format(quote(name)) for name, kind in names)
         select = f"SELECT {selected} FROM {quote(self.name)}"
-        self.database.text_factory = self.decode
+        self.create(kinds)
         inserted = ", ".join(f"CASE WHEN n{j} THEN NULL ELSE v{j} END" for j in range(len(kinds)))
         for rows in _chunks(self.database.execute(select)):
             arrays = {}
@@ -222,7 +228,6 @@ class _SqliteTable:
             self.connection.register("chunk", arrays)
             self.connection.execute(f"INSERT INTO raw.t{self.index} SELECT {inserted} FROM chunk")
             self.connection.unregister("chunk")
-        self.database.text_factory = str
 
     def decode(self, data: bytes) -> str:
         try:

@@ -268,7 +268,7 @@ def _rounded(value: float, stats: dict[str, Any]) -> float:
     scale = max(abs(stats["mean"]), stats["std"], abs(value))
     if not 0 < scale < math.inf:
         return value
-    return round(value, FLOAT32_DIGITS - 1 - math.floor(math.log10(scale)))
+    return round(value, FLOAT32_DIGITS - 1 - math.floor(math.log10(scale))) + 0.0  # -0.0 is 0
 
 
 def word(option: str, value: str, words: dict[str, int]) -> int:

@@ -372,11 +372,11 @@ def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
         _check_time(table, table.temporal_column, f"'temporal_column' of {where}", problems)
     elif table.time_resolution is not None or table.null_time != "hidden":
         problems.append(f"{where} has time settings but no 'temporal_column'")
-    if table.graph and not table.primary_key and table.columns:
-        if all(column.stype == "ignored" for column in table.columns):
-            problems.append(
-                f"{where} has no 'primary_key' and only ignored columns; set 'graph': false"
-            )
+    is_empty = bool(table.columns) and all(c.stype == "ignored" for c in table.columns)
+    if table.graph and not table.primary_key and is_empty:
+        problems.append(
+            f"{where} has no 'primary_key' and only ignored columns; set 'graph': false"
+        )
     if table.on_duplicate_key != "error" and not table.primary_key:
         problems.append(f"{where} has 'on_duplicate_key' but no 'primary_key'")
     for column in table.columns:

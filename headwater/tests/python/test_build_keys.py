@@ -149,6 +149,30 @@ def test_two_keys_to_one_table_and_a_cycle(tmp_path: Path) -> None:
     }
 
 
+def test_any_name_can_be_a_table_or_a_column(tmp_path: Path) -> None:
+    """Names of our own schemas, of SQL words and with quotes."""
+    import pyarrow
+
+    names = ["rows", "raw", "labels", "seeds", "parents", "t0", "main", "order", "a b", 'q"x', "x'"]
+    columns = {name: ID for name in ("id", "select", "rowid", "c0", 'a"b')}
+    task = {
+        "query": "SELECT id, count(*) AS n FROM rows JOIN labels USING (id) "
+        "JOIN \"order\" USING (id) JOIN 'a b.parquet' USING (id) GROUP BY id",
+        "anchor_table": "rows",
+        "target_column": "n",
+        "target_stype": "numerical",
+    }
+    metadata = {
+        "tables": {name: {"primary_key": "id", "columns": columns} for name in names},
+        "tasks": {"it's": task},
+    }
+    table = pyarrow.table({name: [1, 2] for name in columns})
+    report = build(dict.fromkeys(names, table), tmp_path / "s", metadata)
+    assert Store(tmp_path / "s").verify() == []
+    seeds = report.metadata["tasks"][0]["seeds"]
+    assert seeds["train"] + seeds["val"] + seeds["test"] == 2
+
+
 def test_many_rows_keep_their_order_and_parents(tmp_path: Path) -> None:
     """Above DuckDB's row group and Arrow batch sizes, where a reordered scan would show."""
     import pyarrow

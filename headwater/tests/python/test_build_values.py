@@ -6,12 +6,19 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from databases import TinyTable, arrow_tables, write_csv, write_sqlite
-from headwater.build import build
+from headwater.build import build, open_database
+from headwater.convert import convert_tables
+from headwater.encode import stream_columns
 from headwater.errors import SchemaError, SourceError
 from headwater.report import BuildReport
+from headwater.sampler import Sampler
+from headwater.schema import Column, Schema, Table
+from headwater.sources import SourceColumn, SourceTable, quote
 from headwater.store import Store
+from headwater.validate import STYPES
 
 
 def build_table(
@@ -184,6 +191,63 @@ def test_an_ignored_column_gives_the_time_at_which_another_is_known(tmp_path: Pa
     }
     _, found = build_table(tmp_path, arrow_tables({"t": TinyTable(types, rows)}), table)
     assert [row["cells"] for row in found] == [{"id": 1, "v": 5.0}, {"id": 2, "v": 6.0}]
+
+
+def test_what_is_told_on_a_day_is_known_when_the_day_is_over(tmp_path: Path) -> None:
+    """The offset is in the store: the row of 'told' counts from the end of its day."""
+    types = {"id": "INTEGER", "v": "INTEGER", "w": "INTEGER", "told": "DATE", "at": "TIMESTAMP"}
+    rows = [(1, 5, 6, date(2020, 1, 1), datetime(2019, 1, 1))]
+    columns = {
+        "id": {"stype": "identifier"},
+        "v": {"stype": "numerical", "known_at": "told"},
+        "w": {"stype": "numerical", "known_at": "at"},
+        "told": {"stype": "timestamp"},
+        "at": {"stype": "timestamp"},
+    }
+    table = {"primary_key": "id", "temporal_column": "at", "columns": columns}
+    task = {
+        "query": "SELECT 1 AS id, unnest([TIMESTAMP '2020-01-01 23:00', TIMESTAMP '2020-01-02']) "
+        "AS seen, 1 AS label",
+        "anchor_table": "t",
+        "target_column": "label",
+        "target_stype": "numerical",
+        "observation_time_column": "seen",
+    }
+    source = arrow_tables({"t": TinyTable(types, rows)})
+    build(source, tmp_path / "s", {"tables": {"t": table}, "tasks": {"label": task}})
+    with Sampler(db_path=tmp_path / "s", default_batch_size=1, num_prefetch=0) as sampler:
+        names = [column["name"] for column in sampler.database_metadata()["columns"]]
+        seen = {}
+        for hour, time in (("before", "2020-01-01T23:00"), ("after", "2020-01-02")):
+            batch = next(iter(sampler.batches_for("label", keys=[1], obs_time=time)))
+            count = int(batch["num_cells"][0])
+            seen[hour] = {names[column] for column in batch["column_ids"][0][:count]}
+    assert "w" in seen["before"] and "v" not in seen["before"]
+    assert "v" in seen["after"]
+
+
+def test_every_type_of_duckdb_converts_to_every_semantic_type(tmp_path: Path) -> None:
+    """No value of any type ends the conversion; what does not fit is counted."""
+    connection = open_database(tmp_path)
+    connection.execute("CREATE SCHEMA raw; CREATE SCHEMA rows")
+    names = [row[0] for row in connection.execute("DESCRIBE FROM test_all_types()").fetchall()]
+    for name in names:
+        for stype in STYPES:
+            connection.execute("DROP TABLE IF EXISTS raw.t0; DROP TABLE IF EXISTS rows.t0")
+            query = f"CREATE TABLE raw.t0 AS SELECT {quote(name)} AS c0 FROM test_all_types()"
+            try:
+                connection.execute(query)
+            except duckdb.Error:
+                break  # a type that DuckDB has no storage for
+            kind = connection.execute("DESCRIBE raw.t0").fetchall()[0][1]
+            source = SourceTable("t", 0, 3, (SourceColumn(name, kind),))
+            column = Column(name, stype, null_values=("-",))
+            schema = Schema("x", (Table("t", (column,)),))
+            tables = convert_tables(connection, schema, {"t": source})
+            assert tables[0].row_count == 3
+            for selected in stream_columns(tables[0]):
+                connection.execute(f"SELECT {selected} FROM rows.t0").fetchall()
+    connection.close()
 
 
 def test_long_and_wide_values_survive(tmp_path: Path) -> None:

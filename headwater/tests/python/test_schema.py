@@ -249,6 +249,15 @@ def test_names_that_differ_only_in_case_are_refused() -> None:
     assert "column of table 'T' 'A' differs from 'a' only in case" in found
 
 
+def test_a_table_without_anything_to_store_is_outside_the_graph() -> None:
+    document: dict[str, Any] = {"tables": {"t": {"columns": {"a": {"stype": "ignored"}}}}}
+    assert problems(document) == [
+        "table 't' has no 'primary_key' and only ignored columns; set 'graph': false"
+    ]
+    document["tables"]["t"]["graph"] = False
+    assert problems(document) == ["every table has 'graph': false, so there is nothing to build"]
+
+
 def test_the_json_schema_has_the_same_words() -> None:
     path = Path(headwater.__file__).parent / "metadata.schema.json"
     document = json.loads(path.read_text(encoding="utf-8"))
