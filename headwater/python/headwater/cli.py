@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     sample = commands.add_parser("sample", help="show one context")
     sample.add_argument("store", metavar="STORE")
     sample.add_argument("--task", required=True)
-    sample.add_argument("--seed-index", type=int, default=0, metavar="N")
+    sample.add_argument(
+        "--seed-index", type=int, default=0, metavar="N", help="N-th seed of the split's order"
+    )
     sample.add_argument("--split", default="train", choices=("train", "val", "test"))
     sample.add_argument("--length", type=int, default=256, metavar="S", help="cells (256)")
     sample.add_argument("--width", type=int, default=4, metavar="W", help="children per key (4)")
@@ -176,6 +178,12 @@ def _sample(options: argparse.Namespace) -> int:
         bfs_child_width=options.width,
         num_prefetch=0,
     ) as sampler:
+        count = sampler.num_seeds(options.split, options.task)
+        if not 0 <= options.seed_index < count:
+            raise ValueError(
+                f"--seed-index is {options.seed_index}, task '{options.task}' has {count} seeds "
+                f"in split '{options.split}'"
+            )
         batch = sampler.batch(options.split, options.seed_index)
         context = read_context(store(options.store), metadata, batch, 0)
     print(json.dumps(context.to_dict(), ensure_ascii=False) if options.json else context)

@@ -37,7 +37,10 @@ class Context:
     """The rows of one sequence in visit order."""
 
     task: str
+    seed: int  # within the task, in stored order
     obs_time: str
+    target: str  # name
+    truth: str
     cell_count: int
     rows: tuple[ContextRow, ...]
 
@@ -77,7 +80,10 @@ class Context:
     def to_dict(self) -> dict[str, Any]:
         return {
             "task": self.task,
+            "seed": self.seed,
             "obs_time": self.obs_time,
+            "target": self.target,
+            "truth": self.truth,
             "cells": self.cell_count,
             "rows": [
                 {
@@ -94,9 +100,10 @@ class Context:
         }
 
     def __str__(self) -> str:
-        head = f"task {self.task}, observed at {self.obs_time}: "
+        head = f"task {self.task}, seed {self.seed}, observed at {self.obs_time}: "
         head += f"{len(self.rows)} rows, {self.cell_count} cells"
-        return f"{head}\n\n{self.tree()}\n\n{self.tables()}"
+        truth = f"The answer to the question mark, {self.target}: {self.truth}"
+        return f"{head}\n\n{self.tree()}\n\n{self.tables()}\n\n{truth}"
 
 
 def read_context(store: Any, metadata: Mapping[str, Any], batch: Any, position: int) -> Context:
@@ -126,7 +133,28 @@ class _ContextReader:
     def read(self) -> Context:
         rows = tuple(self.row(local) for local in range(self.row_count))
         count = int(self.batch["num_cells"][self.position])
-        return Context(self.task["name"], self.obs_time(), count, rows)
+        seed = int(self.batch.info["seed_index"][self.position])
+        name, target = self.task["name"], self.task["target_column"]
+        return Context(name, seed, self.obs_time(), target, self.truth(seed), count, rows)
+
+    def truth(self, seed: int) -> str:
+        """The seed's target in source units."""
+        seeds = self.store.task_seeds(self.task["name"])
+        if not seeds["labelled"][seed]:
+            return "not known"
+        value = float(seeds["target"][seed])
+        if seeds["is_null"][seed]:
+            return cell_text(None)
+        match self.task["target_stype"]:
+            case "boolean":
+                return cell_text(bool(value))
+            case "timestamp":
+                return time_text(int(value))
+            case "categorical":
+                stats = self.metadata["columns"][self.task["target_column_id"]]["stats"]
+                return str(stats["categories"][int(value)])
+            case _:
+                return cell_text(value)
 
     def obs_time(self) -> str:
         return time_text(int(self.batch.info["obs_time"][self.position]))

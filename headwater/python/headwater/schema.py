@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import _core
+
 MICROSECONDS = {
     "microsecond": 1,
     "millisecond": 1_000,
@@ -25,7 +27,7 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
-SPLITS = ("train", "val", "test")
+SPLITS = tuple(_core.SPLITS)  # train, val, test
 
 
 @dataclass(frozen=True)

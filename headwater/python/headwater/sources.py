@@ -288,14 +288,14 @@ def _numpy_column(values: tuple[Any, ...], kind: str) -> tuple[Any, Any]:
     from its first values, which may all be NULL."""
     import numpy
 
-    is_null = numpy.fromiter((value is None for value in values), bool, len(values))
-    if kind in ("integer", "real"):
-        dtype = numpy.int64 if kind == "integer" else numpy.float64
-        filled = (0 if value is None else value for value in values)
-        return numpy.fromiter(filled, dtype, len(values)), is_null
-    texts = numpy.empty(len(values), object)
-    texts[:] = ["" if value is None else value for value in values]
-    return texts, is_null
+    kept = values
+    is_null = numpy.zeros(len(values), bool)
+    if None in values:
+        is_null = numpy.fromiter((value is None for value in values), bool, len(values))
+        zero: Any = 0 if kind in ("integer", "real") else ""
+        kept = tuple(zero if value is None else value for value in values)
+    dtypes = {"integer": numpy.int64, "real": numpy.float64}
+    return numpy.array(kept, dtypes.get(kind, object)), is_null
 
 
 # ---- files -----------------------------------------------------------------------------------

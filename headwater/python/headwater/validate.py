@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ._core import SEMANTIC_TYPES
 from .schema import (
     MICROSECONDS,
     SPLITS,
@@ -28,7 +29,7 @@ from .schema import (
     Task,
 )
 
-STYPES = ("identifier", "numerical", "timestamp", "boolean", "categorical", "text", "ignored")
+STYPES = tuple(SEMANTIC_TYPES)
 TARGET_STYPES = ("numerical", "categorical", "boolean", "timestamp")
 DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
 NAME_BYTES_MAX = 1024

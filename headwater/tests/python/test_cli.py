@@ -125,17 +125,19 @@ def test_verify_finds_a_flipped_byte(store: Path, capsys: pytest.CaptureFixture[
 
 
 def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("headwater.sampler")
     # Four seeds: the splits are by hash, so ask for the one that has any.
     for split in ("train", "val", "test"):
         status = main(["sample", "s", "--task", "sold", "--split", split])
         output = capsys.readouterr()
         if status == 0:
             break
-    assert "task sold, observed at 2020-04-15" in output.out
+    assert re.search(r"task sold, seed \d, observed at 2020-04-15", output.out)
+    assert re.search(r"question mark, sold: [\d.]+\n", output.out)
     assert "#0 task sold seed" in output.out
     assert "parent by the task's anchor key" in output.out
     assert "?" in output.out
+    assert main(["sample", "s", "--task", "sold", "--split", split, "--seed-index", "99"]) == 1
+    assert "has" in capsys.readouterr().err
     assert main(["sample", "s", "--task", "solt"]) == 1
     assert "did you mean 'sold'?" in capsys.readouterr().err
 
@@ -143,7 +145,6 @@ def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str
 def test_bench_prints_a_line_per_thread_count(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("headwater.sampler")
     arguments = ["bench", "s", "--threads", "1", "--threads", "2", "--seconds", "0.1"]
     assert main([*arguments, "--length", "64", "--batch-size", "4"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
