@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import headwater
 import numpy as np
 import numpy.typing as npt
+
+import headwater
 
 CATEGORICAL = 4
 

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import duckdb
-
 import headwater
 
 START = "TIMESTAMP '2010-01-01'"
@@ -42,7 +41,8 @@ def tables(connection: duckdb.DuckDBPyConnection, rows: int, text_share: float) 
 
     statements = {
         "users": f"""SELECT i AS user_id, {when("users")} AS joined_at, {_uniform(1)} AS karma,
-            'c' || (hash(i, 2) % 40) AS country, {text} AS about FROM range({count["users"]}) t(i)""",
+            'c' || (hash(i, 2) % 40) AS country, {text} AS about
+            FROM range({count["users"]}) t(i)""",
         "posts": f"""SELECT i AS post_id, {heavy_user.format(u=_uniform(3))} AS user_id,
             CASE WHEN i > 1000 AND {_uniform(4)} < 0.6
                  THEN CAST(floor(i * sqrt({_uniform(5)})) AS BIGINT) END AS reply_to,
