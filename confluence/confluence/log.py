@@ -1,4 +1,7 @@
-"""What a run tells: one JSON line per event, a progress bar on a terminal, a picture at the end."""
+"""What a run tells: one JSON line per event, a picture at the end, and progress on stderr.
+
+On a terminal progress is a bar; elsewhere it is about ten plain lines.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from confluence.train import StepReport
+
+PLAIN_LINES = 10  # of progress, where there is no terminal
 
 
 def to_json(value: Any) -> str:
@@ -39,8 +44,9 @@ class Log:
         self._contexts_per_step = contexts_per_step
         self._steps = steps
         self._window: list[float] = []
-        self._window_started = time.perf_counter()
+        self._started = self._window_started = time.perf_counter()
         self._wait_seconds = 0.0
+        self._plain_lines = 0
         self.losses: list[float] = []
         self._progress = self._task = None
 
@@ -63,7 +69,7 @@ class Log:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         if error is not None:
-            self.event("error", message=f"{type(error).__name__}: {error}")
+            self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
         if self._progress is not None:
             self._progress.stop()
         self._file.close()
@@ -95,8 +101,18 @@ class Log:
         )
         self._window, self._window_started = [], now
         self._wait_seconds = report.wait_seconds
+        self._show(report.step, loss, now - self._started)
+
+    def _show(self, step: int, loss: float, seconds: float) -> None:
+        """Move the bar, or write a plain line each time another tenth of the run is done."""
         if self._progress is not None:
-            self._progress.update(self._task, completed=report.step, loss=f"{loss:.4f}")
+            self._progress.update(self._task, completed=step, loss=f"{loss:.4f}")
+        elif step * PLAIN_LINES // self._steps > self._plain_lines:
+            self._plain_lines = step * PLAIN_LINES // self._steps
+            width = len(str(self._steps))
+            line = f"step {step:>{width}}/{self._steps}  loss {loss:.4f}  {seconds:.0f} s\n"
+            sys.stderr.write(line)
+            sys.stderr.flush()
 
 
 def draw_losses(losses: list[float], path: Path) -> None:

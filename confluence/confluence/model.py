@@ -109,28 +109,41 @@ def init(
 ) -> Params:
     """First parameters, float32. `first_biases` starts heads at base rates: {"heads.null": -3}."""
     table = parameter_table(cfg, text_width)
-    keys = jax.random.split(key, len(table))
-    params = {
-        name: _first_value(k, parameter, cfg)
-        for k, (name, parameter) in zip(keys, table.items(), strict=True)
-    }
+    params: Params = jax.jit(lambda key: _first_values(key, cfg, table))(key)
     for head, value in (first_biases or {}).items():
         params[f"{head}.bias"] = jnp.full_like(params[f"{head}.bias"], value)
     return params
 
 
-def _first_value(key: Array, parameter: Parameter, cfg: Config) -> Array:
-    shape = parameter.shape
-    if parameter.first == "zeros":
-        return jnp.zeros(shape, jnp.float32)
-    if parameter.first == "ones":
-        return jnp.ones(shape, jnp.float32)
-    if parameter.first == "vector":
-        return VECTOR_SCALE * jax.random.normal(key, shape, jnp.float32)
-    limit = math.sqrt(6.0 / (shape[-2] + shape[-1]))
-    if parameter.first == "residual":
-        limit /= math.sqrt(4.0 * cfg.layers)
-    return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+def _first_values(key: Array, cfg: Config, table: dict[str, Parameter]) -> Params:
+    """One draw per distribution, cut into parameters: one for each takes seconds to compile."""
+    uniform_key, normal_key = jax.random.split(key)
+    sizes = {name: math.prod(parameter.shape) for name, parameter in table.items()}
+    count = sum(sizes.values())
+    uniform = jax.random.uniform(uniform_key, (count,), jnp.float32, -1.0, 1.0)
+    normal = jax.random.normal(normal_key, (count,), jnp.float32)
+    params: Params = {}
+    start = 0
+    for name, parameter in table.items():
+        place = slice(start, start + sizes[name])
+        start = place.stop
+        match parameter.first:
+            case "zeros":
+                value = jnp.zeros(sizes[name], jnp.float32)
+            case "ones":
+                value = jnp.ones(sizes[name], jnp.float32)
+            case "vector":
+                value = VECTOR_SCALE * normal[place]
+            case _:
+                value = _xavier_limit(parameter, cfg) * uniform[place]
+        params[name] = value.reshape(parameter.shape)
+    return params
+
+
+def _xavier_limit(parameter: Parameter, cfg: Config) -> float:
+    """Bound of the uniform distribution; last matrices of a sublayer get 1/√(4N) of it."""
+    limit = math.sqrt(6.0 / (parameter.shape[-2] + parameter.shape[-1]))
+    return limit / math.sqrt(4.0 * cfg.layers) if parameter.first == "residual" else limit
 
 
 def compute_dtype(cfg: Config) -> jnp.dtype:

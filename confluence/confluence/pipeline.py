@@ -1,6 +1,6 @@
 """The one command: from a database and a question to a trained model, metrics and predictions.
 
-    infer ──► metadata.json ──► build ──► store.hw ──► train ──► evaluate ──► predict
+    infer ──► metadata.json ──► build ──► store ──► train ──► evaluate ──► predict
 
 Everything lands in one folder. A stage whose inputs have not changed since it last finished is
 skipped, so a stopped run goes on where it was; nothing needs a network.
@@ -10,24 +10,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluence import checkpoint
 from confluence.config import preset as preset_config
+from confluence.data import check_task
 from confluence.run import Run, load, train
 
 METADATA = "metadata.json"
-STORE = "store.hw"
+STORE = "store"
 BUILT = "built.json"  # source and metadata of the store beside it
+
+Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question:
     """A prediction task in the words of the command line."""
 
-    name: str
     query: str  # DuckDB SQL: the anchor's key, an observation time, the target
     anchor: str  # "table.column", or "table.column,column" for a composite key
     target: str  # column of the query
@@ -56,8 +59,10 @@ class Question:
         return {name: value for name, value in entry.items() if value is not None}
 
 
-def write_metadata(source: str, question: Question, out: Path, given: Path | None) -> Path:
-    """metadata.json with the question as a task, from a given file or inferred from the source."""
+def write_metadata(
+    source: str, task: str, question: Question | None, out: Path, given: Path | None
+) -> Path:
+    """metadata.json of the run: a given file or what the source declares, and the question."""
     import headwater
 
     path = out / METADATA
@@ -66,73 +71,107 @@ def write_metadata(source: str, question: Question, out: Path, given: Path | Non
     else:
         headwater.infer(source).save(str(path))
         metadata = json.loads(path.read_text(encoding="utf-8"))
-    tasks = metadata.setdefault("tasks", {})
-    tasks[question.name] = {**tasks.get(question.name, {}), **question.to_task()}
+    if question is not None:
+        tasks = metadata.setdefault("tasks", {})
+        tasks[task] = {**tasks.get(task, {}), **question.to_task()}
     path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
     return path
 
 
-def build_store(source: str, metadata: Path, out: Path) -> Path:
-    """Build the store, unless it was built from this source with this metadata."""
+def build_store(
+    source: str, metadata: Path, out: Path, *, seeds_dir: Path | None, say: Say
+) -> Path:
+    """Build the store, unless it was built from this source as it is, with this metadata."""
     import headwater
+    from headwater.progress import ProgressDisplay
 
     store, mark = out / STORE, out / BUILT
-    inputs = {"source": source, "metadata": metadata.read_text(encoding="utf-8")}
+    inputs = {
+        "source": source,
+        "files": {str(path): _stamp(path) for path in _files(source, metadata, seeds_dir)},
+        "metadata": metadata.read_text(encoding="utf-8"),
+    }
     if store.exists() and mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs:
+        say(f"{store} is up to date")
         return store
     mark.unlink(missing_ok=True)
-    headwater.build(source, str(store), metadata=str(metadata))
+    say(f"building {store}")
+    display = ProgressDisplay(sys.stderr)
+    try:
+        report = headwater.build(
+            source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display
+        )
+    finally:
+        display.close()
+    say(str(report))
     mark.write_text(json.dumps(inputs), encoding="utf-8")
     return store
 
 
+def _files(source: str, metadata: Path, seeds_dir: Path | None) -> list[Path]:
+    """Files that the store is built from: of the source, and the label tables of the tasks."""
+    path = Path(source.removeprefix("sqlite:///"))
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    for task in json.loads(metadata.read_text(encoding="utf-8")).get("tasks", {}).values():
+        seeds = task.get("seeds") or {}
+        names = seeds.values() if isinstance(seeds, dict) else [seeds]
+        files += [(seeds_dir or metadata.parent) / str(name) for name in names]
+    return files
+
+
+def _stamp(path: Path) -> list[int]:
+    """What changes when a file does: its size and when it was written."""
+    return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else []
+
+
 def train_or_load(
-    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any]
+    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say
 ) -> Run:
     """Train, unless `out` holds a model with this configuration, trained on this very store."""
+    import headwater
+
     cfg = preset_config(preset, **overrides)
+    with headwater.Store(store) as opened:
+        wanted = {"task": task, "config": cfg.to_dict(), "fingerprint": opened.fingerprint}
     try:
         record = checkpoint.load_record(out)
     except checkpoint.CheckpointError:
         record = {}
-    same = record.get("task") == task and record.get("config") == json.loads(
-        json.dumps(cfg.to_dict())
-    )
-    if same and not _built_later(store, out):
+    if json.loads(json.dumps(wanted)) == {name: record.get(name) for name in wanted}:
+        say(f"the model in {out} is trained already")
         return load(out, store=store)
-    return train(store, task=task, out=out, preset=preset, **overrides)
-
-
-def _built_later(store: Path, out: Path) -> bool:
-    return (store.parent / BUILT).stat().st_mtime > (out / checkpoint.FOLDER).stat().st_mtime
+    say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size} contexts")
+    return train(store, task=task, out=out, preset=preset, overwrite=True, **overrides)
 
 
 def run_pipeline(
-    source: str,
-    question: Question,
-    out: Path,
-    *,
-    preset: str,
-    overrides: dict[str, Any],
-    metadata: Path | None = None,
-    split: str = "test",
-    say: Callable[[str], None] = lambda message: None,
-) -> dict[str, Any]:
-    """All stages. The result names the files and holds the evaluation."""
+    source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
+    question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
+    split: str = "test", say: Say = lambda message: None,
+) -> dict[str, Any]:  # fmt: skip
+    """All stages. The result names the files and holds the evaluation.
+
+    Args:
+        task: name of the question, or without one a task of the metadata.
+        seeds_dir: where label tables are; by default beside the given metadata.
+        say: told what happens, a line or a paragraph at a time.
+    """
+    preset_config(preset, **overrides)  # complain before anything slow
     out.mkdir(parents=True, exist_ok=True)
+    if seeds_dir is None and metadata is not None:
+        seeds_dir = metadata.resolve().parent
     say(f"reading the schema of {source}")
-    path = write_metadata(source, question, out, metadata)
-    say(f"building {out / STORE}")
-    store = build_store(source, path, out)
-    say(f"training on {question.name}")
-    run = train_or_load(store, question.name, out, preset=preset, overrides=overrides)
+    path = write_metadata(source, task, question, out, metadata)
+    store = build_store(source, path, out, seeds_dir=seeds_dir, say=say)
+    check_task(str(store), task)
+    run = train_or_load(store, task, out, preset=preset, overrides=overrides, say=say)
     say(f"evaluating on {split}")
     evaluation = run.evaluate(split)
     rows = run.predict(split=split)
-    return {
+    files = {
         "store": str(store),
-        "out": str(out),
-        "evaluation": evaluation,
         "predictions": str(out / f"predictions-{split}.csv"),
-        "predicted": len(rows),
+        "log": str(out / "log.jsonl"),
+        "curve": str(out / "loss.png"),
     }
+    return {"out": str(out), "evaluation": evaluation, "predicted": len(rows), "files": files}

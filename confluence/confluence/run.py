@@ -5,9 +5,11 @@ log.jsonl  loss.png  checkpoint/  evaluation-<split>.json  predictions-<split>.c
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from confluence.data import (
     SPLITS,
     Labels,
     Task,
+    check_task,
     device_tables,
     open_sampler,
     read_labels,
@@ -29,6 +32,7 @@ from confluence.data import (
 from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.log import Log, to_json
 from confluence.model import Params
+from confluence.own_columns import tree_baseline
 from confluence.predict import Row, predict, to_rows, write_csv
 from confluence.train import Predictor, StepRunner, TrainState, first_state, fit
 
@@ -66,10 +70,11 @@ class Run:
             predictions = self._predictions(
                 cfg, sampler, sampler.epoch(split, task=task.name), task
             )
+        trees = tree_baseline(self.store, cfg, task, labels, split)
         until = cfg.visible_until
         result = evaluate(
             predictions, labels, task, split=split, metric=cfg.metric,
-            visible_until=until.get(split) if isinstance(until, dict) else until,
+            visible_until=until.get(split) if isinstance(until, dict) else until, trees=trees,
         )  # fmt: skip
         path = self.out / f"evaluation-{split}.json"
         path.write_text(to_json(result) + "\n", encoding="utf-8")
@@ -148,27 +153,30 @@ def check_split(split: str) -> None:
 
 def train(
     store_path: str | Path, *, task: str, out: str | Path, preset: str = "small",
-    steps: int | None = None, **overrides: Any,
+    steps: int | None = None, overwrite: bool = False, **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on one task of a store and save it in `out`.
 
     Args:
-        preset: "tiny", "small", "laptop" or "base".
+        preset: a name in `confluence.PRESETS`.
         steps: optimizer steps; None: as the preset says.
+        overwrite: remove the trained run that `out` holds; without it that is an error.
         overrides: any field of `Config`.
     """
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
     store, folder = str(store_path), Path(out)
+    check_task(store, task)
     with open_sampler(store, cfg, task) as sampler:
         metadata = sampler.database_metadata()
         labels = read_labels(store, sampler, task)
         target = read_task(metadata, labels, task)
+        clear_run(folder, overwrite=overwrite)
         log = Log(
             folder, steps=cfg.steps, every=cfg.log_every, contexts_per_step=cfg.batch_size
         )  # fmt: skip
-        with log:
+        with log, _interruptible(log, cfg, folder):
             log.event("start", store=store, task=task, config=cfg.to_dict())
             state = _fit(cfg, sampler, target, labels, int(metadata["text"]["dim"]), log)
             moments = {name: float(getattr(target, name)) for name in MOMENTS}
@@ -180,6 +188,30 @@ def train(
         out=folder, store=store, config=cfg, task_name=task, params=state.params,
         average=state.average, moments=moments,
     )  # fmt: skip
+
+
+def clear_run(folder: Path, *, overwrite: bool) -> None:
+    """Remove what an earlier run left in its folder, so that no result of it seems to be new."""
+    if (folder / checkpoint.FOLDER).exists() and not overwrite:
+        raise FileExistsError(
+            f"'{folder}' holds a trained run: choose another folder, or give --overwrite"
+        )
+    shutil.rmtree(folder / checkpoint.FOLDER, ignore_errors=True)
+    for name in ("loss.png", "evaluation-*.json", "predictions-*.csv"):
+        for path in folder.glob(name):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _interruptible(log: Log, cfg: Config, folder: Path) -> Iterator[None]:
+    """Let Ctrl-C say what is left of the run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted after step {len(log.losses)} of {cfg.steps}: no model is saved, the log"
+            f" is {folder / 'log.jsonl'}"
+        ) from None
 
 
 def _fit(

@@ -1,17 +1,55 @@
-"""Fixtures: a tiny configuration and everything a step needs, shared by all tests."""
+"""Fixtures: a tiny configuration, and one small store of a made-up shop, shared by all tests."""
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
+from pathlib import Path
+from typing import Any
 
+import headwater
 import jax
 import pytest
+from headwater import shop
 
 from confluence.config import Config
 
-# Tests spend their time in the compiler, and many compile the same step: let them share it.
+# Tests spend their time in the compiler: it works less hard, and what it made is shared.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # read at the first use
 jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp(prefix="confluence-tests-"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOP_METADATA = ROOT / "examples" / "shop" / "shop.json"
+CUSTOMERS = 250
+
+TWICE = "(SELECT unnest([TIMESTAMP '2024-09-01', TIMESTAMP '2025-09-01']) AS obs_time)"
+TASKS: dict[str, dict[str, Any]] = {
+    # The answer stands in the anchor's own row, so a few steps learn it.
+    "subscribed": {
+        "query": f"""SELECT customer_id, obs_time, newsletter AS subscribed
+                     FROM customers CROSS JOIN {TWICE} WHERE signed_up_on < obs_time""",
+        "anchor_table": "customers", "target_column": "subscribed", "target_stype": "boolean",
+        "observation_time_column": "obs_time",
+    },
+    "next_order": {
+        "query": f"""SELECT customer_id, obs_time, min(ordered_at) AS next_order
+                     FROM orders CROSS JOIN {TWICE} WHERE ordered_at > obs_time GROUP BY 1, 2""",
+        "anchor_table": "customers", "target_column": "next_order", "target_stype": "timestamp",
+        "observation_time_column": "obs_time", "label_window": "180 days",
+    },
+    "device": {
+        "query": "SELECT visit_id, visited_at, device FROM visits",
+        "anchor_table": "visits", "target_column": "device", "target_stype": "categorical",
+        "observation_time_column": "visited_at",
+    },
+    "rating": {
+        "query": "SELECT review_id, written_at, rating FROM reviews",
+        "anchor_table": "reviews", "target_column": "rating", "target_stype": "numerical",
+        "observation_time_column": "written_at", "hidden_columns": ["reviews.body"],
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -20,3 +58,21 @@ def cfg() -> Config:
         width=16, heads=2, layers=2, sequence_length=32, max_rows=10, batch_size=4, steps=100,
         attention_block=2,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def shop_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SQLite file of a small shop."""
+    path = tmp_path_factory.mktemp("shop") / "shop.sqlite"
+    shop.generate(path, customers=CUSTOMERS, products=60)
+    return path
+
+
+@pytest.fixture(scope="session")
+def shop_store(shop_database: Path) -> Path:
+    """A store of the small shop: the question of the example, and one task of each type."""
+    metadata = json.loads(SHOP_METADATA.read_text(encoding="utf-8"))
+    metadata["tasks"].update(TASKS)
+    path = shop_database.parent / "store"
+    headwater.build(f"sqlite:///{shop_database}", path, metadata=metadata)
+    return path

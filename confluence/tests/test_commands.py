@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from confluence.cli import _overrides, main, make_parser
+from confluence.cli import _overrides, describe_evaluation, main, make_parser
 from confluence.pipeline import Question
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["train"], ["fly"], ["predict", "runs/x"]):
+    run = ["run", "sqlite:///shop.db"]
+    for arguments in (
+        [], ["train"], ["fly"], ["predict", "runs/x"],
+        ["train", "x.hw", "--task", "t", "--preset", "huge"],
+        run, [*run, "--task", "churn"], [*run, "--query", "churn.sql", "--target", "churned"],
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2
@@ -29,6 +34,41 @@ def test_bad_input_exits_with_1_and_one_line(
     assert "steps is 0, must be ≥ 1" in capsys.readouterr().err
 
 
+def test_ctrl_c_exits_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt("interrupted after step 3 of 9: no model is saved")
+
+    monkeypatch.setattr("confluence.run.train", interrupted)
+    assert main(["train", "x.hw", "--task", "t"]) == 130
+    assert capsys.readouterr().err == (
+        "confluence: interrupted after step 3 of 9: no model is saved\n"
+    )
+
+
+def test_the_summary_is_a_table_of_model_and_baselines() -> None:
+    result = {
+        "task": "churn", "split": "test", "regime": "rolling", "visible_until": None,
+        "scored": 1200, "metrics": {"auroc": 0.86},
+        "baselines": {
+            "global_constant": {"metrics": {"auroc": 0.5}},
+            "per_entity": {"metrics": {"auroc": 0.55}, "fallback_share": 0.25},
+            "own_columns": {"metrics": {"auroc": None}, "missing": "LightGBM is not installed"},
+        },
+    }  # fmt: skip
+    lines = describe_evaluation(result)
+    assert lines[0] == "churn on test, rolling, 1,200 seeds scored"
+    assert [line.split() for line in lines[1:6]] == [
+        ["auroc"],
+        ["model", "0.8600"],
+        ["global", "constant", "0.5000"],
+        ["per", "entity", "0.5500"],
+        ["boosted", "trees", "on", "the", "anchor's", "own", "columns", "-"],
+    ]
+    assert lines[-1] == "  no boosted trees: LightGBM is not installed"
+
+
 def test_every_setting_is_an_option() -> None:
     arguments = ["train", "x.hw", "--task", "t", "--max-hops", "none", "--width", "64"]
     arguments += ["--split-ratios", "0.5,0.25,0.25", "--clamp", "false"]
@@ -40,7 +80,7 @@ def test_every_setting_is_an_option() -> None:
 
 def question(**changes: str | None) -> Question:
     fields: dict[str, str | None] = {
-        "name": "churned", "query": "SELECT customer_id, obs_time, churned FROM labels",
+        "query": "SELECT customer_id, obs_time, churned FROM labels",
         "anchor": "customers.customer_id", "target": "churned", "target_type": "boolean",
         "obs_time": None, "label_window": None, "split_column": None,
     }  # fmt: skip

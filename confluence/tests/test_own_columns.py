@@ -1,0 +1,147 @@
+"""Boosted trees on the anchor's own columns: what they may see, and that they learn it."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+import pytest
+from headwater import SemanticType
+
+from confluence.config import Config, preset
+from confluence.data import SPLITS, Labels, Task, open_sampler, read_labels, read_task
+from confluence.own_columns import Features, fit_and_predict, own_columns, tree_baseline
+
+US_PER_DAY = 86_400_000_000
+
+
+def opened(store: Path, name: str, cfg: Config) -> tuple[Task, Labels]:
+    with open_sampler(str(store), cfg, name) as sampler:
+        labels = read_labels(str(store), sampler, name)
+        return read_task(sampler.database_metadata(), labels, name), labels
+
+
+def customers(database: Path) -> dict[int, dict[str, Any]]:
+    connection = sqlite3.connect(database)
+    connection.row_factory = sqlite3.Row
+    rows = connection.execute("SELECT * FROM customers").fetchall()
+    connection.close()
+    return {row["customer_id"]: dict(row) for row in rows}
+
+
+def days(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() / 86_400
+
+
+@pytest.mark.parametrize("until", [None, "2025-01-01"])
+def test_features_are_the_cells_known_at_the_time_of_the_seed(
+    shop_store: Path, shop_database: Path, until: str | None
+) -> None:
+    cfg = preset("tiny", visible_until=until)
+    task, labels = opened(shop_store, "subscribed", cfg)
+    found = own_columns(str(shop_store), cfg, task, "train")
+    assert found.names == (
+        "signed_up_on", "region", "birth_year", "newsletter", "closed_at", "row age",
+    )  # fmt: skip
+    assert found.is_category == (False, True, False, False, False, False)
+    assert set(found.seed_index) == set(np.flatnonzero(labels.splits == SPLITS["train"]))
+    store, source = headwater.Store(shop_store), customers(shop_database)
+    regions = sorted({row["region"] for row in source.values()})
+    kinds = set()
+    for seed, values in zip(found.seed_index, found.values, strict=True):
+        row = source[store.row(int(labels.anchor_rows[seed]))["key"]["customer_id"]]
+        now = labels.obs_times[seed] / US_PER_DAY
+        seen_until = min(now, days(until)) if until else now
+        closed = np.nan if row["closed_at"] is None else days(row["closed_at"])
+        kinds.add("open" if np.isnan(closed) else "closed" if closed <= seen_until else "later")
+        expected = [
+            now - days(row["signed_up_on"]),
+            regions.index(row["region"]),
+            np.nan if row["birth_year"] is None else row["birth_year"],
+            row["newsletter"],
+            now - closed if closed <= seen_until else np.nan,  # not before it is known
+            now - days(row["signed_up_on"]) - 1,  # a day is over at its end
+        ]
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-3)
+    assert kinds == {"open", "closed", "later"}
+
+
+def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Path) -> None:
+    cfg = preset("tiny")
+    task, _ = opened(shop_store, "rating", cfg)
+    found = own_columns(str(shop_store), cfg, task, "val")
+    assert found.names == ("written_at", "rating", "row age")
+    assert np.isnan(found.values[:, 1]).all()  # the target of a cell task
+    np.testing.assert_allclose(found.values[:, 0], 0.0, atol=1e-3)  # written at obs_time
+
+
+@pytest.mark.parametrize("name", ["subscribed", "next_order", "device", "rating"])
+def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
+    cfg = preset("tiny")
+    task, labels = opened(shop_store, name, cfg)
+    first = tree_baseline(str(shop_store), cfg, task, labels, "val")["values"]
+    again = tree_baseline(str(shop_store), cfg, task, labels, "val")["values"]
+    np.testing.assert_array_equal(first, again)
+    assert np.array_equal(~np.isnan(first), labels.splits == SPLITS["val"])
+
+
+def synthetic(count: int, seed: int) -> tuple[Features, Any]:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(count, 3))
+    values[:, 1] = rng.integers(0, 4, count)
+    values[rng.random((count, 3)) < 0.05] = np.nan
+    columns = ("number", "category", "noise")
+    features = Features(
+        seed_index=np.arange(count), values=values, names=columns, is_category=(False, True, False)
+    )
+    return features, values
+
+
+@pytest.mark.parametrize(
+    "stype", [SemanticType.BOOLEAN, SemanticType.CATEGORICAL, SemanticType.NUMERICAL]
+)
+def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
+    (train, seen), (wanted, new) = synthetic(600, 0), synthetic(200, 1)
+
+    def truth(values: Any) -> Any:
+        number, category = np.nan_to_num(values[:, 0]), np.nan_to_num(values[:, 1])
+        if stype == SemanticType.BOOLEAN:
+            return (number > 0).astype(np.float64)
+        if stype == SemanticType.CATEGORICAL:  # of classes 0 to 9 only these three occur
+            return np.where(category == 2, 9.0, np.where(number > 0, 4.0, 1.0))
+        return 1000.0 + 50.0 * category
+
+    found = fit_and_predict(train, truth(seen), wanted, stype, metric="mae")
+    expected = truth(new)
+    if stype == SemanticType.NUMERICAL:
+        assert np.median(np.abs(found - expected)) < 10.0
+    else:
+        assert np.mean((found > 0.5 if stype == SemanticType.BOOLEAN else found) == expected) > 0.9
+
+
+def test_one_class_alone_and_rows_without_values_are_no_error() -> None:
+    train, _ = synthetic(50, 0)
+    constant = fit_and_predict(train, np.full(50, 3.0), train, SemanticType.CATEGORICAL, metric="")
+    assert set(constant) == {3.0}
+    empty = Features(
+        seed_index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
+        is_category=(False,),
+    )  # fmt: skip
+    targets = np.repeat([0.0, 1.0], 25)
+    found = fit_and_predict(empty, targets, empty, SemanticType.BOOLEAN, metric="")
+    np.testing.assert_allclose(found, 0.5, atol=1e-6)
+
+
+def test_without_lightgbm_the_line_says_so(
+    shop_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = preset("tiny")
+    task, labels = opened(shop_store, "subscribed", cfg)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    result = tree_baseline(str(shop_store), cfg, task, labels, "val")
+    assert result == {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}
