@@ -14,13 +14,13 @@ CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
 
 demo: $(VENV)/installed
 	mkdir -p $(DEMO)
-	$(BIN)/python -m headwater.shop $(DEMO)/shop.sqlite
+	test -f $(DEMO)/shop.sqlite || $(BIN)/python -m headwater.shop $(DEMO)/shop.sqlite
 	$(BIN)/confluence run sqlite:///$(DEMO)/shop.sqlite --metadata examples/shop/shop.json \
 	    --task churn --out $(DEMO)/run --preset demo
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
 test: test-c
-	$(BIN)/python -m pytest headwater/tests/python confluence/tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # ---- set-up --------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ sanitize: $(VENV)/tools
 	test -d build/tsan || $(MESON) setup build/tsan headwater -Dtests=true -Dpython=false \
 	    -Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized
 	$(MESON) test -C build/asan --print-errorlogs --timeout-multiplier 5
-	$(MESON) test -C build/tsan --print-errorlogs --timeout-multiplier 10
+	$(MESON) test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
 
 # ---- checks and measurements ---------------------------------------------------------------
 
@@ -66,11 +66,18 @@ lint: $(VENV)/installed
 	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy headwater/python/headwater confluence/confluence
+	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater
+	$(BIN)/mypy --config-file confluence/pyproject.toml confluence/confluence
 
 bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/generate.py build/bench.hw
 	$(BIN)/headwater bench build/bench.hw
+
+# Coverage-guided, with clang's libFuzzer; `make test-c` replays a fixed number of cases instead.
+FUZZ_SECONDS ?= 120
+fuzz:
+	sh headwater/fuzz/run.sh fuzz_open -max_total_time=$(FUZZ_SECONDS)
+	sh headwater/fuzz/run.sh fuzz_sample -max_total_time=$(FUZZ_SECONDS)
 
 clean:
 	rm -rf build $(VENV)
