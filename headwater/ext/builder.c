@@ -284,10 +284,12 @@ static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint3
         return NULL;
     }
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, STREAM_NAME);
-    if (stream == NULL || stream->release == NULL) {
-        if (stream != NULL) {
-            PyErr_SetString(PyExc_ValueError, "the Arrow stream was read already");
-        }
+    if (stream != NULL && stream->release == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the Arrow stream was read already");
+        stream = NULL;
+    }
+    /* The exporter ran Python code, in which another thread may have closed the builder. */
+    if (stream == NULL || !builder_ready(self)) {
         Py_DECREF(capsule);
         return NULL;
     }

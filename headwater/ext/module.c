@@ -148,6 +148,10 @@ int core_u32_list(PyObject *object, uint32_t **values, uint32_t *count) {
     if (size < 0) {
         return -1;
     }
+    if ((uint64_t)size > UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a list has more than 2^32 - 1 numbers");
+        return -1;
+    }
     uint32_t *list = PyMem_Calloc((size_t)size + 1, sizeof *list);
     if (list == NULL) {
         PyErr_NoMemory();

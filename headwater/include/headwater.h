@@ -38,7 +38,7 @@ extern "C" {
 
 typedef enum hw_status {
     HW_OK = 0,
-    HW_NO_MEMORY = 1,    /* says which settings to lower */
+    HW_NO_MEMORY = 1,    /* says what the memory was for */
     HW_BAD_ARGUMENT = 2, /* a value the caller passed */
     HW_BAD_SOURCE = 3,   /* data handed to the builder */
     HW_BAD_STORE = 4,    /* missing, truncated, damaged, or another version's file */
@@ -395,7 +395,8 @@ typedef struct hw_sampler_options {
     uint64_t split_seed, seed;       /* taken as given */
     uint32_t batch_size;             /* 0: 32 */
     uint32_t sequence_length;        /* 0: 1024 */
-    uint32_t max_rows;               /* 0: chosen, see batch.md; reported by hw_sampler_shape */
+    uint32_t max_rows;               /* 0: chosen (docs/2-sampling.md, "Budgets") and reported by
+                                        hw_sampler_shape */
     uint32_t child_width;            /* 0: 16 */
     uint32_t max_hops;               /* 0: no limit; else limit + 1 (1 = only the seed's row) */
     hw_width_scope width_scope;
@@ -416,7 +417,8 @@ typedef struct hw_sampler_options {
     uint8_t with_rows;               /* row_depths, and row_ids in info */
 } hw_sampler_options;
 
-/* Retains the store. */
+/* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
+ * HW_NO_MEMORY also if the batches of a full queue would not fit into the machine's memory. */
 HW_CHECK hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options,
                                    hw_sampler **sampler, hw_error *error);
 /* Ends production and drops queued batches; waits end with HW_SHUT_DOWN. Idempotent. */
@@ -430,7 +432,8 @@ typedef struct hw_shape {
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
-/* Next batch of the stream of HW_TRAIN or HW_VAL. timeout_ms < 0 waits for ever. */
+/* Next batch of the stream of HW_TRAIN or HW_VAL. timeout_ms < 0 waits for ever. A stream without
+ * prefetch makes the batch in the calling thread: nothing to wait for, time out or interrupt. */
 HW_CHECK hw_status hw_sampler_next(hw_sampler *sampler, hw_split split, int64_t timeout_ms,
                                    hw_interrupt_callback interrupt, void *context,
                                    hw_batch **batch, hw_error *error);

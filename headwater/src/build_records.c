@@ -2,30 +2,10 @@
  * tables/NNNNN.bin: one pass over a table's spilled rows, with its parents and child counts beside
  * it, all sequential. Numbers become z-scores here, because only now are their moments known.
  */
-#include <float.h>
 #include <stdlib.h>
 
 #include "builder.h"
 #include "bytes.h"
-
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF /* the same bits on any machine; gcc does not contract in ISO mode */
-#endif
-
-/* Finite whatever the numbers are; 0 where all values that count are equal. */
-static float z_score(double value, double mean, double std) {
-    if (!(std > 0)) {
-        return 0;
-    }
-    double z = (value - mean) / std;
-    if (z > (double)FLT_MAX) {
-        return FLT_MAX;
-    }
-    if (z < -(double)FLT_MAX) {
-        return -FLT_MAX;
-    }
-    return (float)z;
-}
 
 static void encode_links(const hw_builder *b, const struct hwi_build_table *table, uint32_t row,
                          uint32_t *child_start, uint8_t *record) {
@@ -64,7 +44,7 @@ static void encode_cells(const hw_builder *b, const struct hwi_build_table *tabl
         const uint8_t *value = spilled + column->spill_offset;
         if (info->stype == HW_NUMERICAL) {
             hwi_write_f32(record + info->lane_offset,
-                          z_score(hwi_read_f64(value), info->mean, info->std));
+                          hwi_z_score(hwi_read_f64(value), info->mean, info->std));
         } else if (info->stype == HW_TIMESTAMP || info->stype == HW_IGNORED) {
             memcpy(record + info->lane_offset, value, 8);
         } else {

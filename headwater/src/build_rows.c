@@ -6,7 +6,6 @@
  * stats_until, and rows come in time order, so in every chunk those are a prefix. All sums are in
  * row order and in double, so the result depends on the rows alone.
  */
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +13,6 @@
 #include "arrow.h"
 #include "builder.h"
 #include "bytes.h"
-
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF /* the same bits on any machine; gcc does not contract in ISO mode */
-#endif
 
 #define SUBJECT_BYTES 160u
 
@@ -31,34 +26,6 @@ struct rows_reader {
     struct hwi_arrow arrow;
     uint64_t moment_count; /* rows of the chunk, from its start, that count for moments */
 };
-
-void hwi_moments_result(const struct hwi_moments *moments, double *mean, double *std) {
-    *mean = 0;
-    *std = 0;
-    if (moments->count == 0) {
-        return;
-    }
-    double variance = moments->squares / (double)moments->count;
-    if (!isfinite(moments->mean) || !isfinite(variance)) {
-        /* Numbers so large that their squares overflow: keep their sign and order. */
-        *std = DBL_MAX;
-        return;
-    }
-    *mean = moments->mean;
-    *std = sqrt(variance);
-}
-
-void hwi_moments_merge(struct hwi_moments *moments, const struct hwi_moments *other) {
-    if (other->count == 0) {
-        return;
-    }
-    double count = (double)moments->count, other_count = (double)other->count;
-    double distance = other->mean - moments->mean;
-    moments->count += other->count;
-    moments->mean += distance * (other_count / (count + other_count));
-    moments->squares +=
-        other->squares + distance * distance * (count * other_count / (count + other_count));
-}
 
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row) {
     return (table->info.flags & HWI_TABLE_TEMPORAL)

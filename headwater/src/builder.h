@@ -21,14 +21,9 @@
 #include "error.h"
 #include "format.h"
 #include "headwater.h"
+#include "moments.h"
 #include "spill.h"
 #include "writer.h"
-
-/* Welford's running moments, in row order. */
-struct hwi_moments {
-    uint64_t count;
-    double mean, squares; /* squares: sum of squared distances from the mean */
-};
 
 struct hwi_build_table {
     struct hwi_table_info info;
@@ -111,17 +106,5 @@ HW_CHECK hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_f
 HW_CHECK hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_error *error);
 HW_CHECK hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3], hw_error *error);
 HW_CHECK hw_status hwi_build_schema(hw_builder *b, hw_error *error);
-
-/* Mean and population std; 0 where nothing was counted, always finite. */
-void hwi_moments_result(const struct hwi_moments *moments, double *mean, double *std);
-
-static inline void hwi_moments_add(struct hwi_moments *moments, double value) {
-    double distance = value - moments->mean;
-    moments->count++;
-    moments->mean += distance / (double)moments->count;
-    moments->squares += distance * (value - moments->mean);
-}
-/* Chan's rule for two disjoint sets. */
-void hwi_moments_merge(struct hwi_moments *moments, const struct hwi_moments *other);
 
 #endif

@@ -174,9 +174,10 @@ hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_t element_
         (count != HWI_ANY_COUNT && section->count != count)) {
         return hwi_fail(error, HW_BAD_STORE,
                         "found section %u.%u with %llu elements of %u bytes, expected %u.%u with "
-                        "%lld of %u (in '%s', byte %llu)",
+                        "%llu of %u (in '%s', byte %llu)",
                         section->id >> 16, section->id & 0xffff, (unsigned long long)section->count,
-                        section->element_bytes, id >> 16, id & 0xffff, (long long)count,
+                        section->element_bytes, id >> 16, id & 0xffff,
+                        (unsigned long long)(count == HWI_ANY_COUNT ? section->count : count),
                         element_bytes, file->path, (unsigned long long)byte);
     }
     file->next_section++;

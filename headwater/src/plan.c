@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-enum { SPLIT_BUCKETS = 1000, SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512 };
+enum { SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512 };
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
@@ -192,257 +192,6 @@ static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
     return HW_OK;
 }
 
-/* ---- tasks ------------------------------------------------------------------------------- */
-
-/* The split of a hashed seed: docs/2-sampling.md, "Splits". */
-static uint8_t hashed_split(const hw_sampler_options *options, uint64_t key_hash,
-                            uint64_t name_hash) {
-    uint64_t words[3] = {key_hash, name_hash, options->split_seed};
-    uint8_t bytes[sizeof words];
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        bytes[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
-    }
-    uint64_t bucket = hw_hash64(bytes, sizeof bytes, 0) % SPLIT_BUCKETS;
-    const double *ratios = options->split_ratios;
-    if (bucket < (uint64_t)llround(SPLIT_BUCKETS * ratios[HW_TRAIN])) {
-        return HW_TRAIN;
-    }
-    return bucket < (uint64_t)llround(SPLIT_BUCKETS * (ratios[HW_TRAIN] + ratios[HW_VAL]))
-               ? HW_VAL
-               : HW_TEST;
-}
-
-static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                            hw_error *error) {
-    const struct hwi_task_info *info = &plan->store->tasks[task->task];
-    const hw_seeds *seeds = &plan->store->seeds[task->task];
-    task->splits = malloc((size_t)seeds->count + 1);
-    task->seed_storage = malloc(((size_t)seeds->count + 1) * sizeof(uint32_t));
-    if (task->splits == NULL || task->seed_storage == NULL) {
-        return hwi_no_memory(error, "the splits of the seeds", (uint64_t)seeds->count * 5);
-    }
-    uint32_t counts[HW_SPLIT_COUNT] = {0};
-    for (uint32_t i = 0; i < seeds->count; i++) {
-        uint8_t split = seeds->states[i] >> 4;
-        if (split == HWI_SPLIT_HASHED) {
-            split = hashed_split(&plan->options, seeds->key_hashes[i], info->name_hash);
-        } else if (split >= HW_SPLIT_COUNT) {
-            return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has split %u, expected 0 to 2",
-                            i, task->task, split);
-        }
-        task->splits[i] = split;
-        counts[split]++;
-    }
-    uint32_t *next[HW_SPLIT_COUNT];
-    uint32_t *start = task->seed_storage;
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        task->lists[split] = (struct hwi_seed_list){.seeds = start, .count = counts[split]};
-        next[split] = start;
-        start += counts[split];
-    }
-    for (uint32_t i = 0; i < seeds->count; i++) {
-        *next[task->splits[i]]++ = i;
-    }
-    return HW_OK;
-}
-
-/* Marks the anchors whose own target cell other contexts may not show. */
-static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                             hw_error *error) {
-    const struct hwi_task_info *info = &plan->store->tasks[task->task];
-    const struct hwi_table_info *table = plan->store->tables[info->anchor_table].info;
-    const hw_seeds *seeds = &plan->store->seeds[task->task];
-    hw_context_labels labels = plan->options.context_labels;
-    if (labels == HW_LABELS_DEFAULT) {
-        labels = (hw_context_labels)info->context_labels;
-    }
-    if (!(info->flags & HWI_TASK_CELL) || labels == HW_LABELS_ALL) {
-        return HW_OK;
-    }
-    size_t words = (size_t)table->row_count / 64 + 1;
-    task->label_hidden = calloc(words, sizeof(uint64_t));
-    if (task->label_hidden == NULL) {
-        return hwi_no_memory(error, "the labels of a cell task", words * sizeof(uint64_t));
-    }
-    for (uint32_t i = 0; i < seeds->count; i++) {
-        uint32_t row = seeds->anchors[i] - table->row_start;
-        if (row >= table->row_count) {
-            return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has anchor row %u, outside "
-                            "its table", i, task->task, seeds->anchors[i]);
-        }
-        if (labels == HW_LABELS_NONE || task->splits[i] != HW_TRAIN) {
-            task->label_hidden[row / 64] |= (uint64_t)1 << (row % 64);
-        }
-    }
-    return HW_OK;
-}
-
-/* Tables and keys that hold a hidden column or the target of a cell task. */
-static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                              hw_error *error) {
-    const hw_store *store = plan->store;
-    const struct hwi_task_info *info = &store->tasks[task->task];
-    uint32_t column_count = store->info->column_count;
-    task->special_tables = calloc((size_t)store->info->table_count + 1, 1);
-    task->special_keys = calloc((size_t)store->info->key_count + 1, 1);
-    task->special_columns = calloc((size_t)column_count + 1, 1);
-    if (task->special_tables == NULL || task->special_keys == NULL ||
-        task->special_columns == NULL) {
-        return hwi_no_memory(error, "the withheld columns of a task", column_count);
-    }
-    for (uint32_t i = 0; i < info->hidden_count; i++) {
-        task->special_columns[store->hidden[info->hidden_start + i]] = 1;
-    }
-    if (info->flags & HWI_TASK_CELL) {
-        task->special_columns[info->target_column] = 1;
-    }
-    for (uint32_t column = 0; column < column_count; column++) {
-        if (task->special_columns[column] && store->columns[column].table != HWI_NONE) {
-            task->special_tables[store->columns[column].table] = 1;
-        }
-    }
-    for (uint32_t k = 0; k < store->info->key_count; k++) {
-        for (uint32_t i = 0; i < store->keys[k].column_count; i++) {
-            task->special_keys[k] |=
-                task->special_columns[store->key_columns[store->keys[k].column_start + i]];
-        }
-    }
-    return HW_OK;
-}
-
-static double target_number(const hw_seeds *seeds, const struct hwi_task_info *info, uint32_t i) {
-    if (info->target_stype == HW_NUMERICAL) {
-        double number;
-        memcpy(&number, &seeds->targets[i], sizeof number);
-        return number;
-    }
-    return info->target_stype == HW_BOOLEAN ? (double)(seeds->targets[i] != 0) : 0;
-}
-
-/* Moments of the train labels, in stored order, in double: the same bits everywhere. */
-static void measure_target(const struct hwi_plan *plan, struct hwi_task_plan *task) {
-    const struct hwi_task_info *info = &plan->store->tasks[task->task];
-    const hw_seeds *seeds = &plan->store->seeds[task->task];
-    const struct hwi_seed_list *train = &task->lists[HW_TRAIN];
-    hw_target_stats *stats = &task->stats;
-    uint64_t count = 0;
-    double sum = 0, squares = 0;
-    for (uint32_t i = 0; i < train->count; i++) {
-        uint8_t state = seeds->states[train->seeds[i]] & 15;
-        stats->null_count += state == HWI_LABEL_NULL;
-        if (state == HWI_LABEL_VALUE) {
-            sum += target_number(seeds, info, train->seeds[i]);
-            count++;
-        }
-    }
-    stats->train_count = count + stats->null_count;
-    if (info->target_stype == HW_NUMERICAL || info->target_stype == HW_BOOLEAN) {
-        stats->mean = count > 0 ? sum / (double)count : 0;
-        for (uint32_t i = 0; i < train->count; i++) {
-            if ((seeds->states[train->seeds[i]] & 15) == HWI_LABEL_VALUE) {
-                double away = target_number(seeds, info, train->seeds[i]) - stats->mean;
-                squares += away * away;
-            }
-        }
-        stats->std = count > 0 ? sqrt(squares / (double)count) : 0;
-    }
-    int is_cell = (info->flags & HWI_TASK_CELL) != 0;
-    const struct hwi_column_info *column = &plan->store->columns[info->target_column];
-    stats->column_mean = is_cell ? column->mean : stats->mean;
-    stats->column_std = is_cell ? column->std : stats->std;
-}
-
-/* Largest remainder: how many batches of each block a task gets. */
-static hw_status schedule_split(struct hwi_plan *plan, const double *weights, int split,
-                                hw_error *error) {
-    uint32_t count = plan->task_count, given = 0;
-    uint32_t *schedule = calloc((size_t)count + 1, sizeof *schedule);
-    double *rests = calloc((size_t)count + 1, sizeof *rests);
-    plan->schedule[split] = schedule;
-    if (schedule == NULL || rests == NULL) {
-        free(rests);
-        return hwi_no_memory(error, "the schedule", count * sizeof *rests);
-    }
-    double sum = 0;
-    for (uint32_t t = 0; t < count; t++) {
-        double weight = weights == NULL ? 1 : weights[t];
-        plan->tasks[t].active[split] = weight > 0 && plan->tasks[t].lists[split].count > 0;
-        plan->active_tasks[split] += plan->tasks[t].active[split];
-        sum += plan->tasks[t].active[split] ? weight : 0;
-    }
-    for (uint32_t t = 0; t < count; t++) {
-        double share = 0;
-        if (plan->tasks[t].active[split]) {
-            share = (weights == NULL ? 1 : weights[t]) / sum * HWI_SCHEDULE_BLOCK;
-        }
-        schedule[t + 1] = (uint32_t)share;
-        rests[t] = plan->tasks[t].active[split] ? share - floor(share) : -1;
-        given += schedule[t + 1];
-    }
-    while (plan->active_tasks[split] > 0 && given < HWI_SCHEDULE_BLOCK) {
-        uint32_t best = 0;
-        for (uint32_t t = 1; t < count; t++) {
-            best = rests[t] > rests[best] ? t : best;
-        }
-        rests[best] = -1;
-        schedule[best + 1]++;
-        given++;
-    }
-    for (uint32_t t = 0; t < count; t++) {
-        schedule[t + 1] += schedule[t];
-    }
-    free(rests);
-    return HW_OK;
-}
-
-static hw_status select_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
-                              hw_error *error) {
-    uint32_t total = plan->store->info->task_count;
-    uint8_t *chosen = calloc((size_t)total + 1, 1);
-    if (chosen == NULL) {
-        return hwi_no_memory(error, "the selection of tasks", total);
-    }
-    hw_status status = HW_OK;
-    for (uint32_t i = 0; i < (options->tasks == NULL ? total : options->task_count); i++) {
-        uint32_t task = options->tasks == NULL ? i : options->tasks[i];
-        if (task >= total || chosen[task] || (i > 0 && options->tasks != NULL &&
-                                              task < options->tasks[i - 1])) {
-            status = hwi_fail(error, HW_BAD_ARGUMENT, "tasks[%u] is %u, expected distinct ascending "
-                              "numbers below %u", i, task, total);
-            break;
-        }
-        chosen[task] = 1;
-        plan->tasks[plan->task_count++].task = task;
-    }
-    free(chosen);
-    return status;
-}
-
-static hw_status plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
-                            hw_error *error) {
-    plan->tasks = calloc((size_t)plan->store->info->task_count + 1, sizeof *plan->tasks);
-    if (plan->tasks == NULL) {
-        return hwi_no_memory(error, "the plan of the tasks", sizeof *plan->tasks);
-    }
-    HW_TRY(select_tasks(plan, options, error));
-    for (uint32_t t = 0; t < plan->task_count; t++) {
-        struct hwi_task_plan *task = &plan->tasks[t];
-        if (options->task_weights != NULL &&
-            !(options->task_weights[t] >= 0 && options->task_weights[t] <= 1e12)) {
-            return hwi_fail(error, HW_BAD_ARGUMENT, "task_weights[%u] is %g, expected 0 to 1e12", t,
-                            options->task_weights[t]);
-        }
-        HW_TRY(deal_seeds(plan, task, error));
-        HW_TRY(mark_labels(plan, task, error));
-        HW_TRY(mark_special(plan, task, error));
-        measure_target(plan, task);
-    }
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        HW_TRY(schedule_split(plan, options->task_weights, split, error));
-    }
-    return HW_OK;
-}
-
 /* ---- shape ------------------------------------------------------------------------------- */
 
 struct context_sample {
@@ -469,7 +218,7 @@ static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *s
         for (uint32_t position = 0; position < count && status == HW_OK; position++) {
             struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, position);
             uint32_t rows = 0, texts = 0;
-            status = hwi_sequence_measure(worker, plan, &seed, &rows, &texts, error);
+            status = hwi_sequence_measure(worker, &seed, &rows, &texts, error);
             sample->row_counts[sample->count++] = rows;
             sample->most_texts = texts > sample->most_texts ? texts : sample->most_texts;
         }
@@ -552,7 +301,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = plan_tables(made, error);
     }
     if (status == HW_OK) {
-        status = plan_tasks(made, &given, error);
+        status = hwi_plan_tasks(made, &given, error);
     }
     if (status == HW_OK) {
         status = plan_shape(made, error);
@@ -578,15 +327,6 @@ static void close_table(struct hwi_table_plan *cells) {
     free(cells->text_cells);
 }
 
-static void close_task(struct hwi_task_plan *task) {
-    free(task->seed_storage);
-    free(task->splits);
-    free(task->label_hidden);
-    free(task->special_tables);
-    free(task->special_keys);
-    free(task->special_columns);
-}
-
 void hwi_plan_close(struct hwi_plan *plan) {
     if (plan == NULL) {
         return;
@@ -594,14 +334,8 @@ void hwi_plan_close(struct hwi_plan *plan) {
     for (uint32_t t = 0; plan->tables != NULL && t < plan->store->info->table_count; t++) {
         close_table(&plan->tables[t]);
     }
-    for (uint32_t t = 0; plan->tasks != NULL && t < plan->task_count; t++) {
-        close_task(&plan->tasks[t]);
-    }
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        free(plan->schedule[split]);
-    }
+    hwi_plan_tasks_release(plan);
     free(plan->tables);
-    free(plan->tasks);
     hw_store_close(plan->store);
     free(plan);
 }

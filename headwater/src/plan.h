@@ -90,6 +90,11 @@ struct hwi_table_plan {
     uint8_t late_keys;       /* 1: some foreign key of the table has */
 };
 
+static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uint8_t *nulls,
+                                   uint32_t cell) {
+    return nulls[cells->null_bits[cell] / 8] >> (cells->null_bits[cell] % 8) & 1;
+}
+
 /* Seeds of one (split, task): indices into the task's seeds, ascending. */
 struct hwi_seed_list {
     const uint32_t *seeds;
@@ -130,11 +135,20 @@ struct hwi_plan {
 
 /* fields.c: decides which arrays the batches have and where they lie. */
 HW_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
+/* `bytes` into an array that this sampler's batches have. */
+static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
+                                 size_t bytes) {
+    return slab + plan->offsets[id] + bytes;
+}
 
 /* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. */
 HW_CHECK hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options,
                                  struct hwi_plan **plan, hw_error *error);
 void hwi_plan_close(struct hwi_plan *plan);
+/* plan_tasks.c: the selected tasks, from the options as the caller gave them. */
+HW_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
+                                  hw_error *error);
+void hwi_plan_tasks_release(struct hwi_plan *plan);
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
 
@@ -194,9 +208,9 @@ HW_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi
                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
                                      const struct hwi_seed *seed, hw_error *error);
 /* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
-HW_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                        const struct hwi_seed *seed, uint32_t *row_count,
-                                        uint32_t *text_count, hw_error *error);
+HW_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
+                                        uint32_t *row_count, uint32_t *text_count,
+                                        hw_error *error);
 /* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
  * task is an index into plan->tasks. */
 HW_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,

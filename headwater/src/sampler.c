@@ -135,6 +135,25 @@ static hw_status check_limits(const hw_sampler_options *options, hw_error *error
     return HW_OK;
 }
 
+/* Batches that cannot all be in memory are refused here, where the caller can lower something, and
+ * not by the system when their pages are first written. */
+static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count, hw_error *error) {
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) {
+        return HW_OK;
+    }
+    uint64_t memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    if (plan->slab_bytes > memory_bytes / batch_count) {
+        return hwi_fail(error, HW_NO_MEMORY,
+                        "%u batches of %llu bytes do not fit into the %llu bytes of this machine's "
+                        "memory (batch size %u, sequence length %u, max_rows %u, text budget %u)",
+                        batch_count, (unsigned long long)plan->slab_bytes,
+                        (unsigned long long)memory_bytes, plan->shape.batch_size,
+                        plan->shape.sequence_length, plan->shape.max_rows, plan->shape.text_budget);
+    }
+    return HW_OK;
+}
+
 static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capacity,
                              hw_error *error) {
     struct hwi_stream *stream = &sampler->endless[split];
@@ -214,6 +233,9 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     val = train == 0 ? 0 : val;
     made->run_count = (made->plan->shape.batch_size + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
     status = check_limits(planned, error);
+    if (status == HW_OK) {
+        status = check_memory(made->plan, (uint32_t)(train + val) + 1, error);
+    }
     if (status == HW_OK) {
         status =
             hwi_pool_open(made->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &made->pool, error);

@@ -1,7 +1,7 @@
 /*
  * The walk of one seed: which rows its context holds, in which order, with which cells and edges.
  * It writes only to its own scratch (struct hwi_walk), sized once for the limits of the plan;
- * batch.c then emits the scratch into a batch. docs/2-sampling.md is the exact text.
+ * emit.c then emits the scratch into a batch. docs/2-sampling.md is the exact text.
  */
 #ifndef HWI_WALK_H
 #define HWI_WALK_H
@@ -52,7 +52,7 @@ struct hwi_walk {
     struct hwi_view view;
     struct hwi_rng rng;
 
-    /* The context, for batch.c. */
+    /* The context, for emit.c. */
     struct hwi_visit *visits; /* [R] */
     uint32_t *parents;        /* [R, P] global rows over edges that are not withheld */
     uint32_t *cell_lists;
