@@ -35,6 +35,10 @@ class Batch(dict[str, NDArray[Any]]):
 
     info: dict[str, NDArray[Any]]
 
+    def __repr__(self) -> str:
+        shapes = (f"{name} {array.dtype}{list(array.shape)}" for name, array in self.items())
+        return f"<Batch: {', '.join(shapes)}; info: {', '.join(self.info)}>"
+
     def __init__(self, core: _core.Batch) -> None:
         super().__init__()
         self.info = {}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ Progress = Callable[[str, str], None]  # (stage, what is being done)
 Metadata = str | os.PathLike[str] | Mapping[str, Any] | Schema
 
 BUILD_PREFIX = ".building-"
+FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 DUCKDB_VERSION_MIN = (1, 5, 4)
 
 
@@ -120,6 +122,7 @@ class _Build:
     def stages(self) -> BuildReport:
         connection = self.connect()
         try:
+            self.document()
             data = self.load(connection)
             schema = self.settle_schema(connection, data)
             sources = {table.name: table for table in data.tables}
@@ -139,6 +142,13 @@ class _Build:
         return load_source(
             self.options.source, connection, tell=lambda name: self.tell("read", name)
         )
+
+    def document(self) -> Any:
+        """metadata.json as it is read; before the source, which may take long."""
+        metadata = self.options.metadata
+        if metadata is None or isinstance(metadata, Schema | Mapping):
+            return metadata
+        return read_document(Path(metadata))
 
     def settle_schema(self, connection: DuckDBPyConnection, data: SourceData) -> Schema:
         """The schema as given, checked against the source; inferred if none is given."""
@@ -317,16 +327,19 @@ def _building(target: Path) -> Iterator[Path]:
         raise StoreError(f"'{target}' is a file, expected a folder for the store")
     existed = target.is_dir()
     if existed and not (target / "manifest.json").exists():
-        strange = [entry.name for entry in target.iterdir() if not entry.name.startswith(".")]
+        # A first build that was killed while it published leaves its folder without a manifest.
+        names = [entry.name for entry in target.iterdir()]
+        strange = [n for n in names if not n.startswith(".") and not FINGERPRINT.fullmatch(n)]
         if strange:
             raise StoreError(f"'{target}' is no store and not empty (it holds '{strange[0]}')")
     target.mkdir(parents=True, exist_ok=True)
     lock = os.open(target / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreError(f"another build of '{target}' is running") from error
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreError(f"another build of '{target}' is running") from error
+    try:
         for stale in target.glob(f"{BUILD_PREFIX}*"):
             shutil.rmtree(stale, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=target))
@@ -335,6 +348,7 @@ def _building(target: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
-        os.close(lock)
+        # Only whoever has the lock may remove the folder: in it another build may be at work.
         if not existed and not (target / "manifest.json").exists():
             shutil.rmtree(target, ignore_errors=True)
+        os.close(lock)

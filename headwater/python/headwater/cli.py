@@ -7,6 +7,7 @@ only file that prints.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -22,8 +23,16 @@ BENCH_SECONDS = 3.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     try:
-        return int(options.command(options))
+        status = int(options.command(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # of `headwater inspect STORE | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (HeadwaterError, OSError, ValueError, ImportError, MemoryError) as error:
         print(f"headwater: {_message(error)}", file=sys.stderr)
         return 1
@@ -110,7 +119,7 @@ def _init(options: argparse.Namespace) -> int:
     schema = infer(options.source)
     schema.save(output)
     if options.json:
-        print(json.dumps(schema.to_dict(), ensure_ascii=False))
+        print(json.dumps(schema.to_dict()))
         return 0
     for table in schema.tables:
         notes = [f"key {', '.join(table.primary_key) or 'none'}"]
@@ -146,7 +155,7 @@ def _build(options: argparse.Namespace) -> int:
         )
     finally:
         display.close()
-    print(json.dumps(report.to_dict(), ensure_ascii=False) if options.json else report)
+    print(json.dumps(report.to_dict()) if options.json else report)
     return 0
 
 
@@ -186,7 +195,7 @@ def _sample(options: argparse.Namespace) -> int:
             )
         batch = sampler.batch(options.split, options.seed_index)
         context = read_context(store(options.store), metadata, batch, 0)
-    print(json.dumps(context.to_dict(), ensure_ascii=False) if options.json else context)
+    print(json.dumps(context.to_dict()) if options.json else context)
     return 0
 
 
@@ -208,6 +217,8 @@ def _verify(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from . import inspection
 
+    if not options.seconds > 0:
+        raise ValueError(f"--seconds is {options.seconds:g}, expected more than 0")
     metadata, sizes = inspection.open_metadata(options.store)
     _, sampler_type = _runtime()
     for threads in options.threads or _thread_counts():

@@ -33,6 +33,7 @@ FIRST_STAMP = "TIMESTAMP '0001-01-01'"
 LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
 
 INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
+FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 EXACT_LIMIT = "9007199254740991"
 
@@ -56,7 +57,7 @@ class CanonicalTable:
     index: int
     types: tuple[str, ...]  # DuckDB types by column
     days: bool  # time_resolution "day"
-    day_columns: frozenset[str]  # columns of type DATE: their times are ends of days
+    day_columns: frozenset[str]  # columns of dates: what they tell is known at the day's end
     row_count: int
     csv_bytes: int
     duplicate_count: int
@@ -120,7 +121,13 @@ def canonical_text(value: str, type_name: str) -> str:
     """SQL: a value as text, so that 42, 42.0 and '42' are one key and a midnight is a date."""
     if type_name == "VARCHAR":
         return value
-    if type_name in REAL_TYPES or type_name.startswith("DECIMAL"):
+    if type_name.startswith("DECIMAL"):
+        return (
+            f"CASE WHEN {value} = trunc({value}) "
+            f"THEN CAST(CAST(trunc({value}) AS DECIMAL(38, 0)) AS VARCHAR) "
+            f"ELSE CAST(CAST({value} AS DOUBLE) AS VARCHAR) END"
+        )
+    if type_name in REAL_TYPES:
         return (
             f"CASE WHEN {value} = trunc({value}) AND {_exact(value)} "
             f"THEN CAST(CAST({value} AS BIGINT) AS VARCHAR) "
@@ -157,18 +164,20 @@ def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple
         return f"CAST(epoch({value}) AS DOUBLE)", "DOUBLE"
     if integral:
         return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
-    number = f"TRY_CAST(CAST({value} AS VARCHAR) AS DOUBLE)"
+    # The cast also takes '2019_20'.
+    text = f"CAST({value} AS VARCHAR)"
+    number = f"TRY_CAST(CASE WHEN NOT contains({text}, '_') THEN {text} END AS DOUBLE)"
     return f"CASE WHEN isfinite({number}) THEN {number} END", "DOUBLE"
 
 
 def to_boolean(value: str, type_name: str) -> tuple[str, str]:
-    """SQL and type of a boolean: 0/1, true/false, t/f, yes/no, y/n, on/off."""
+    """SQL and type of a boolean: 0/1 (or 0.0/1.0), true/false, t/f, yes/no, y/n, on/off."""
     if type_name == "BOOLEAN":
         return value, "BOOLEAN"
     word = f"lower(trim({canonical_text(value, type_name)}))"
     return (
-        f"CASE WHEN {word} IN ('true', 't', 'yes', 'y', 'on', '1') THEN true "
-        f"WHEN {word} IN ('false', 'f', 'no', 'n', 'off', '0') THEN false END"
+        f"CASE WHEN {word} IN ('true', 't', 'yes', 'y', 'on', '1', '1.0') THEN true "
+        f"WHEN {word} IN ('false', 'f', 'no', 'n', 'off', '0', '0.0') THEN false END"
     ), "BOOLEAN"
 
 
@@ -388,7 +397,13 @@ class _Converter:
         return self.is_date(self.table.column_names().index(name))
 
     def is_date(self, slot: int) -> bool:
-        return "DATE" in (self.sources[slot].type, self.sources[slot].declared)
+        """Whether a column holds days: by its type, or as text none of which has a time of day."""
+        source, profile = self.sources[slot], self.profiles[slot]
+        if "DATE" in (source.type, source.declared):
+            return True
+        clocks = profile.zoned_count + profile.naive_count
+        is_text = source.type == "VARCHAR" and self.meaning(self.table.columns[slot]) == "timestamp"
+        return is_text and profile.value_count > 0 and clocks == 0
 
     def effective_time(self, days: bool) -> str:
         name = self.table.temporal_column
@@ -522,7 +537,10 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
     integral, zoned, naive = "false", "false", "false"
     if meaning in ("identifier", "numerical"):
         if source.type == "VARCHAR":
-            integral = f"bool_and(regexp_full_match({value}, {INTEGER_TEXT}))"
+            integral = (
+                f"bool_and(regexp_full_match({value}, {INTEGER_TEXT})) OR "
+                f"bool_and(regexp_full_match({value}, {FLOAT_INTEGER_TEXT}))"
+            )
         elif meaning == "identifier" and _is_fractional(source.type):
             exact = f"{value} = trunc({value}) AND {_exact(value)}"
             integral = f"bool_and({exact})"

@@ -111,8 +111,13 @@ def _infer_table(connection: DuckDBPyConnection, source: SourceTable) -> _Inferr
                 unit=unit if counts_time else "s",
             )
         )
-        if stype == "timestamp" and (fact.clock_count or column.type in NAIVE_TYPES):
-            zones.add(fact.zoned_count > 0 or column.type == ZONED_TYPE)
+        if stype == "timestamp" and column.type in (ZONED_TYPE, *NAIVE_TYPES):
+            zones.add(column.type == ZONED_TYPE)
+        elif stype == "timestamp" and fact.clock_count:
+            naive_count = fact.clock_count - fact.zoned_count
+            zones.update(
+                zoned for zoned, n in ((True, fact.zoned_count), (False, naive_count)) if n
+            )
     temporal = _temporal_column(source, columns, facts)
     listed = [
         ForeignKey(child, parent, references)
@@ -162,9 +167,11 @@ def _column_facts(connection: DuckDBPyConnection, source: SourceTable, slot: int
 
 def _may_be_time(column: SourceColumn) -> bool:
     """Text may hold times; numbers do only where the source says so."""
-    return column.type not in INTEGER_TYPES + REAL_TYPES + WIDE_TYPES or bool(
-        DECLARED_TIME.search(column.declared)
-    )
+    return not _is_number(column.type) or bool(DECLARED_TIME.search(column.declared))
+
+
+def _is_number(type_name: str) -> bool:
+    return type_name in INTEGER_TYPES + REAL_TYPES + WIDE_TYPES or type_name.startswith("DECIMAL")
 
 
 def _stype(column: SourceColumn, fact: _Facts) -> str:
@@ -179,13 +186,15 @@ def _stype(column: SourceColumn, fact: _Facts) -> str:
         return "ignored"
     if fact.time_count == count:
         return "timestamp"
-    if kind not in ("VARCHAR", "UUID") and not kind.startswith("ENUM"):
+    if _is_number(kind) or kind in ("TIME", "INTERVAL"):
         zero_one = fact.zero_one_count == count and fact.distinct_count == 2
         return "boolean" if zero_one or "BOOL" in column.declared else "numerical"
     if fact.word_count == count and fact.zero_one_count < count:
         return "boolean"
     if fact.number_count == count and not fact.padded_count:
         return "boolean" if fact.zero_one_count == count else "numerical"
+    if kind not in ("VARCHAR", "UUID", "JSON") and not kind.startswith("ENUM"):
+        return "ignored"
     few = fact.distinct_count <= CATEGORY_COUNT_MAX
     return "categorical" if few and fact.distinct_count * CATEGORY_REPEATS_MIN <= count else "text"
 

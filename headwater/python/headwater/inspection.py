@@ -87,7 +87,8 @@ def _describe_store(metadata: dict[str, Any], sizes: dict[str, int]) -> str:
 
 def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:
     low, high = table["row_range"]
-    head = f"{table['name']}: {high - low:,} rows, global rows {low:,} to {high - 1:,}"
+    rows = f", global rows {low:,} to {high - 1:,}" if high > low else ""
+    head = f"{table['name']}: {high - low:,} rows{rows}"
     lines = [["column", "type", "nulls", "values"]]
     for column in table["columns"]:
         stats = column["stats"]

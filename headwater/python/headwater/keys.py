@@ -32,6 +32,8 @@ def canonical_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return value
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return str(int(value))
     if isinstance(value, float | Decimal):
         return _number_text(value)
     if isinstance(value, datetime):
@@ -82,6 +84,8 @@ def key_value(text: str) -> int | str:
 
 def time_us(value: Time) -> int:
     """Microseconds of a time: an integer is taken as they are, a naive time as UTC."""
+    if value != value:  # NaT of NumPy and pandas
+        raise ValueError(f"expected a time (microseconds, ISO text or datetime), found {value!r}")
     if isinstance(value, np.datetime64):
         return int(value.astype("datetime64[us]").astype(np.int64))
     if isinstance(value, str):

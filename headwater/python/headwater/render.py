@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from .keys import NO_TIME_US, datetime_of
+
 NO_ROW = 0xFFFFFFFF
-NO_TIME_US = 9_223_372_036_854_775_807
 CELL_WIDTH_MAX = 28
 SECONDS_PER_DAY = 86_400
 TARGET = "?"
@@ -235,8 +236,7 @@ def cell_text(value: Any) -> str:
 def time_text(time_us: int) -> str:
     if time_us == NO_TIME_US:
         return "no time (all is visible)"
-    stamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
-    return cell_text(stamp)
+    return cell_text(datetime_of(time_us))
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .convert import Conversion
+from .convert import LAST_US, Conversion
 from .encode import Encoder, Layout, StoreColumn
 from .schema import SPLITS
 from .tasks import FOREVER_US, TaskSeeds
@@ -84,6 +84,31 @@ class BuildReport:
                 )
         return lines
 
+    def notes(self) -> list[str]:
+        """What is as the metadata say and yet often a mistake: rows that are never shown, and
+        rows that are shown at any time and so may tell the future."""
+        lines = []
+        timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
+        nulls = {
+            (column["table"], column["name"]): column["stats"].get("nulls", 0)
+            for column in self.metadata["columns"]
+        }
+        for table in self.metadata["tables"]:
+            name, hidden = table["name"], table["null_time"] == "hidden"
+            if hidden and nulls.get((name, table["temporal_column"])):
+                count = nulls[name, table["temporal_column"]]
+                lines.append(
+                    f"{count:,} rows of {name} have no time and are never shown (see 'null_time')"
+                )
+            above = dict.fromkeys(key["references"]["table"] for key in table["foreign_keys"])
+            parents = [parent for parent in above if timed[parent] is not None]
+            if timed[name] is None and parents:
+                lines.append(
+                    f"{name} has no temporal column: its rows are shown at any time, though they "
+                    f"point at {parents[0]}, which has one"
+                )
+        return lines
+
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.metadata['name']}, build {self.fingerprint[:12]}"]
         lines += _table_lines(self.metadata)
@@ -92,6 +117,9 @@ class BuildReport:
         losses = self.losses()
         lines.append(f"not taken as it was ({len(losses)}):" if losses else "nothing was dropped")
         lines += [f"  {line}" for line in losses]
+        notes = self.notes()
+        lines += [f"to check ({len(notes)}):"] if notes else []
+        lines += [f"  {note}" for note in notes]
         main = next(iter(self.store_bytes.values()), 0)
         csv_bytes = self.metadata["csv_bytes"]
         ratio = main / csv_bytes if csv_bytes else 0.0
@@ -285,8 +313,9 @@ def _hash_splits(
 
 
 def iso_time(time_us: int) -> str:
-    """Microseconds since 1970 as ISO 8601 in UTC."""
-    stamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
+    """Microseconds since 1970 as ISO 8601 in UTC. The day 9999-12-31 ends beyond the calendar:
+    such a time is written as its last moment."""
+    stamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(time_us, LAST_US))
     return stamp.isoformat().replace("+00:00", "Z")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +161,13 @@ class Sampler:
             "task_order": task_order,
         }
 
+    def __repr__(self) -> str:
+        tasks = ", ".join(self._name(task) for task in self._tasks)
+        size = f"B={self.shape['batch_size']}, S={self.shape['sequence_length']}"
+        return (
+            f"<Sampler of '{self.store.path}': {tasks}; {size}; {self.rank} of {self.world_size}>"
+        )
+
     def __enter__(self) -> Sampler:
         return self
 
@@ -295,10 +302,18 @@ class Sampler:
 
         ValueError names everything that differs: the store, or options that decide contexts.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"the state is {state!r}, expected the dict of state_dict()")
         if state.get("version") != STATE_VERSION:
             raise ValueError(
                 f"the state has version {state.get('version')!r}, expected {STATE_VERSION}"
             )
+        try:
+            self._load(state)
+        except (KeyError, AttributeError) as error:
+            raise ValueError(f"the state is not whole: it lacks {error}") from error
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         faults = []
         if state["fingerprint"] != self.store.fingerprint:
             faults.append(f"store {state['fingerprint']} is now {self.store.fingerprint}")
@@ -309,12 +324,15 @@ class Sampler:
                 faults.append(f"{name} was {before!r} and is {now!r}")
         if faults:
             raise ValueError("the state is of another sampler: " + "; ".join(faults))
+        places = []  # read in full before any stream moves
         for split in STREAMS:
             stream = state["streams"][split]
             positions = [0] * len(self.store.metadata["tasks"])
             for task in self._tasks:
                 positions[task] = stream["positions"][self._name(task)]
-            self._core.set_position(_core.SPLITS[split], positions, stream["batches"])
+            places.append((_core.SPLITS[split], positions, stream["batches"]))
+        for place in places:
+            self._core.set_position(*place)
 
     # ---- inside --------------------------------------------------------------------------
 
@@ -358,6 +376,8 @@ class Sampler:
     def _anchors(self, task: int, keys: Sequence[Any]) -> list[int]:
         if isinstance(keys, str | bytes):
             raise TypeError("keys is a str, expected a list of keys")
+        if not isinstance(keys, Iterable):
+            raise TypeError(f"keys is {keys!r}, expected a list of keys")
         name = self.store.metadata["tasks"][task]["anchor_table"]
         number = self.store.table_index(name)
         columns = self.store.metadata["tables"][number]["primary_key"]
@@ -383,6 +403,8 @@ class Sampler:
             return self._own_times(task, anchors)
         if isinstance(obs_time, int | str | date | datetime | np.datetime64 | np.integer):
             return [time_us(obs_time)] * len(anchors)
+        if not isinstance(obs_time, Iterable):
+            return [time_us(obs_time)] * len(anchors)  # says what it expected
         times = [time_us(time) for time in obs_time]
         if len(times) != len(anchors):
             raise ValueError(f"obs_time has {len(times)} entries for {len(anchors)} keys")

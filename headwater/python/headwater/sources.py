@@ -68,8 +68,9 @@ def literal(text: str) -> str:
 
 
 def brief(error: Exception) -> str:
-    """What DuckDB says, without the statement it says it of, and not at any length."""
-    text = str(error).partition("\n\nLINE ")[0]
+    """What DuckDB says, without the statement it says it of, without advice on settings that are
+    not the user's to change, and not at any length."""
+    text = str(error).partition("\n\nLINE ")[0].partition("\nPossible fixes:")[0].rstrip()
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
@@ -195,17 +196,20 @@ class _SqliteTable:
         )
 
     def kinds(self, columns: list[str]) -> tuple[int, list[str]]:
-        """Per column the narrowest kind that holds every value it really has."""
+        """Per column the narrowest kind that holds every value it really has, exactly: integers
+        beyond 2^53 beside reals are text, as doubles would make one key of two."""
         counts = ", ".join(
-            f"count(*) FILTER (WHERE typeof({quote(name)}) = '{kind}')"
+            f"count(*) FILTER (WHERE {measure.format(quote(name))})"
             for name in columns
-            for kind in ("integer", "real", "text", "blob")
+            for measure in _SQLITE_MEASURES
         )
         row = self.database.execute(f"SELECT count(*), {counts} FROM {quote(self.name)}").fetchone()
-        kinds = []
-        for position in range(1, len(row), 4):
-            integer, real, text, blob = (count > 0 for count in row[position : position + 4])
-            if text or (blob and (integer or real)):
+        kinds, step = [], len(_SQLITE_MEASURES)
+        for position in range(1, len(row), step):
+            integer, real, text, blob, wide = (
+                count > 0 for count in row[position : position + step]
+            )
+            if text or (blob and (integer or real)) or (wide and real):
                 kinds.append("mixed" if integer or real or blob else "text")
             else:
                 kinds.append("blob" if blob else "real" if real else "integer")
@@ -274,6 +278,11 @@ _SQLITE_READ = {
     "blob": "lower(hex({0}))",
     "mixed": "CASE typeof({0}) WHEN 'blob' THEN lower(hex({0})) ELSE CAST({0} AS TEXT) END",
 }
+# What kinds() counts: the storage classes, and integers that a double does not hold.
+_SQLITE_MEASURES = (
+    *(f"typeof({{0}}) = '{kind}'" for kind in ("integer", "real", "text", "blob")),
+    f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{2**53} AND {2**53}",
+)
 # hex(NULL) is '' in SQLite.
 _SQLITE_READ["blob"] = "CASE WHEN {0} IS NULL THEN NULL ELSE lower(hex({0})) END"
 
@@ -306,6 +315,8 @@ def _load_folder(
 ) -> SourceData:
     if path.is_file() and path.suffix in (".db", ".sqlite", ".sqlite3"):
         raise _error(f"'{path}' is a file; write 'sqlite:///{path}' for an SQLite database")
+    if path.is_file():
+        raise _error(f"'{path}' is a file, expected the folder it is in")
     if not path.is_dir():
         raise _error(f"there is no folder '{path}'")
     tables = []
@@ -336,13 +347,13 @@ def scan_of(files: list[Path]) -> str:
     """The table function that reads Parquet or CSV files, as SQL."""
     names = ", ".join(literal(str(file)) for file in files)
     if files[0].suffix == ".parquet":
-        return f"read_parquet([{names}])"
+        return f"read_parquet([{names}], hive_partitioning = false)"
     header = _csv_header(files[0])
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
     return (
         f"read_csv([{names}], auto_detect = false, header = true, delim = ',', quote = '\"', "
         f"escape = '\"', nullstr = '', allow_quoted_nulls = false, "
-        f"max_line_size = {CSV_LINE_BYTES}, columns = {{{columns}}})"
+        f"hive_partitioning = false, max_line_size = {CSV_LINE_BYTES}, columns = {{{columns}}})"
     )
 
 
@@ -350,10 +361,16 @@ def _csv_header(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = next(csv.reader(file), [])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise _error(
+            f"'{path}' is not UTF-8; convert it, for example with iconv: {error}"
+        ) from error
+    except (OSError, csv.Error) as error:
         raise _error(f"cannot read the header of '{path}': {error}") from error
     if not header or not all(header):
         raise _error(f"'{path}' has no header, or a column without a name")
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
+        raise _error(f"'{path}' has the one column {header[0]!r}: fields must be parted by commas")
     folded = [name.casefold() for name in header]
     for name in header:
         if folded.count(name.casefold()) > 1:
@@ -369,6 +386,8 @@ def _load_mapping(
 ) -> SourceData:
     tables = []
     for index, (name, table) in enumerate(source.items()):
+        if not isinstance(name, str):
+            raise _error(f"the name of a table is {name!r}, expected a string")
         tell(name)
         try:
             connection.register("scan", _scannable(table))
@@ -381,7 +400,16 @@ def _load_mapping(
 
 def _scannable(table: Any) -> Any:
     """pandas goes to DuckDB as it is (its Arrow stream needs pyarrow), the rest as a stream."""
-    if type(table).__module__.partition(".")[0] == "pandas" or isinstance(table, Mapping):
+    if type(table).__module__.partition(".")[0] == "pandas":
+        return table
+    if isinstance(table, Mapping):
+        import numpy
+
+        columns = list(table.values())
+        if not all(isinstance(column, numpy.ndarray) for column in columns):
+            raise TypeError("a dict must hold NumPy arrays, or give a data frame or Arrow table")
+        if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
+            raise ValueError("the arrays of a dict must have one dimension and the same length")
         return table
     if hasattr(table, "__arrow_c_stream__"):
         return table.__arrow_c_stream__()

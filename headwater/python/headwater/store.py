@@ -52,6 +52,9 @@ class Store:
         self.path = Path(path)
         self.core = _core.Store(path, word("load", load, _core.LOADS))
 
+    def __repr__(self) -> str:
+        return f"<Store '{self.path}'>"
+
     def __enter__(self) -> Store:
         return self
 
@@ -279,6 +282,8 @@ def word(option: str, value: str, words: dict[str, int]) -> int:
 
 
 def _index(what: str, name: str, names: Iterable[str]) -> int:
+    if not isinstance(name, str):
+        raise TypeError(f"the {what} is {name!r}, expected its name")
     known = list(names)
     if name in known:
         return known.index(name)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .convert import (
+    INTEGER_TEXT,
     INTEGER_TYPES,
     NAIVE_TYPES,
     ZONED_TYPE,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
+CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
 TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$\$.*?\$\$|\w+|\s+|.", re.DOTALL
@@ -113,7 +115,35 @@ def _only_select(connection: DuckDBPyConnection, task: Task, tables: list[str]) 
         raise _error(f"the query of task '{task.name}' is not SQL: {error}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise _error(f"the query of task '{task.name}' must be one SELECT statement")
-    return statements[0].query.strip().rstrip(";")
+    tokens = TOKEN.findall(statements[0].query)
+    refuse_unrepeatable(connection, task, tokens)
+    while tokens and (tokens[-1].isspace() or tokens[-1] == ";" or _is_comment(tokens[-1])):
+        tokens.pop()
+    return "".join(tokens)
+
+
+def refuse_unrepeatable(connection: DuckDBPyConnection, task: Task, tokens: list[str]) -> None:
+    """TaskError for a function that gives another answer tomorrow: the same source gives the same
+    store (a hash of the key splits at random, a fixed time stands for now)."""
+    rows = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
+        "AND function_type = 'scalar'"
+    ).fetchall()
+    unstable = {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS)
+    code = [token.lower() for token in tokens if not (token.isspace() or _is_comment(token))]
+    for before, token, after in zip(["", *code], code, [*code[1:], ""], strict=False):
+        is_call = token in unstable and after == "(" and before != "."
+        is_word = token in CLOCK_WORDS and before not in (".", "as") and after != "."
+        is_sample = token == "tablesample" or (before, token) == ("using", "sample")
+        if is_call or is_word or (is_sample and "repeatable" not in code):
+            raise _error(
+                f"the query of task '{task.name}' uses '{token}', whose result differs from run to "
+                "run; use a hash of the key instead of chance, and a fixed time instead of now"
+            )
+
+
+def _is_comment(token: str) -> bool:
+    return token.startswith(("--", "/*"))
 
 
 def name_files(query: str, tables: list[str]) -> str:
@@ -124,7 +154,7 @@ def name_files(query: str, tables: list[str]) -> str:
     for position, token in enumerate(tokens):
         if token in names and before in ("from", "join"):
             tokens[position] = quote(names[token])
-        if not (token.isspace() or token.startswith(("--", "/*"))):
+        if not (token.isspace() or _is_comment(token)):
             before = token.lower()
     return "".join(tokens)
 
@@ -201,8 +231,12 @@ class _SeedMaker:
         index: int,
     ) -> None:
         self.connection, self.schema, self.tables = connection, schema, tables
-        self.task, self.index = task, index
         self.anchor = next(t for t in tables if t.table.name == task.anchor_table)
+        # Names in a query ignore case, so a target "Churned" is the column "churned": taken for
+        # another one, that column would show the answer.
+        folded = {name.casefold(): name for name in self.anchor.table.column_names()}
+        target = folded.get(task.target_column.casefold(), task.target_column)
+        self.task, self.index = replace(task, target_column=target), index
         self.where = f"task '{task.name}'"
         self.kind = self.settle_kind()
         self.check_times()
@@ -316,6 +350,9 @@ class _SeedMaker:
         for name, part in zip(self.task.anchor_key or parts, parts, strict=True):
             sql, type_name = self.column(piece, name, "anchor_key")
             direct = type_name in INTEGER_TYPES and self.integer_key(part)
+            if type_name == "VARCHAR" and self.anchor.types[self.anchor.slot(part)] == "BIGINT":
+                # An integer that went through a float column; no other key of the table is '42.0'.
+                sql = f"regexp_replace({sql}, '^({INTEGER_TEXT[1:-1]})[.]0$', '\\1')"
             found.append(f"CAST({sql} AS BIGINT)" if direct else canonical_text(sql, type_name))
         return found
 

@@ -32,6 +32,7 @@ from .schema import (
 STYPES = tuple(SEMANTIC_TYPES)
 TARGET_STYPES = ("numerical", "categorical", "boolean", "timestamp")
 DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
+DURATION_US_MAX = 10_000 * 366 * MICROSECONDS["day"]  # beyond the calendar from any time
 NAME_BYTES_MAX = 1024
 
 SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
@@ -56,9 +57,11 @@ def read_document(path: Path) -> Any:
     from .errors import SchemaError
 
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
     except OSError as error:
         raise SchemaError(f"cannot read '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"'{path}' is not UTF-8: {error}") from error
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"'{path}' is not JSON: {error}") from error
 
@@ -111,6 +114,8 @@ def parse_duration(text: str) -> int | None:
     if match is None or match[3] not in MICROSECONDS:
         return None
     value = int(match[2]) * MICROSECONDS[match[3]]
+    if value > DURATION_US_MAX:
+        return None
     return -value if match[1] == "-" else value
 
 
@@ -218,8 +223,10 @@ class _Reader:
         where = f"task '{name}'"
         entry = self.object(value, where, TASK_KEYS)
         seeds = self.object(entry.get("seeds", {}), f"'seeds' of {where}", SPLITS)
-        if (entry.get("query") is None) == (not seeds):
+        if ("query" in entry) == ("seeds" in entry):
             self.problems.append(f"{where} must have either 'query' or 'seeds'")
+        elif "seeds" in entry and not seeds:
+            self.problems.append(f"'seeds' of {where} names no label table")
         for key in ("anchor_table", "target_column", "target_stype"):
             if key not in entry:
                 self.problems.append(f"{where} has no '{key}'")
@@ -283,11 +290,17 @@ class _Reader:
         if not isinstance(value, Mapping):
             self.problems.append(f"{where} must be an object, found {_kind(value)}")
             return {}
-        names = list(keys)
-        for key in value:
-            if names and key not in names:
+        names, found = list(keys), {}
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                self.problems.append(f"{where} has the key {key!r}, expected a string")
+            elif names and key not in names:
                 self.problems.append(f"{where} has an unknown key '{key}'{nearest(key, names)}")
-        return value
+            elif names and entry is None:
+                self.problems.append(f"'{key}' of {where} is null; give a value or leave it out")
+            else:
+                found[key] = entry
+        return found
 
     def names(self, entries: Mapping[str, Any], what: str) -> None:
         """DuckDB's names ignore case, so two that differ only in case cannot both be queried."""
@@ -304,6 +317,9 @@ class _Reader:
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
             self.problems.append(f"'{key}' of {where} must be a string, found {_kind(value)}")
+            return None
+        if value is not None and not value.strip() and key != "description":
+            self.problems.append(f"'{key}' of {where} is empty")
             return None
         return value
 
@@ -338,7 +354,7 @@ class _Reader:
         if value is None:
             return ()
         names = value if isinstance(value, list) else [value]
-        if not names or not all(isinstance(name, str) for name in names):
+        if not names or not all(isinstance(name, str) and name for name in names):
             self.problems.append(f"'{key}' of {where} must be a name or a list of names")
             return ()
         if len(set(names)) < len(names):
@@ -390,8 +406,11 @@ def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
                 f"'known_at' of column '{table.name}.{column.name}' is an offset, "
                 f"but {where} has no 'temporal_column'"
             )
-    for key in table.every_key():
+    keys = table.every_key()
+    for position, key in enumerate(keys):
         _check_key(schema, table, key, problems)
+        if key in keys[:position]:
+            problems.append(f"foreign key '{table.name}.{'+'.join(key.columns)}' stands twice")
 
 
 def _check_key(schema: Schema, table: Table, key: ForeignKey, problems: list[str]) -> None:

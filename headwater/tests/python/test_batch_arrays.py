@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain_database import NEVER, Database, Options, Seed
+from plain_database import NEVER, NUMERICAL, Database, Options, Seed
 from world_store import Arrays, epoch_of, open_sampler, text_vector, write_store
 from worlds import at, bookstore, two_tables
 
@@ -122,6 +122,26 @@ def test_without_an_obs_time_everything_is_visible_and_nothing_has_an_age(tmp_pa
     assert batch["is_null"][0, :3].tolist() == [1, 1, 0]  # no obs_time, and a NULL target
     assert batch["row_ages"][0].tolist() == [-1] * 6
     assert batch["is_labelled"][0] == 1  # a NULL target is a target
+
+
+def test_labels_that_are_all_equal_have_no_spread(tmp_path: Path) -> None:
+    # 0.1 + 0.1 + 0.1 is not 3 * 0.1: by the sum, the labels were -1 and the other 4e16.
+    seeds = tuple(
+        Seed(row, at(day), value, split=split)
+        for row, day, value, split in (
+            (0, 4, 0.1, 0),
+            (0, 5, 0.1, 0),
+            (1, 4, 0.1, 0),
+            (1, 5, 0.7, 1),
+        )
+    )
+    database = two_tables()
+    task = replace(database.tasks[0], target_stype=NUMERICAL, seeds=seeds)
+    database = Database(database.name, database.tables, (task,))
+    for split, count in ((0, 3), (1, 1)):
+        batch = batch_of(database, tmp_path / str(split), split, batch_size=3)
+        assert batch["is_labelled"].sum() == count
+        assert batch["numeric_values"][batch["is_target"] == 1].tolist() == [0] * count
 
 
 def test_an_unlabelled_seed_has_a_target_cell_but_no_label(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +193,59 @@ def test_many_rows_keep_their_order_and_parents(tmp_path: Path) -> None:
         assert store.row(row)["key"]["id"] == row
         assert store.parents(row).tolist() == [parent_of[row]]
         assert store.row(row)["cells"]["v"] == pytest.approx(row, rel=1e-6)
+
+
+def build_two(
+    tmp_path: Path, source: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
+    """Rows of `p` (id) and `c` (p_id refers to it), and the foreign key's counts."""
+    columns: dict[str, Any] = {"id": {"stype": "identifier"}, "v": {"stype": "numerical"}}
+    child = {"p_id": {"stype": "identifier", "foreign_key": "p.id"}, "v": {"stype": "numerical"}}
+    tables = {"p": {"primary_key": "id", "columns": columns}, "c": {"columns": child}}
+    build(source, tmp_path / "s", {"tables": tables})
+    store = Store(tmp_path / "s")
+    assert store.verify() == []
+    entries = store.metadata["tables"]
+    parents, children = ([store.row(row) for row in range(*e["row_range"])] for e in entries)
+    return parents, children, entries[1]["foreign_keys"][0]
+
+
+def test_integers_that_went_through_a_float_column_are_keys(tmp_path: Path) -> None:
+    """pandas writes a key column with a missing value as 42.0: every key was dangling."""
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    (folder / "p.csv").write_text("id,v\n1,5\n42,6\n")
+    (folder / "c.csv").write_text("p_id,v\n42.0,1\n,2\n1.0,3\n")
+    _, _, key = build_two(tmp_path, str(folder))
+    assert (key["edges"], key["dangling"], key["nulls"]) == (2, 0, 1)
+    (folder / "c.csv").write_text("p_id,v\n42.0,1\n1,2\n")  # 1 and 1.0 may be two keys here
+    _, _, key = build_two(tmp_path, str(folder))
+    assert (key["edges"], key["dangling"]) == (1, 1)
+
+
+def test_large_decimal_keys_are_exact(tmp_path: Path) -> None:
+    """As doubles the two were one: a duplicate primary key."""
+    import pyarrow
+
+    kind = pyarrow.decimal128(38, 2)
+    ids = [Decimal("12345678901234567890"), Decimal("12345678901234567891")]
+    table = pyarrow.table({"id": pyarrow.array(ids, kind), "v": [1, 2]})
+    source = {"p": table, "c": table.rename_columns(["p_id", "v"])}
+    parents, _, key = build_two(tmp_path, source)
+    assert key["edges"] == 2
+    assert [row["key"]["id"] for row in parents] == [str(number) for number in ids]
+    assert Store(tmp_path / "s").find("p", ids[1]) == 1
+
+
+def test_integers_beside_reals_in_sqlite_keep_all_digits(tmp_path: Path) -> None:
+    """As doubles 2^53 and 2^53 + 1 were one key."""
+    connection = sqlite3.connect(tmp_path / "k.db")
+    connection.executescript(
+        "CREATE TABLE p (id, v); INSERT INTO p VALUES (9007199254740993, 1), "
+        "(9007199254740992, 2), (0.5, 3);"
+        "CREATE TABLE c (p_id, v); INSERT INTO c VALUES (9007199254740993, 4);"
+    )
+    connection.close()
+    parents, children, key = build_two(tmp_path, f"sqlite:///{tmp_path / 'k.db'}")
+    assert key["edges"] == 1 and len(parents) == 3
+    assert children[0]["cells"]["p_id"] == 9007199254740993

@@ -27,6 +27,7 @@ from databases import (
 )
 from headwater.build import build
 from headwater.errors import SchemaError, SourceError, StoreError
+from headwater.infer import infer
 from headwater.report import BuildReport
 from headwater.store import Store
 
@@ -341,3 +342,93 @@ def test_an_empty_table_and_an_empty_column_are_stored(tmp_path: Path) -> None:
     assert len(prints) == 1
     assert store.verify() == []
     assert store.row(0)["cells"] == {"id": 1, "x": None, "c": None}
+
+
+def test_a_first_build_that_was_killed_while_it_published_can_be_repeated(tmp_path: Path) -> None:
+    """Its folder without a manifest was taken for someone's files."""
+    target = tmp_path / "s"
+    report = build(arrow_tables(bookstore()), target, bookstore_metadata())
+    (target / "manifest.json").unlink()
+    again = build(arrow_tables(bookstore()), target, bookstore_metadata())
+    assert again.fingerprint == report.fingerprint
+    assert Store(target).verify() == []
+
+
+def test_a_build_that_finds_the_lock_taken_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two first builds that began together: the one without the lock removed the folder."""
+    target = tmp_path / "s"
+
+    def taken(lock: int, operation: int) -> None:
+        (target / ".building-other").mkdir()
+        raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", taken)
+    with pytest.raises(StoreError, match=r"another build of .* is running"):
+        build(arrow_tables(bookstore()), target, bookstore_metadata())
+    assert (target / ".building-other").is_dir()
+
+
+def test_a_missing_metadata_file_is_told_before_the_source_is_read(tmp_path: Path) -> None:
+    stages: list[str] = []
+    with pytest.raises(SchemaError, match="cannot read"):
+        build(
+            arrow_tables(bookstore()),
+            tmp_path / "s",
+            tmp_path / "no.json",
+            progress=lambda stage, item: stages.append(stage),
+        )
+    assert stages == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_named_like_a_partition_adds_no_column(tmp_path: Path, kind: str) -> None:
+    """DuckDB made a column `run` of the path."""
+    write = {"csv": write_csv, "parquet": write_parquet}[kind]
+    source = write(tmp_path / "run=5", bookstore())
+    assert "run" not in [column.name for column in infer(source).table("books").columns]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id;x\n1;2\n", "fields must be parted by commas"),
+        (b"id,x\n1,caf\xe9\n", "is not UTF-8; convert it"),
+        (b"id,x\n1\n", "Expected Number of Columns: 2 Found: 1"),
+        (b"", "has no header"),
+    ],
+)
+def test_a_csv_file_that_is_none_says_why(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(SourceError, match=message) as caught:
+        infer(tmp_path)
+    assert "strict_mode" not in str(caught.value)
+    with pytest.raises(SourceError, match="expected the folder it is in"):
+        infer(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({1: {"x": np.arange(2)}}, "the name of a table is 1"),
+        ({"t": {"x": [1, 2]}}, "a dict must hold NumPy arrays"),
+        ({"t": {"x": np.arange(2), "y": np.arange(3)}}, "the same length"),
+    ],
+)
+def test_a_dict_that_is_no_table_says_why(source: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        infer(source)
+
+
+def test_the_summary_says_what_is_never_and_what_is_always_shown(tmp_path: Path) -> None:
+    metadata = bookstore_metadata()
+    del metadata["tables"]["sales"]["temporal_column"]
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    assert report.notes() == [
+        "1 rows of books have no time and are never shown (see 'null_time')",
+        "sales has no temporal column: its rows are shown at any time, though they point at books, "
+        "which has one",
+    ]
+    assert "to check (2):" in str(report)
+    assert not any("time" in line for line in report.losses())  # told, and not refused

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from databases import (
+    TinyTable,
     arrow_tables,
     bookstore,
     bookstore_metadata,
@@ -147,8 +148,12 @@ def test_only_literals_after_from_and_join_are_rewritten() -> None:
         ("SELEC 1", "is not SQL"),
         ("SELECT x FROM books", 'column "x" not found'),
         ("SELECT 1 AS a", r"has no column 'book_id' \(anchor_key\)"),
-        ("SELECT 1 AS book_id, 2 AS solt, now() AS at", "did you mean 'solt'"),
+        ("SELECT 1 AS book_id, 2 AS solt, DATE '2021-01-01' AS at", "did you mean 'solt'"),
         ("SELECT 1 AS book_id, 2 AS sold, 3 AS at", "'at' of task 't' is INTEGER, expected times"),
+        ("SELECT book_id, now() AS at, 1 AS sold FROM books", "uses 'now', whose result differs"),
+        ("SELECT book_id, Random () AS sold FROM books", "uses 'random'"),
+        ("SELECT book_id, current_date AS at FROM books", "uses 'current_date'"),
+        ("SELECT * FROM books USING SAMPLE 2", "uses 'sample'"),
     ],
 )
 def test_a_bad_query_is_an_error_that_names_the_task(
@@ -390,3 +395,58 @@ def test_faults_of_tasks_in_the_metadata_are_found_before_the_build(tmp_path: Pa
         build_task(tmp_path, {**SOLD, "anchor_key": ["a", "b"]})
     with pytest.raises(SchemaError, match="is a cell task, but 'books' has no numerical column"):
         build_task(tmp_path, {**SOLD, "kind": "cell"})
+
+
+def test_words_that_only_look_like_chance_or_a_clock_are_fine(tmp_path: Path) -> None:
+    query = (
+        "WITH n AS (SELECT book_id, 1 AS random, 2 AS now FROM books) "
+        "SELECT book_id, TIMESTAMP '2020-04-15' AS at, n.random + now AS sold, 'now()' AS note "
+        "FROM n; -- random() is in a comment ;"
+    )
+    _, task = build_task(tmp_path, {**SOLD, "query": query})
+    assert task["rows"] == 4
+
+
+@pytest.mark.parametrize("name", ["IN_PRINT", "In_Print"])
+def test_a_target_that_differs_in_case_is_the_column_and_is_not_shown(
+    tmp_path: Path, name: str
+) -> None:
+    """It was another, derived target, beside which the column stood open in the context."""
+    query = f"SELECT book_id, TIMESTAMP '2021-04-15' AS at, in_print AS {name} FROM books"
+    _, task = build_task(
+        tmp_path, {**SOLD, "query": query, "target_column": name, "target_stype": "boolean"}
+    )
+    assert (task["kind"], task["target_column"]) == ("cell", "in_print")
+    _, task = build_task(
+        tmp_path, {**SOLD, "query": query, "target_column": name, "target_stype": "categorical"}
+    )
+    assert (task["kind"], task["hidden_columns"]) == ("derived", ["books.in_print"])
+
+
+def test_a_cell_task_on_the_last_day_of_the_calendar_is_reported(tmp_path: Path) -> None:
+    """The day ends in year 10000: OverflowError in the report."""
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {
+        "t": {
+            "query": "SELECT book_id, price FROM books",
+            "anchor_table": "books",
+            "target_column": "price",
+            "target_stype": "numerical",
+        }
+    }
+    database = dict(bookstore())
+    rows = [(*row[:4], date(9999, 12, 31), row[5]) for row in database["books"].rows]
+    database["books"] = TinyTable(database["books"].types, rows)
+    report = build(arrow_tables(database), tmp_path / "s", metadata)
+    times = report.metadata["tasks"][0]["obs_time_range"]
+    assert times == ["9999-12-31T23:59:59.999999Z"] * 2
+    assert "9999-12-31 to 9999-12-31" in str(report)
+
+
+def test_label_tables_may_write_integer_keys_as_floats(tmp_path: Path) -> None:
+    """Every label was dropped: no anchor row."""
+    (tmp_path / "train.csv").write_text("book_id,at,sold\n10.0,2020-04-15,1\n11,2020-04-15,2\n")
+    task = {key: value for key, value in SOLD.items() if key != "query"}
+    _, entry = build_task(tmp_path, {**task, "seeds": {"train": "train.csv"}}, seeds_dir=tmp_path)
+    assert entry["dropped"] == {}
+    assert [seed[0] for seed in seeds_of(tmp_path)] == [11, 10]

@@ -263,3 +263,39 @@ def test_lists_and_structs_can_be_text(tmp_path: Path) -> None:
     table = pyarrow.table({"id": [1, 2], "v": [[1, 2], None]})
     _, rows = build_table(tmp_path, {"t": table}, keyed({"stype": "text"}))
     assert [row["cells"]["v"] for row in rows] == ["[1, 2]", None]
+
+
+def test_text_without_a_time_of_day_is_a_date(tmp_path: Path) -> None:
+    """Of a CSV file the row was visible, and what was told known, as its day began."""
+    types = {"id": "INTEGER", "v": "INTEGER", "told": "DATE", "at": "DATE"}
+    rows = [(1, 5, date(2020, 1, 1), date(2019, 1, 1)), (2, 6, None, date(2019, 1, 2))]
+    columns = {
+        "id": {"stype": "identifier"},
+        "v": {"stype": "numerical", "known_at": "told"},
+        "told": {"stype": "timestamp"},
+        "at": {"stype": "timestamp"},
+    }
+    table = {"primary_key": "id", "temporal_column": "at", "columns": columns}
+    database = {"t": TinyTable(types, rows)}
+    fingerprints = set()
+    for source in (arrow_tables(database), write_csv(tmp_path / "csv", database)):
+        report, found = build_table(tmp_path, source, table)
+        assert found[0]["time"] == datetime(2019, 1, 2, tzinfo=UTC)
+        assert report.metadata["tables"][0]["time_resolution"] == "day"
+        fingerprints.add(report.fingerprint)
+    assert len(fingerprints) == 1
+
+
+def test_an_underscore_is_no_part_of_a_number(tmp_path: Path) -> None:
+    """The season '2019_20' was the number 201920."""
+    source = write_csv(tmp_path / "csv", one_column("TEXT", ["2019_20", "1,000", "7"]))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
+    assert [row["cells"]["v"] for row in rows] == [None, None, 7.0]
+    assert report.conversions[0].count == 2
+
+
+def test_booleans_that_went_through_a_float_column(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "csv", one_column("TEXT", ["1.0", "0.0", None, "2.0"]))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "boolean"}))
+    assert [row["cells"]["v"] for row in rows] == [True, False, None, None]
+    assert report.conversions[0].count == 1

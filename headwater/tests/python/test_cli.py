@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,3 +170,18 @@ def test_a_terminal_gets_one_line_that_rewrites_itself() -> None:
     assert "\n" not in text
     assert text.count("\r\x1b[2K") == 3
     assert "read: books" in text and text.endswith("\r\x1b[2K")
+
+
+def test_a_closed_pipe_and_a_terminal_without_unicode_are_no_errors(store: Path) -> None:
+    """They were 'Broken pipe' and a codec error."""
+    call = f"{sys.executable} -m headwater.cli inspect {store}"
+    done = subprocess.run(f"{call} | true", shell=True, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    variables = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(call.split(), capture_output=True, text=True, check=True, env=variables)
+    assert "books" in done.stdout
+
+
+def test_bench_wants_time(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(store), "--seconds", "0"]) == 1
+    assert "--seconds is 0, expected more than 0" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import sqlite3
 from datetime import datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 from databases import TinyTable, arrow_tables, bookstore, shared_data, write_csv, write_sqlite
 from headwater.build import build
@@ -153,3 +154,32 @@ def test_real_databases_build_as_inferred(
     store = Store(tmp_path / "s")
     assert store.verify() == []
     assert store.metadata["tables"][-1]["row_range"][1] == rows
+
+
+def test_decimals_are_numbers_and_json_is_text(tmp_path: Path) -> None:
+    """A price of type DECIMAL was drafted as a time, and as its table's temporal column."""
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    duckdb.sql(
+        "COPY (SELECT range::INTEGER AS id, (range * 1.25)::DECIMAL(10, 2) AS price, "
+        "'{\"a\": 1}'::JSON AS extra, TIME '10:00' AS opens, [1] AS list FROM range(20)) "
+        f"TO '{folder / 't.parquet'}'"
+    )
+    assert stypes(str(folder)) == {
+        "id": "numerical",
+        "price": "numerical",
+        "extra": "categorical",
+        "opens": "numerical",
+        "list": "ignored",
+    }
+    assert infer(str(folder)).table("t").temporal_column is None
+
+
+def test_typed_times_with_and_without_a_zone_build_as_inferred(tmp_path: Path) -> None:
+    """Only texts counted as zoned, so that the draft did not build."""
+    import pyarrow
+
+    zoned = pyarrow.array([1, 2], pyarrow.timestamp("us", "Europe/Berlin"))
+    source = {"t": pyarrow.table({"zoned": zoned, "naive": zoned.cast(pyarrow.timestamp("us"))})}
+    assert infer(source).timezone == "UTC"
+    build(source, tmp_path / "s")

@@ -88,7 +88,8 @@ def assert_uniform(counts: list[int], cells: int) -> None:
 
 
 def difference(expected: Arrays, got: Arrays) -> str | None:
-    """The first array that differs, and where; None if the batches are equal."""
+    """The first array that differs, where, how often, and which others; None if all are equal."""
+    found: list[str] = []
     for name, array in expected.items():
         other = got[name]
         if array.dtype != other.dtype or array.shape != other.shape:
@@ -98,8 +99,9 @@ def difference(expected: Arrays, got: Arrays) -> str | None:
             wrong = array != other
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            return f"{name}{list(place)} is {other[place]}, expected {array[place]}"
-    return None
+            where = f"{name}{list(place)} is {other[place]}, expected {array[place]}"
+            found.append(name if found else f"{where}, and {wrong.sum() - 1} more")
+    return "; also ".join(found) if found else None
 
 
 def maker_of(order: Order, text_budget: int) -> BatchMaker:

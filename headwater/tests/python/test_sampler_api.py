@@ -398,6 +398,14 @@ def test_memory_errors_name_the_settings(path: Path) -> None:
         ).next_train_batch()  # fmt: skip
 
 
+def test_batches_that_do_not_fit_into_memory_are_refused_by_the_constructor(path: Path) -> None:
+    with pytest.raises(MemoryError, match=r"67 batches .* do not fit .* lower num_prefetch"):
+        headwater.Sampler(
+            db_path=path, default_batch_size=65_536, default_sequence_length=4096, max_rows=16,
+            text_budget=2**20, num_prefetch=64, num_prefetch_val=2,
+        )  # fmt: skip
+
+
 def test_an_error_of_a_thread_is_raised_by_every_later_next(tmp_path: Path) -> None:
     broken = write_tiny(tmp_path)
     sampler = headwater.Sampler(db_path=broken, **SMALL)
@@ -410,3 +418,37 @@ def test_an_error_of_a_thread_is_raised_by_every_later_next(tmp_path: Path) -> N
     with pytest.raises(headwater.StoreError):
         sampler.next_val_batch()
     sampler.shutdown()
+
+
+def test_what_is_no_time_is_refused(sampler: headwater.Sampler) -> None:
+    """NaT was the time before all times: an empty context without a word."""
+    with pytest.raises(ValueError, match=r"found np\.datetime64"):
+        sampler.batches_for("churn", keys=[1], obs_time=np.datetime64("NaT"))
+    with pytest.raises(TypeError, match=r"expected a time .*, found 1.5"):
+        sampler.batches_for("churn", keys=[1], obs_time=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="keys is 1, expected a list"):
+        sampler.batches_for("churn", keys=1, obs_time=0)  # type: ignore[arg-type]
+
+
+def test_a_state_that_is_not_whole_is_refused_and_moves_nothing(
+    sampler: headwater.Sampler,
+) -> None:
+    sampler.next_train_batch()
+    before = sampler.state_dict()
+    state = json.loads(json.dumps(before))
+    state["streams"]["train"]["batches"] = 7
+    del state["streams"]["val"]["positions"]
+    with pytest.raises(ValueError, match="not whole: it lacks 'positions'"):
+        sampler.load_state_dict(state)
+    with pytest.raises(ValueError, match="lacks 'fingerprint'"):
+        sampler.load_state_dict({"version": 1})
+    with pytest.raises(TypeError, match="the state is None"):
+        sampler.load_state_dict(None)  # type: ignore[arg-type]
+    assert sampler.state_dict() == before
+
+
+def test_objects_say_what_they_are(sampler: headwater.Sampler, path: Path) -> None:
+    assert repr(sampler).startswith(f"<Sampler of '{path}': ")
+    assert repr(sampler.store) == f"<Store '{path}'>"
+    shown = repr(sampler.batch("train", 0))
+    assert "num_cells uint32[4]" in shown and "\n" not in shown

@@ -179,6 +179,7 @@ def test_a_name_with_dots_is_split_where_a_table_and_a_column_are() -> None:
 @pytest.mark.parametrize(
     ("text", "microseconds"),
     [
+        ("99999999999999 weeks", None),
         ("+60 days", 60 * 86_400_000_000),
         ("30 days", 30 * 86_400_000_000),
         ("1 hour", 3_600_000_000),
@@ -273,3 +274,43 @@ def test_the_json_schema_has_the_same_words() -> None:
 def test_a_schema_can_be_edited_as_data() -> None:
     column = Column("price", "numerical", null_values=("-",))
     assert column.to_dict() == {"stype": "numerical", "null_values": ["-"]}
+
+
+def test_null_and_empty_values_are_problems() -> None:
+    """A NULL stype was 'ignored', a NULL target_stype 'numerical', an empty anchor table a crash
+    in the build."""
+    document = bookstore_metadata()
+    document["tables"]["books"]["columns"]["price"]["stype"] = None
+    document["tables"]["books"]["graph"] = None
+    document["tasks"] = {
+        "t": {"query": " ", "anchor_table": "", "target_column": "x", "target_stype": None},
+        "u": {"seeds": {}, "anchor_table": "books", "target_column": "", "target_stype": "boolean"},
+    }
+    found = problems(document)
+    assert "'stype' of column 'books.price' is null; give a value or leave it out" in found
+    assert "'graph' of table 'books' is null; give a value or leave it out" in found
+    assert "'query' of task 't' is empty" in found
+    assert "'anchor_table' of task 't' is empty" in found
+    assert "'target_stype' of task 't' is null; give a value or leave it out" in found
+    assert "'seeds' of task 'u' names no label table" in found
+    assert "'target_column' of task 'u' is empty" in found
+
+
+def test_names_that_are_no_strings_and_a_key_twice_are_problems() -> None:
+    document = bookstore_metadata()
+    document["tables"][1] = {}
+    key = {"columns": "author_id", "references": {"table": "authors", "columns": "author_id"}}
+    document["tables"]["books"]["foreign_keys"] = [key]
+    assert problems(document) == [
+        "'tables' has the key 1, expected a string",
+        "foreign key 'books.author_id' stands twice",
+    ]
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    text = json.dumps(bookstore_metadata())
+    (tmp_path / "m.json").write_text(text, encoding="utf-8-sig")
+    assert Schema.load(tmp_path / "m.json") == Schema.from_dict(bookstore_metadata())
+    (tmp_path / "m.json").write_bytes('{"é": 1}'.encode("latin-1"))
+    with pytest.raises(SchemaError, match="is not UTF-8"):
+        Schema.load(tmp_path / "m.json")
