@@ -6,8 +6,8 @@
  * writes a 32-bit extreme. The whole is then resealed (checksums and build id right again), since
  * damage that a checksum finds exercises nothing else; an input whose first byte is odd is not.
  *
- * With libFuzzer: cc -fsanitize=fuzzer,address,undefined -DHEADWATER_LIBFUZZER. Without, main
- * replays the files named on the command line, or makes `-n` random inputs from a fixed seed.
+ * With libFuzzer: see fuzz/run.sh. Without, main replays the files named on the command line, or
+ * makes `-n` random inputs from a fixed seed.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -21,8 +21,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void apply_edit(const struct patient *patient, uint8_t *const images[],
-                       const uint8_t *edit) {
+static struct patient *patient; /* one per process; libFuzzer has no place to end it */
+
+static void apply_edit(uint8_t *const images[], const uint8_t *edit) {
     static const uint32_t extremes[] = {0, 1, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
     uint32_t file = edit[0] % patient->file_count;
     size_t size = patient->files[file].size;
@@ -39,7 +40,6 @@ static void apply_edit(const struct patient *patient, uint8_t *const images[],
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static struct patient *patient; /* one per process; libFuzzer has no place to end it */
     uint8_t *images[PATIENT_MAX_FILES] = {NULL};
     if (size < 1 + EDIT_BYTES) {
         return 0;
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     size_t edit_count = (size - 1) / EDIT_BYTES;
     for (size_t i = 0; i < edit_count && i < MAX_EDITS; i++) {
-        apply_edit(patient, images, data + 1 + i * EDIT_BYTES);
+        apply_edit(images, data + 1 + i * EDIT_BYTES);
     }
     if (data[0] & 1) {
         for (uint32_t i = 0; i < patient->file_count; i++) {
@@ -95,6 +95,9 @@ int main(int argument_count, char **arguments) {
         uint8_t *bytes = damage_read_file(arguments[i], &size);
         (void)LLVMFuzzerTestOneInput(bytes, size);
         free(bytes);
+    }
+    if (patient != NULL) {
+        patient_discharge(patient);
     }
     return 0;
 }

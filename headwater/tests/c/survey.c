@@ -1,0 +1,197 @@
+/* Sampling damaged stores; see survey.h. */
+#include "survey.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 3, BATCHES = 3, AD_HOC = 5 };
+
+static void demand(int condition, const char *what) {
+    if (!condition) {
+        fprintf(stderr, "survey: %s\n", what);
+        abort();
+    }
+}
+
+static void expect_reason(hw_status status, const hw_error *error) {
+    demand(status == HW_BAD_STORE || status == HW_BAD_TASK, error->message);
+    demand(error->status == status && error->message[0] != 0, "a failure without a message");
+}
+
+static hw_sampler_options variant_options(uint32_t variant) {
+    static const uint32_t lengths[] = {64, 5, 24, 300};
+    static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
+    return (hw_sampler_options){
+        .struct_bytes = sizeof(hw_sampler_options),
+        .split_ratios = {0.5, 0.25, 0.25},
+        .seed = variant,
+        .batch_size = BATCH,
+        .sequence_length = lengths[variant % 4],
+        .max_rows = variant & 1 ? 6 : 0,
+        .text_budget = variant & 2 ? 7 : 0,
+        .child_width = variant & 1 ? 2 : 16,
+        .width_scope = variant & 4 ? HW_WIDTH_PER_ROW : HW_WIDTH_PER_KEY,
+        .child_order = variant & 2 ? HW_CHILDREN_RECENT : HW_CHILDREN_UNIFORM,
+        .identifier_cells = (hw_identifier_cells)(variant % 3),
+        .context_labels = (hw_context_labels)(variant % 4),
+        .adjacency = (hw_adjacency)(variant % 3),
+        .targets = variant & 4 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE,
+        .visible_until = variant == 7 ? visible : NULL,
+        .num_prefetch = 0,
+        .with_rows = variant & 1,
+    };
+}
+
+/* ---- what a batch must be, whatever the store is ----------------------------------------- */
+
+static const void *array_of(const hw_batch *batch, const char *name, uint64_t *count) {
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        if (strcmp(tensor.name, name) == 0) {
+            *count = tensor.bytes / hw_dtype_bytes(tensor.dtype);
+            return tensor.data;
+        }
+    }
+    demand(0, name);
+    return NULL;
+}
+
+static void check_below(const hw_batch *batch, const char *name, uint32_t limit) {
+    uint64_t count = 0;
+    const uint32_t *values = array_of(batch, name, &count);
+    for (uint64_t i = 0; i < count; i++) {
+        demand(values[i] < limit || values[i] == 0, name);
+    }
+}
+
+/* 1 if every sequence's order is a permutation of its positions. */
+static void check_order(const hw_batch *batch, const char *name) {
+    uint64_t count = 0;
+    const uint16_t *places = array_of(batch, name, &count);
+    uint64_t length = count / BATCH;
+    uint8_t *seen = calloc((size_t)count + 1, 1);
+    demand(seen != NULL, "out of memory");
+    for (uint64_t i = 0; i < count; i++) {
+        demand(places[i] < length, name);
+        uint8_t *at = &seen[i / length * length + places[i]];
+        demand(!*at, name);
+        *at = 1;
+    }
+    free(seen);
+}
+
+/* Ids index embedding tables on a device, where nobody checks them again. */
+static void check_batch(const hw_store *store, const hw_batch *batch) {
+    hw_store_counts counts = hw_store_get_counts(store);
+    uint64_t hash = 0, count = 0;
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hash = hw_hash64(tensor.data, tensor.bytes, hash); /* reads all of it */
+    }
+    const uint32_t *texts = array_of(batch, "num_texts", &count);
+    check_below(batch, "categorical_embed_ids", counts.category_count);
+    check_below(batch, "column_ids", counts.column_count);
+    check_below(batch, "text_embed_ids", *texts);
+    check_order(batch, "col_perm");
+    check_order(batch, "out_perm");
+    const uint8_t *targets = array_of(batch, "is_target", &count);
+    uint64_t length = count / BATCH, sequence_count = 0;
+    const uint32_t *cells = array_of(batch, "num_cells", &sequence_count);
+    for (uint64_t b = 0; b < BATCH; b++) {
+        uint64_t target_count = 0;
+        for (uint64_t i = 0; i < length; i++) {
+            target_count += targets[b * length + i];
+        }
+        demand(target_count == (cells[b] > 0), "not one target in a sequence");
+    }
+}
+
+/* ---- one sampler ------------------------------------------------------------------------- */
+
+static void take(const hw_store *store, hw_status status, hw_batch *batch, const hw_error *error,
+                 struct survey *survey) {
+    if (status == HW_OK) {
+        survey->batches++;
+        check_batch(store, batch);
+        hw_batch_release(batch);
+    } else {
+        survey->failed++;
+        expect_reason(status, error);
+    }
+}
+
+static void drain(const hw_store *store, hw_pass *pass, struct survey *survey) {
+    for (uint64_t k = 0; k < hw_pass_batch_count(pass); k++) {
+        hw_batch *batch = NULL;
+        hw_error error = {.message = ""};
+        hw_status status = hw_pass_next(pass, -1, NULL, NULL, &batch, &error);
+        take(store, status, batch, &error, survey);
+        if (status != HW_OK) {
+            break;
+        }
+    }
+    hw_pass_close(pass);
+}
+
+static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t task,
+                           struct survey *survey) {
+    hw_seeds seeds;
+    hw_error error = {.message = ""};
+    hw_pass *pass = NULL;
+    uint32_t anchors[AD_HOC];
+    int64_t times[AD_HOC];
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        if (hw_pass_open(sampler, (hw_split)split, task, 0, &pass, &error) == HW_OK) {
+            drain(store, pass, survey);
+        }
+    }
+    demand(hw_store_seeds(store, task, &seeds, &error) == HW_OK, error.message);
+    for (uint32_t i = 0; i < AD_HOC && seeds.count > 0; i++) {
+        anchors[i] = seeds.anchors[i % seeds.count];
+        times[i] = i < 2 ? seeds.obs_times[i % seeds.count] : i < 4 ? INT64_MAX : INT64_MIN;
+    }
+    if (seeds.count > 0 &&
+        hw_pass_open_seeds(sampler, task, anchors, times, AD_HOC, &pass, &error) == HW_OK) {
+        drain(store, pass, survey);
+    }
+}
+
+static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
+    hw_sampler_options options = variant_options(variant);
+    hw_sampler *sampler = NULL;
+    hw_error error = {.message = ""};
+    hw_status status = hw_sampler_open(store, &options, &sampler, &error);
+    if (status != HW_OK) {
+        survey->refused++;
+        expect_reason(status, &error);
+        return;
+    }
+    survey->opened++;
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        for (uint64_t k = 0; k < BATCHES; k++) {
+            hw_batch *batch = NULL;
+            status = hw_sampler_batch(sampler, (hw_split)split, k, &batch, &error);
+            take(store, status, batch, &error, survey);
+        }
+    }
+    for (uint32_t task = 0; task < hw_store_get_counts(store).task_count; task++) {
+        hw_target_stats stats;
+        demand(hw_sampler_target_stats(sampler, task, &stats, &error) == HW_OK, error.message);
+        pass_over_task(store, sampler, task, survey);
+    }
+    hw_sampler_close(sampler);
+}
+
+void survey_store(const char *path, uint32_t variant, struct survey *survey) {
+    hw_store *store = NULL;
+    hw_error error = {.message = ""};
+    /* In memory: ASan knows the exact bounds. */
+    hw_status status = hw_store_open(path, HW_LOAD_RAM, &store, &error);
+    if (status != HW_OK) {
+        expect_reason(status, &error);
+        return;
+    }
+    sample(store, variant % SURVEY_VARIANTS, survey);
+    hw_store_close(store);
+}
