@@ -38,17 +38,17 @@ extern "C" {
 
 typedef enum hw_status {
     HW_OK = 0,
-    HW_NO_MEMORY = 1,    /* says what the memory was for */
+    HW_NO_MEMORY = 1, /* says what the memory was for */
     HW_BAD_ARGUMENT = 2, /* a value the caller passed */
-    HW_BAD_SOURCE = 3,   /* data handed to the builder */
-    HW_BAD_STORE = 4,    /* missing, truncated, damaged, or another version's file */
-    HW_BAD_TASK = 5,     /* a task cannot do what was asked, e.g. a split without seeds */
-    HW_IO = 6,           /* the operating system refused; the message has its reason */
+    HW_BAD_SOURCE = 3, /* data handed to the builder */
+    HW_BAD_STORE = 4, /* missing, truncated, damaged, or another version's file */
+    HW_BAD_TASK = 5, /* a task cannot do what was asked, e.g. a split without seeds */
+    HW_IO = 6, /* the operating system refused; the message has its reason */
     HW_TIMED_OUT = 7,
-    HW_SHUT_DOWN = 8,    /* hw_sampler_shutdown was called */
-    HW_END = 9,          /* a pass has no more batches */
+    HW_SHUT_DOWN = 8, /* hw_sampler_shutdown was called */
+    HW_END = 9, /* a pass has no more batches */
     HW_INTERRUPTED = 10, /* the interrupt callback asked to stop waiting */
-    HW_FORKED = 11,      /* a sampler was used in a process forked after it was opened */
+    HW_FORKED = 11, /* a sampler was used in a process forked after it was opened */
 } hw_status;
 
 typedef struct hw_error {
@@ -69,7 +69,8 @@ typedef enum hw_semantic_type {
 typedef enum hw_split { HW_TRAIN = 0, HW_VAL = 1, HW_TEST = 2 } hw_split;
 #define HW_SPLIT_COUNT 3
 
-typedef enum hw_known { /* docs/2-sampling.md: columns known later */
+/* When a column is known: docs/2-sampling.md, "Columns known later". */
+typedef enum hw_known {
     HW_KNOWN_CREATION = 0,
     HW_KNOWN_NEVER = 1,
     HW_KNOWN_COLUMN = 2,
@@ -156,7 +157,7 @@ typedef struct hw_builder hw_builder;
 
 typedef struct hw_builder_options {
     size_t struct_bytes;
-    const char *name;      /* of the database */
+    const char *name; /* of the database */
     int64_t stats_until_us; /* moments use rows up to here; INT64_MAX: all rows */
 } hw_builder_options;
 
@@ -175,8 +176,8 @@ typedef struct hw_column_spec {
     uint32_t known_column; /* global column, HW_KNOWN_COLUMN */
     int64_t known_offset_us; /* HW_KNOWN_OFFSET: after the row's time; HW_KNOWN_COLUMN: after that
                                 column's time (one day if it holds dates) */
-    uint8_t temporal;  /* this column is the table's temporal column */
-    uint8_t stored;    /* of an ignored column: keep its times for known_at (a timestamp lane) */
+    uint8_t temporal; /* this column is the table's temporal column */
+    uint8_t stored; /* of an ignored column: keep its times for known_at (a timestamp lane) */
 } hw_column_spec;
 
 typedef struct hw_key_spec {
@@ -257,8 +258,8 @@ HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
 typedef struct hw_column_stats {
     uint64_t value_count, null_count; /* over all rows */
     double mean, std, min, max; /* numerical: mean and std up to stats_until; min, max of all */
-    int64_t min_us, max_us;     /* timestamps */
-    uint64_t true_count;        /* booleans */
+    int64_t min_us, max_us; /* timestamps */
+    uint64_t true_count; /* booleans */
     uint32_t category_start, category_count;
 } hw_column_stats;
 HW_CHECK hw_status hw_builder_column_stats(const hw_builder *b, uint32_t column,
@@ -332,7 +333,7 @@ typedef struct hw_cell {
     uint32_t column;
     hw_semantic_type stype;
     uint8_t is_null;
-    double number;  /* numerical (undone z-score), boolean 0/1 */
+    double number; /* numerical (undone z-score), boolean 0/1 */
     int64_t time_us;
     uint32_t index; /* category within the store, or text */
 } hw_cell;
@@ -390,15 +391,15 @@ typedef int (*hw_interrupt_callback)(void *context);
 
 typedef struct hw_sampler_options {
     size_t struct_bytes;
-    uint32_t rank, world_size;       /* world_size 0: 1 */
-    double split_ratios[3];          /* all 0: 0.8, 0.1, 0.1 */
-    uint64_t split_seed, seed;       /* taken as given */
-    uint32_t batch_size;             /* 0: 32 */
-    uint32_t sequence_length;        /* 0: 1024 */
-    uint32_t max_rows;               /* 0: chosen (docs/2-sampling.md, "Budgets") and reported by
-                                        hw_sampler_shape */
-    uint32_t child_width;            /* 0: 16 */
-    uint32_t max_hops;               /* 0: no limit; else limit + 1 (1 = only the seed's row) */
+    uint32_t rank, world_size; /* world_size 0: 1 */
+    double split_ratios[3]; /* all 0: 0.8, 0.1, 0.1 */
+    uint64_t split_seed, seed; /* taken as given */
+    uint32_t batch_size; /* 0: 32 */
+    uint32_t sequence_length; /* 0: 1024 */
+    uint32_t max_rows; /* 0: chosen (docs/2-sampling.md, "Budgets") and reported by
+                          hw_sampler_shape */
+    uint32_t child_width; /* 0: 16 */
+    uint32_t max_hops; /* 0: no limit; else limit + 1 (1 = only the seed's row) */
     hw_width_scope width_scope;
     hw_child_order child_order;
     hw_identifier_cells identifier_cells;
@@ -406,15 +407,15 @@ typedef struct hw_sampler_options {
     hw_adjacency adjacency;
     hw_targets targets;
     hw_task_order task_order;
-    const uint32_t *tasks;           /* store's task numbers, NULL: all */
+    const uint32_t *tasks; /* store's task numbers, NULL: all */
     uint32_t task_count;
-    const double *task_weights;      /* [task_count] (or all tasks), NULL: uniform */
-    const int64_t *visible_until;    /* [3] by split, NULL: INT64_MAX */
-    uint32_t num_threads;            /* 0: usable cores, at most 16 */
-    int32_t num_prefetch;            /* < 0: 3; 0: synchronous, no threads */
-    int32_t num_prefetch_val;        /* < 0: 1 */
-    uint32_t text_budget;            /* U; 0: derived, reported by hw_sampler_shape */
-    uint8_t with_rows;               /* row_depths, and row_ids in info */
+    const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
+    const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
+    uint32_t num_threads; /* 0: usable cores, at most 16 */
+    int32_t num_prefetch; /* < 0: 3; 0: synchronous, no threads */
+    int32_t num_prefetch_val; /* < 0: 1 */
+    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape */
+    uint8_t with_rows; /* row_depths, and row_ids in info */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
@@ -435,8 +436,8 @@ HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 /* Next batch of the stream of HW_TRAIN or HW_VAL. timeout_ms < 0 waits for ever. A stream without
  * prefetch makes the batch in the calling thread: nothing to wait for, time out or interrupt. */
 HW_CHECK hw_status hw_sampler_next(hw_sampler *sampler, hw_split split, int64_t timeout_ms,
-                                   hw_interrupt_callback interrupt, void *context,
-                                   hw_batch **batch, hw_error *error);
+                                   hw_interrupt_callback interrupt, void *context, hw_batch **batch,
+                                   hw_error *error);
 /* Batch k of a split's stream, a pure function; made in the calling thread. */
 HW_CHECK hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k,
                                     hw_batch **batch, hw_error *error);
@@ -463,7 +464,7 @@ HW_CHECK hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, u
 /* Normalisation of a task's target under this sampler's train split. */
 typedef struct hw_target_stats {
     uint64_t train_count, null_count;
-    double mean, std;          /* numerical; of booleans the share of true; else 0 */
+    double mean, std; /* numerical; of booleans the share of true; else 0 */
     double column_mean, column_std; /* how the target's z-scores are scaled; times: in us */
 } hw_target_stats;
 HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task,
@@ -479,10 +480,10 @@ HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
 
 typedef struct hw_sampler_stats {
     uint64_t batches, sequences, cells, padded_cells, rows;
-    uint64_t walk_ns, emit_ns, text_ns;          /* summed over threads */
+    uint64_t walk_ns, emit_ns, text_ns; /* summed over threads */
     uint64_t producer_wait_ns, consumer_wait_ns;
     uint64_t stopped_by_rows, texts_over_budget;
-    uint32_t threads, train_queue, val_queue;    /* batches ready now */
+    uint32_t threads, train_queue, val_queue; /* batches ready now */
     uint64_t slab_bytes, slab_count;
 } hw_sampler_stats;
 HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
@@ -490,19 +491,25 @@ HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
 /* ---- batch ------------------------------------------------------------------------------- */
 
 typedef enum hw_dtype {
-    HW_INT8 = 0, HW_UINT8 = 1, HW_UINT16 = 2, HW_INT32 = 3, HW_UINT32 = 4, HW_INT64 = 5,
-    HW_FLOAT16 = 6, HW_FLOAT32 = 7,
+    HW_INT8 = 0,
+    HW_UINT8 = 1,
+    HW_UINT16 = 2,
+    HW_INT32 = 3,
+    HW_UINT32 = 4,
+    HW_INT64 = 5,
+    HW_FLOAT16 = 6,
+    HW_FLOAT32 = 7,
 } hw_dtype;
 HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
 
 typedef struct hw_tensor {
     const char *name;
     hw_dtype dtype;
-    uint32_t rank;       /* number of dimensions */
+    uint32_t rank; /* number of dimensions */
     uint64_t shape[3];
-    const void *data;    /* 64-byte aligned, C-contiguous */
+    const void *data; /* 64-byte aligned, C-contiguous */
     size_t bytes;
-    uint8_t info;        /* 1: host-side only, 64-bit allowed */
+    uint8_t info; /* 1: host-side only, 64-bit allowed */
 } hw_tensor;
 
 /* A batch is immutable and reference-counted; its memory returns to the sampler's pool, or is freed
@@ -518,7 +525,7 @@ typedef struct hw_batch_field {
     hw_dtype dtype;
     const char *dims[3]; /* "B", "S", "R", "R+1", "U", "D_t", "P", "15", "1"; NULL past the rank */
     uint8_t info;
-    const char *when;    /* NULL: always; else the option that adds it */
+    const char *when; /* NULL: always; else the option that adds it */
     const char *meaning;
 } hw_batch_field;
 HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);

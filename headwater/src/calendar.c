@@ -12,22 +12,25 @@
 #define DAY_US INT64_C(86400000000)
 
 enum {
-    ERA_DAYS = 146097,          /* of 400 years */
-    DAYS_TO_1970 = 719468,      /* from 1 March of year 0 */
+    ERA_DAYS = 146097, /* of 400 years */
+    DAYS_TO_1970 = 719468, /* from 1 March of year 0 */
     CENTURY_DAYS = 36524,
     FOUR_YEAR_DAYS = 1460,
-    JANUARY_FROM_MARCH = 306,   /* days from 1 March to 1 January */
-    MARCH_FROM_JANUARY = 59,    /* days from 1 January to 1 March of a common year */
+    JANUARY_FROM_MARCH = 306, /* days from 1 March to 1 January */
+    MARCH_FROM_JANUARY = 59, /* days from 1 January to 1 March of a common year */
 };
 
-struct date { uint32_t day, month, year_day; }; /* all from 0 */
+struct date {
+    uint32_t day, month, year_day;
+}; /* all from 0 */
 
 static struct date date_of(int64_t day_number) {
     int64_t shifted = day_number + DAYS_TO_1970;
     int64_t era = (shifted >= 0 ? shifted : shifted - (ERA_DAYS - 1)) / ERA_DAYS;
     uint32_t day_of_era = (uint32_t)(shifted - era * ERA_DAYS);
     uint32_t year_of_era = (day_of_era - day_of_era / FOUR_YEAR_DAYS + day_of_era / CENTURY_DAYS -
-                            day_of_era / (ERA_DAYS - 1)) / 365;
+                            day_of_era / (ERA_DAYS - 1)) /
+                           365;
     uint32_t march_day = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     uint32_t march_month = (5 * march_day + 2) / 153;
     struct date date = {.day = march_day - (153 * march_month + 2) / 5,

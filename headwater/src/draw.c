@@ -97,7 +97,9 @@ void hwi_draw_add(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t
             .times = table->child_times == NULL ? NULL : table->child_times + start,
             .key = table->incoming[slot],
             .visible = visible[slot],
-            .quota = quota != NULL ? quota[slot] : visible[slot] < width ? visible[slot] : width,
+            .quota = quota != NULL           ? quota[slot]
+                     : visible[slot] < width ? visible[slot]
+                                             : width,
         };
         if (group.quota > 0) {
             append_group(walk, visit->depth + 1, group);
@@ -224,8 +226,7 @@ static struct hwi_turn *turn_of(struct hwi_walk *walk, uint32_t key) {
     if (i > 0 && walk->turns[i - 1].key == key) {
         return &walk->turns[i - 1];
     }
-    memmove(&walk->turns[i + 1], &walk->turns[i],
-            (walk->turn_count - i) * sizeof *walk->turns);
+    memmove(&walk->turns[i + 1], &walk->turns[i], (walk->turn_count - i) * sizeof *walk->turns);
     walk->turn_count++;
     const hw_store *store = walk->plan->store;
     uint32_t table = store->keys[key].child_table;

@@ -18,70 +18,71 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HWI_MAGIC "\x89HWSTOR\n" /* 8 bytes; the first is not text, the last catches CRLF damage */
+#define HWI_MAGIC "\x89HWSTOR\n" /* 8 bytes; the first is not text, the last catches CRLF damage   \
+                                  */
 #define HWI_FORMAT_VERSION 1u
 #define HWI_BYTE_ORDER 0x01020304u
 #define HWI_SECTION_ALIGN 64u
 #define HWI_NONE 0xffffffffu /* no row, no column, no offset */
 
 /* Limits, each checked by the writer and the reader. */
-#define HWI_MAX_ROWS 0xfffffffeu         /* rows of a store */
-#define HWI_MAX_COLUMNS 65535u           /* columns of a store, the tasks' own included */
-#define HWI_MAX_TABLES 65535u            /* 65535 marks a task's seed row in a batch */
-#define HWI_MAX_TABLE_KEYS 4096u         /* foreign keys of one table, and keys that point at it */
+#define HWI_MAX_ROWS 0xfffffffeu /* rows of a store */
+#define HWI_MAX_COLUMNS 65535u /* columns of a store, the tasks' own included */
+#define HWI_MAX_TABLES 65535u /* 65535 marks a task's seed row in a batch */
+#define HWI_MAX_TABLE_KEYS 4096u /* foreign keys of one table, and keys that point at it */
 #define HWI_MAX_TASKS 65535u
-#define HWI_MAX_TABLE_EDGES 0xffffffffu  /* edges that point at one table */
-#define HWI_MAX_TEXT_BYTES 0x7fffffffu   /* bytes of one text, key or name */
+#define HWI_MAX_TABLE_EDGES 0xffffffffu /* edges that point at one table */
+#define HWI_MAX_TEXT_BYTES 0x7fffffffu /* bytes of one text, key or name */
 #define HWI_MAX_TEXT_DIM 16384u
 #define HWI_MAX_RECORD_BYTES 1048576u
 
 enum hwi_file_kind {
-    HWI_FILE_SCHEMA = 1,            /* schema.bin */
-    HWI_FILE_TABLE = 2,             /* tables/<index, 5 digits>.bin */
-    HWI_FILE_GRAPH = 3,             /* graph.bin */
-    HWI_FILE_TASK = 4,              /* tasks/<index, 5 digits>.bin */
-    HWI_FILE_TEXT_EMBEDDINGS = 5,   /* text_embeddings.bin */
+    HWI_FILE_SCHEMA = 1, /* schema.bin */
+    HWI_FILE_TABLE = 2, /* tables/<index, 5 digits>.bin */
+    HWI_FILE_GRAPH = 3, /* graph.bin */
+    HWI_FILE_TASK = 4, /* tasks/<index, 5 digits>.bin */
+    HWI_FILE_TEXT_EMBEDDINGS = 5, /* text_embeddings.bin */
     HWI_FILE_COLUMN_EMBEDDINGS = 6, /* column_embeddings.bin */
     HWI_FILE_CATEGORY_EMBEDDINGS = 7, /* categorical_embeddings.bin */
-    HWI_FILE_KEYS = 8,              /* keys.bin */
-    HWI_FILE_TEXTS = 9,             /* texts.bin */
-    HWI_FILE_METADATA = 10,         /* metadata.json: listed in FILES, but plain JSON without header */
+    HWI_FILE_KEYS = 8, /* keys.bin */
+    HWI_FILE_TEXTS = 9, /* texts.bin */
+    HWI_FILE_METADATA = 10, /* metadata.json: listed in FILES, but plain JSON without header */
 };
 
 /* A section id is kind << 16 | index; index is a table, else 0. */
 #define HWI_SECTION(kind, index) ((uint32_t)(kind) << 16 | (uint32_t)(index))
 enum hwi_section_kind {
     /* schema.bin */
-    HWI_SECTION_STORE = 1,    /* struct hwi_store_info, one */
-    HWI_SECTION_TABLES = 2,   /* struct hwi_table_info [tables] */
-    HWI_SECTION_COLUMNS = 3,  /* struct hwi_column_info [columns] */
-    HWI_SECTION_KEYS = 4,     /* struct hwi_key_info [foreign keys] */
+    HWI_SECTION_STORE = 1, /* struct hwi_store_info, one */
+    HWI_SECTION_TABLES = 2, /* struct hwi_table_info [tables] */
+    HWI_SECTION_COLUMNS = 3, /* struct hwi_column_info [columns] */
+    HWI_SECTION_KEYS = 4, /* struct hwi_key_info [foreign keys] */
     HWI_SECTION_KEY_COLUMNS = 5, /* uint32 column ids, runs owned by hwi_key_info */
-    HWI_SECTION_TASKS = 6,    /* struct hwi_task_info [tasks] */
-    HWI_SECTION_HIDDEN = 7,   /* uint32 column ids, runs owned by hwi_task_info */
-    HWI_SECTION_FILES = 8,    /* struct hwi_file_info [files] */
-    HWI_SECTION_NAMES = 9,    /* bytes, UTF-8 */
+    HWI_SECTION_TASKS = 6, /* struct hwi_task_info [tasks] */
+    HWI_SECTION_HIDDEN = 7, /* uint32 column ids, runs owned by hwi_task_info */
+    HWI_SECTION_FILES = 8, /* struct hwi_file_info [files] */
+    HWI_SECTION_NAMES = 9, /* bytes, UTF-8 */
     /* tables/NNNNN.bin */
     HWI_SECTION_RECORDS = 16, /* bytes [rows, record_bytes] */
-    HWI_SECTION_TIMES = 17,   /* int64 [rows], ascending; only if the table has a temporal column */
+    HWI_SECTION_TIMES = 17, /* int64 [rows], ascending; only if the table has a temporal column */
     /* graph.bin, index = parent table */
     HWI_SECTION_CHILDREN = 32, /* uint32 global rows, by (parent row, child slot), each list by
                                   (edge time, row) */
     HWI_SECTION_CHILD_TIMES = 33, /* int64, same order; only if HWI_TABLE_CHILD_TIMES */
     /* tasks/NNNNN.bin, all [seeds] */
-    HWI_SECTION_ANCHORS = 48,  /* uint32 global row, ascending */
+    HWI_SECTION_ANCHORS = 48, /* uint32 global row, ascending */
     HWI_SECTION_OBS_TIMES = 49, /* int64 us; INT64_MAX = everything is visible */
-    HWI_SECTION_TARGETS = 50,  /* uint64: float64 bits, int64 us, 0/1, or index in the block */
-    HWI_SECTION_STATES = 51,   /* uint8: label state | split << 4 */
+    HWI_SECTION_TARGETS = 50, /* uint64: float64 bits, int64 us, 0/1, or index in the block */
+    HWI_SECTION_STATES = 51, /* uint8: label state | split << 4 */
     HWI_SECTION_SEED_HASHES = 52, /* uint64 hash of the anchor key (docs/2-sampling.md, splits) */
     HWI_SECTION_POSITIONS = 53, /* uint32 position in the query's result */
     /* *_embeddings.bin */
-    HWI_SECTION_VECTORS = 64,  /* float16 [count, text_dim]; element_bytes = 2 * text_dim */
+    HWI_SECTION_VECTORS = 64, /* float16 [count, text_dim]; element_bytes = 2 * text_dim */
     /* keys.bin, index = table; only for tables with a primary key */
     HWI_SECTION_KEY_OFFSETS = 80, /* uint64 [rows + 1] into KEY_BYTES */
-    HWI_SECTION_KEY_BYTES = 81,   /* per row: each part as uint32 length + UTF-8 bytes */
-    HWI_SECTION_KEY_ORDER = 82,   /* uint32 [rows]: rows within the table, by (hash, row) */
-    HWI_SECTION_KEY_HASHES = 83,  /* uint64 [rows], by row: XXH64(key bytes, 0) */
+    HWI_SECTION_KEY_BYTES = 81, /* per row: each part as uint32 length + UTF-8 bytes */
+    HWI_SECTION_KEY_ORDER = 82, /* uint32 [rows]: rows within the table, by (hash, row) */
+    HWI_SECTION_KEY_HASHES = 83, /* uint64 [rows], by row: XXH64(key bytes, 0) */
     /* texts.bin */
     HWI_SECTION_TEXT_OFFSETS = 96, /* uint64 [texts + 1] */
     HWI_SECTION_TEXT_BYTES = 97,
@@ -105,12 +106,14 @@ struct hwi_section_info {
     uint32_t id;
     uint32_t element_bytes;
     uint64_t offset; /* from the start of the file, a multiple of 64 */
-    uint64_t count;  /* elements; the section has element_bytes * count bytes */
+    uint64_t count; /* elements; the section has element_bytes * count bytes */
     uint64_t checksum; /* XXH64(bytes, 0) */
 };
 static_assert(sizeof(struct hwi_section_info) == 32, "section table entry");
 
-struct hwi_name { uint32_t offset, bytes; }; /* into NAMES */
+struct hwi_name {
+    uint32_t offset, bytes;
+}; /* into NAMES */
 
 struct hwi_store_info {
     uint32_t table_count, column_count, key_count, task_count;
@@ -118,17 +121,17 @@ struct hwi_store_info {
     struct hwi_name name;
     struct hwi_name embedder;
     double time_mean_us, time_std_us; /* of all timestamp cells: the z-scored epoch */
-    int64_t stats_until_us;           /* INT64_MAX: all rows */
+    int64_t stats_until_us; /* INT64_MAX: all rows */
     uint64_t reserved[3];
 };
 static_assert(sizeof(struct hwi_store_info) == 96, "store info");
 
 enum hwi_table_flag {
-    HWI_TABLE_TEMPORAL = 1u,       /* rows have times; TIMES is present */
+    HWI_TABLE_TEMPORAL = 1u, /* rows have times; TIMES is present */
     HWI_TABLE_NULL_TIME_VISIBLE = 2u, /* rows without time come first, at INT64_MIN */
-    HWI_TABLE_DAYS = 4u,           /* time_resolution "day": a row counts from the end of its day */
-    HWI_TABLE_CHILD_TIMES = 8u,    /* some incoming key has known_at: CHILD_TIMES is present */
-    HWI_TABLE_KEYED = 16u,         /* has a primary key in keys.bin */
+    HWI_TABLE_DAYS = 4u, /* time_resolution "day": a row counts from the end of its day */
+    HWI_TABLE_CHILD_TIMES = 8u, /* some incoming key has known_at: CHILD_TIMES is present */
+    HWI_TABLE_KEYED = 16u, /* has a primary key in keys.bin */
 };
 
 /*
@@ -140,16 +143,16 @@ enum hwi_table_flag {
 struct hwi_table_info {
     struct hwi_name name;
     uint32_t flags;
-    uint32_t row_start, row_count;       /* global rows row_start .. row_start + row_count */
+    uint32_t row_start, row_count; /* global rows row_start .. row_start + row_count */
     uint32_t column_start, column_count; /* global columns, ignored ones included */
-    uint32_t key_start, key_count;       /* its foreign keys in KEYS */
-    uint32_t child_slot_count;           /* foreign keys that point at it */
+    uint32_t key_start, key_count; /* its foreign keys in KEYS */
+    uint32_t child_slot_count; /* foreign keys that point at it */
     uint32_t record_bytes;
-    uint32_t child_offset;  /* of child_start in a record; HWI_NONE without incoming keys */
-    uint32_t null_offset;   /* of the null bits */
+    uint32_t child_offset; /* of child_start in a record; HWI_NONE without incoming keys */
+    uint32_t null_offset; /* of the null bits */
     uint32_t temporal_column; /* global column, or HWI_NONE */
     uint32_t timed_start, timed_count; /* rows that have a time, counted within the table */
-    uint64_t edge_count;    /* of CHILDREN */
+    uint64_t edge_count; /* of CHILDREN */
     uint64_t reserved[3];
 };
 static_assert(sizeof(struct hwi_table_info) == 96, "table info");
@@ -157,9 +160,9 @@ static_assert(sizeof(struct hwi_table_info) == 96, "table info");
 enum hwi_known_kind {
     HWI_KNOWN_CREATION = 0, /* with its row */
     HWI_KNOWN_NEVER = 1,
-    HWI_KNOWN_COLUMN = 2,   /* known_offset_us after the time in known_column of the same row (one
-                               day after a date: it is over then); NULL = INT64_MAX */
-    HWI_KNOWN_OFFSET = 3,   /* known_offset_us after the row's time; INT64_MAX without one */
+    HWI_KNOWN_COLUMN = 2, /* known_offset_us after the time in known_column of the same row (one
+                             day after a date: it is over then); NULL = INT64_MAX */
+    HWI_KNOWN_OFFSET = 3, /* known_offset_us after the row's time; INT64_MAX without one */
 };
 
 /* offset_us after a time: how HWI_KNOWN_COLUMN and HWI_KNOWN_OFFSET count. INT64_MAX and INT64_MIN
@@ -176,11 +179,11 @@ static inline int64_t hwi_known_after(int64_t time_us, int64_t offset_us) {
 struct hwi_column_info {
     struct hwi_name name;
     uint32_t table; /* HWI_NONE for the obs_time and target columns of a derived task */
-    uint32_t task;  /* of those; else HWI_NONE */
-    uint8_t stype;  /* hw_semantic_type */
+    uint32_t task; /* of those; else HWI_NONE */
+    uint8_t stype; /* hw_semantic_type */
     uint8_t known_kind;
     uint8_t reserved8[2];
-    uint32_t null_bit;    /* HWI_NONE if the column has no place in the record */
+    uint32_t null_bit; /* HWI_NONE if the column has no place in the record */
     uint32_t lane_offset; /* bytes from the start of the record; HWI_NONE: no lane */
     uint32_t known_column;
     int64_t known_offset_us;
@@ -194,9 +197,9 @@ static_assert(sizeof(struct hwi_column_info) == 88, "column info");
 struct hwi_key_info {
     uint32_t child_table, parent_table;
     uint32_t parent_slot; /* index among the child table's foreign keys = place in the record */
-    uint32_t child_slot;  /* index among the keys that point at the parent table */
+    uint32_t child_slot; /* index among the keys that point at the parent table */
     uint32_t column_start, column_count; /* run of KEY_COLUMNS: the key's columns in child_table */
-    uint32_t known_late;  /* 1: some column of the key has known_at other than "creation" */
+    uint32_t known_late; /* 1: some column of the key has known_at other than "creation" */
     uint32_t reserved32;
     uint64_t edge_count, dangling_count, null_count;
     uint64_t reserved[1];
@@ -204,7 +207,7 @@ struct hwi_key_info {
 static_assert(sizeof(struct hwi_key_info) == 64, "key info");
 
 enum hwi_task_flag {
-    HWI_TASK_CELL = 1u,      /* the target is a column of the anchor table */
+    HWI_TASK_CELL = 1u, /* the target is a column of the anchor table */
     HWI_TASK_EXCLUSIVE = 2u, /* cutoff "exclusive" */
     HWI_TASK_GIVEN_SPLIT = 4u,
 };
@@ -212,7 +215,7 @@ struct hwi_task_info {
     struct hwi_name name;
     uint32_t flags;
     uint32_t anchor_table;
-    uint32_t target_column;   /* global column: the anchor table's, or the task's own */
+    uint32_t target_column; /* global column: the anchor table's, or the task's own */
     uint32_t obs_time_column; /* the task's own; HWI_NONE for a cell task */
     uint32_t hidden_start, hidden_count; /* run of HIDDEN */
     uint32_t seed_count;

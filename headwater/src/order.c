@@ -37,8 +37,8 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
     const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
     assert(list->count > 0);
     uint64_t epoch = position / list->count;
-    uint64_t key = hwi_key(plan->options.seed, HWI_KEY_EPOCH,
-                           (uint64_t)split << 32 | task_plan->task, epoch);
+    uint64_t key =
+        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task, epoch);
     uint32_t place = hwi_permute(key, list->count, (uint32_t)(position % list->count));
     uint32_t index = list->seeds[place];
     struct hwi_seed seed = {
@@ -89,8 +89,8 @@ hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k
     if (plan->options.task_order == HW_TASKS_ROUND_ROBIN) {
         *task = turn_task(plan, split, k % active);
     } else {
-        *task = scheduled_task(plan, split, k / HWI_SCHEDULE_BLOCK,
-                               (uint32_t)(k % HWI_SCHEDULE_BLOCK));
+        *task =
+            scheduled_task(plan, split, k / HWI_SCHEDULE_BLOCK, (uint32_t)(k % HWI_SCHEDULE_BLOCK));
     }
     return HW_OK;
 }

@@ -8,9 +8,9 @@
 #include "walk.h"
 
 struct hwi_permuter {
-    uint32_t *column_counts;  /* [columns] */
-    uint32_t *table_stamps;   /* [tables + 1] */
-    uint32_t *touched;        /* tables of the context, ascending */
+    uint32_t *column_counts; /* [columns] */
+    uint32_t *table_stamps; /* [tables + 1] */
+    uint32_t *touched; /* tables of the context, ascending */
     uint32_t stamp;
     /* Rows' graph: neighbours of i are in neighbours[starts[i] ..+ degrees[i]]. */
     uint32_t *starts, *degrees, *neighbours, *sorted_neighbours;

@@ -65,21 +65,21 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     if (options->max_rows != 0) {
         HW_TRY(check_range("max_rows", options->max_rows, 2, HWI_MAX_SEQUENCE, error));
     }
-    HW_TRY(check_range("child_width_per", (uint64_t)options->width_scope, 0, HW_WIDTH_PER_ROW,
-                       error));
-    HW_TRY(check_range("child_order", (uint64_t)options->child_order, 0, HW_CHILDREN_RECENT,
-                       error));
+    HW_TRY(
+        check_range("child_width_per", (uint64_t)options->width_scope, 0, HW_WIDTH_PER_ROW, error));
+    HW_TRY(
+        check_range("child_order", (uint64_t)options->child_order, 0, HW_CHILDREN_RECENT, error));
     HW_TRY(check_range("identifier_cells", (uint64_t)options->identifier_cells, 0,
                        HW_IDENTIFIERS_NONE, error));
-    HW_TRY(check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL,
-                       error));
+    HW_TRY(
+        check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL, error));
     HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
     HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
-    HW_TRY(check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN,
-                       error));
+    HW_TRY(
+        check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
     if (options->text_budget != 0) {
-        HW_TRY(check_range("text_budget", options->text_budget,
-                           (uint64_t)options->batch_size + 1, UINT32_MAX, error));
+        HW_TRY(check_range("text_budget", options->text_budget, (uint64_t)options->batch_size + 1,
+                           UINT32_MAX, error));
     }
     return HW_OK;
 }
@@ -139,9 +139,9 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     const struct hwi_table_info *info = plan->store->tables[table].info;
     struct hwi_table_plan *cells = &plan->tables[table];
     size_t count = info->column_count == 0 ? 1 : info->column_count;
-    uint32_t **arrays[] = {&cells->columns,        &cells->null_bits,  &cells->lanes,
-                           &cells->numeric_masks,  &cells->text_masks, &cells->category_masks,
-                           &cells->bool_masks,     &cells->time_cells, &cells->text_cells};
+    uint32_t **arrays[] = {&cells->columns,       &cells->null_bits,  &cells->lanes,
+                           &cells->numeric_masks, &cells->text_masks, &cells->category_masks,
+                           &cells->bool_masks,    &cells->time_cells, &cells->text_cells};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         *arrays[i] = calloc(count, sizeof(uint32_t));
         if (*arrays[i] == NULL) {
@@ -160,8 +160,7 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     }
     cells->cell_count = cells->all_count;
     for (uint32_t column = info->column_start; column < end; column++) {
-        if (plan->store->columns[column].stype == HW_IDENTIFIER &&
-            !is_wanted(plan, info, column)) {
+        if (plan->store->columns[column].stype == HW_IDENTIFIER && !is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);
         }
     }
@@ -249,8 +248,8 @@ static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
     shape->batch_size = options->batch_size;
     shape->sequence_length = options->sequence_length;
     shape->text_dim = plan->store->info->text_dim;
-    uint32_t most = options->sequence_length < MAX_MAX_ROWS ? options->sequence_length
-                                                            : MAX_MAX_ROWS;
+    uint32_t most =
+        options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
     shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
     shape->text_budget = options->text_budget;
     if (options->max_rows == 0 || options->text_budget == 0) {
@@ -285,8 +284,8 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         return hwi_no_memory(error, "the plan of a sampler", sizeof *made);
     }
     made->store = hw_store_retain(store);
-    size_t covered = options->struct_bytes < sizeof *options ? options->struct_bytes
-                                                             : sizeof *options;
+    size_t covered =
+        options->struct_bytes < sizeof *options ? options->struct_bytes : sizeof *options;
     memcpy(&made->options, options, covered);
     hw_sampler_options given = made->options;
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {

@@ -74,20 +74,20 @@ struct hwi_field {
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
-    uint32_t *columns;       /* global column */
+    uint32_t *columns; /* global column */
     uint8_t *stypes;
     uint32_t *null_bits;
-    uint32_t *lanes;         /* byte offset in the record of the 4-byte lane; 0 where there is none */
+    uint32_t *lanes; /* byte offset in the record of the 4-byte lane; 0 where there is none */
     uint32_t *numeric_masks; /* ~0 where the lane is of that type, else 0 */
     uint32_t *category_masks;
     uint32_t *text_masks;
-    uint32_t *bool_masks;    /* 1 or 0 */
-    uint32_t *time_cells;    /* which cells are timestamps, [time_count] */
+    uint32_t *bool_masks; /* 1 or 0 */
+    uint32_t *time_cells; /* which cells are timestamps, [time_count] */
     uint32_t time_count;
-    uint32_t *text_cells;    /* which cells are texts, [text_count] */
+    uint32_t *text_cells; /* which cells are texts, [text_count] */
     uint32_t text_count;
-    uint8_t late_cells;      /* 1: some cell has known_at */
-    uint8_t late_keys;       /* 1: some foreign key of the table has */
+    uint8_t late_cells; /* 1: some cell has known_at */
+    uint8_t late_keys; /* 1: some foreign key of the table has */
 };
 
 static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uint8_t *nulls,
@@ -102,27 +102,27 @@ struct hwi_seed_list {
 };
 
 struct hwi_task_plan {
-    uint32_t task;                 /* the store's number */
+    uint32_t task; /* the store's number */
     struct hwi_seed_list lists[HW_SPLIT_COUNT];
     uint32_t *seed_storage;
-    uint8_t *splits;               /* [seeds] */
+    uint8_t *splits; /* [seeds] */
     uint8_t active[HW_SPLIT_COUNT]; /* 1: has seeds and a weight, so it is scheduled */
-    uint64_t *label_hidden;        /* bit per row of the anchor table: its target cell is a label that
-                                      contexts may not show; NULL: nothing to hide */
-    uint8_t *special_tables;       /* [table_count] 1: has a hidden column or the target */
-    uint8_t *special_keys;         /* [key_count] 1: has such a column */
-    uint8_t *special_columns;      /* [column_count] 1: hidden, or the target of a cell task */
+    uint64_t *label_hidden; /* bit per row of the anchor table: its target cell is a label that
+                               contexts may not show; NULL: nothing to hide */
+    uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
+    uint8_t *special_keys; /* [key_count] 1: has such a column */
+    uint8_t *special_columns; /* [column_count] 1: hidden, or the target of a cell task */
     hw_target_stats stats;
 };
 
 struct hwi_plan {
     hw_store *store;
-    hw_sampler_options options;    /* with the defaults filled in; pointers not valid */
+    hw_sampler_options options; /* with the defaults filled in; pointers not valid */
     hw_shape shape;
-    uint32_t text_quota;           /* distinct texts per sequence */
+    uint32_t text_quota; /* distinct texts per sequence */
     int64_t visible_until[HW_SPLIT_COUNT];
     struct hwi_table_plan *tables; /* [table_count] */
-    struct hwi_task_plan *tasks;   /* [task_count], the selected ones in the store's order */
+    struct hwi_task_plan *tasks; /* [task_count], the selected ones in the store's order */
     uint32_t task_count;
     uint32_t active_tasks[HW_SPLIT_COUNT]; /* tasks that have seeds in the split */
     uint32_t *schedule[HW_SPLIT_COUNT]; /* [task_count + 1] cumulative batches per block */
@@ -168,10 +168,10 @@ uint64_t hwi_order_task_batches(const struct hwi_plan *plan, hw_split split, uin
 
 /* What one sequence is made from. */
 struct hwi_seed {
-    uint32_t task;   /* index into plan->tasks */
-    uint32_t split;  /* hw_split, or HWI_SPLIT_AD_HOC */
+    uint32_t task; /* index into plan->tasks */
+    uint32_t split; /* hw_split, or HWI_SPLIT_AD_HOC */
     uint32_t epoch;
-    uint32_t index;  /* seed within the task (stored order), or position in an ad-hoc list */
+    uint32_t index; /* seed within the task (stored order), or position in an ad-hoc list */
     uint32_t anchor; /* global row */
     int64_t obs_time;
 };
@@ -201,16 +201,16 @@ struct hwi_counters {
 };
 
 /*
- * Makes sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents). Different b of
- * one batch may be made by different threads at once. seed NULL: an empty sequence, all padding.
+ * Makes sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents).
+ * Different b of one batch may be made by different threads at once. seed NULL: an empty sequence,
+ * all padding.
  */
 HW_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
                                      const struct hwi_seed *seed, hw_error *error);
 /* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
 HW_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                        uint32_t *row_count, uint32_t *text_count,
-                                        hw_error *error);
+                                        uint32_t *row_count, uint32_t *text_count, hw_error *error);
 /* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
  * task is an index into plan->tasks. */
 HW_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,

@@ -12,7 +12,7 @@ struct hwi_rng {
     uint32_t key[2];
     uint32_t counter[4];
     uint32_t words[4]; /* of the current block */
-    uint32_t used;     /* how many of them were taken */
+    uint32_t used; /* how many of them were taken */
 };
 
 static inline void hwi_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {

@@ -18,12 +18,12 @@ struct hwi_file; /* a mapped or loaded file; store.c */
 
 struct hwi_table {
     const struct hwi_table_info *info;
-    const uint8_t *records;      /* [row_count, record_bytes] */
-    const int64_t *times;        /* [row_count] ascending, NULL if the table is not temporal */
-    const uint32_t *children;    /* [edge_count] global rows, NULL without incoming keys */
-    const int64_t *child_times;  /* [edge_count], NULL unless HWI_TABLE_CHILD_TIMES */
-    const uint32_t *incoming;    /* [child_slot_count] global key numbers by child slot */
-    const uint8_t *key_bytes;    /* keys.bin; NULL without a primary key */
+    const uint8_t *records; /* [row_count, record_bytes] */
+    const int64_t *times; /* [row_count] ascending, NULL if the table is not temporal */
+    const uint32_t *children; /* [edge_count] global rows, NULL without incoming keys */
+    const int64_t *child_times; /* [edge_count], NULL unless HWI_TABLE_CHILD_TIMES */
+    const uint32_t *incoming; /* [child_slot_count] global key numbers by child slot */
+    const uint8_t *key_bytes; /* keys.bin; NULL without a primary key */
     const uint64_t *key_offsets;
     const uint32_t *key_order;
     const uint64_t *key_hashes;
@@ -36,20 +36,20 @@ struct hw_store {
     char fingerprint[33];
     const struct hwi_store_info *info;
     const struct hwi_column_info *columns; /* [column_count] */
-    const struct hwi_key_info *keys;       /* [key_count] */
+    const struct hwi_key_info *keys; /* [key_count] */
     const uint32_t *key_columns;
-    const struct hwi_task_info *tasks;     /* [task_count] */
+    const struct hwi_task_info *tasks; /* [task_count] */
     const uint32_t *hidden;
     const char *names;
     uint64_t names_bytes;
-    struct hwi_table *tables;              /* [table_count] */
-    hw_seeds *seeds;                       /* [task_count] */
-    const void *vectors[3];                /* by hw_embedding_kind: float16 [count, text_dim] */
+    struct hwi_table *tables; /* [table_count] */
+    hw_seeds *seeds; /* [task_count] */
+    const void *vectors[3]; /* by hw_embedding_kind: float16 [count, text_dim] */
     uint64_t vector_counts[3];
-    const uint64_t *text_offsets;          /* [text_count + 1] */
+    const uint64_t *text_offsets; /* [text_count + 1] */
     const uint8_t *text_bytes;
     uint64_t text_bytes_count;
-    uint32_t *incoming;                    /* storage of hwi_table.incoming */
+    uint32_t *incoming; /* storage of hwi_table.incoming */
     struct hwi_file *files;
     uint32_t file_count;
 };

@@ -105,9 +105,10 @@ static hw_status bad_row(const struct hwi_walk *walk, const char *what, uint32_t
                          uint32_t table, hw_error *error) {
     char name[128];
     const struct hwi_table_info *info = walk->plan->store->tables[table].info;
-    return hwi_fail(error, HW_BAD_STORE, "%s is row %u, outside table '%s' (rows %u to %u); run "
-                    "`headwater verify`", what, found,
-                    hwi_store_name(walk->plan->store, info->name, name, sizeof name),
+    return hwi_fail(error, HW_BAD_STORE,
+                    "%s is row %u, outside table '%s' (rows %u to %u); run "
+                    "`headwater verify`",
+                    what, found, hwi_store_name(walk->plan->store, info->name, name, sizeof name),
                     info->row_start, info->row_start + info->row_count);
 }
 
@@ -141,8 +142,8 @@ static void push_parent(struct hwi_walk *walk, uint32_t row, uint32_t table, uin
     const uint8_t *record = hwi_record(&walk->plan->store->tables[table], row);
     __builtin_prefetch(record);
     __builtin_prefetch(record + 64);
-    walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
-        .row = row, .table = table, .depth = depth, .chain = chain};
+    walk->queue[walk->queue_tail++] =
+        (struct hwi_parent_entry){.row = row, .table = table, .depth = depth, .chain = chain};
 }
 
 /* Reads the row's parents, hides what is withheld, and queues those that may be visited. */
@@ -151,8 +152,8 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_table_info *info = plan->store->tables[visit->table].info;
     uint32_t *parents = walk->parents + (size_t)walk->row_count * plan->shape.parent_slots;
-    int checks = plan->tables[visit->table].late_keys ||
-                 walk->view.task->special_tables[visit->table];
+    int checks =
+        plan->tables[visit->table].late_keys || walk->view.task->special_tables[visit->table];
     memcpy(parents, visit->record, info->key_count * sizeof *parents);
     for (uint32_t slot = 0; slot < info->key_count; slot++) {
         uint32_t row = parents[slot], key = info->key_start + slot;
@@ -189,8 +190,7 @@ static uint32_t visible_by_row(const uint32_t *children, uint32_t count, uint32_
     return low;
 }
 
-static uint32_t visible_by_time(const struct hwi_view *view, const int64_t *times,
-                                uint32_t count) {
+static uint32_t visible_by_time(const struct hwi_view *view, const int64_t *times, uint32_t count) {
     uint32_t low = 0, high = count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -215,8 +215,8 @@ static void count_children(struct hwi_walk *walk, const struct hwi_table *table,
         } else if (key->known_late) {
             counts[slot] = visible_by_time(&walk->view, table->child_times + start, count);
         } else {
-            counts[slot] = visible_by_row(table->children + start, count,
-                                          cutoff_of(walk, key->child_table));
+            counts[slot] =
+                visible_by_row(table->children + start, count, cutoff_of(walk, key->child_table));
         }
         start += count;
     }
@@ -242,8 +242,10 @@ static hw_status take_children(struct hwi_walk *walk, const struct hwi_visit *vi
         }
     }
     if (end > table->info->edge_count) {
-        return hwi_fail(error, HW_BAD_STORE, "row %u lists children up to %llu, its table has %llu; "
-                        "run `headwater verify`", visit->row, (unsigned long long)end,
+        return hwi_fail(error, HW_BAD_STORE,
+                        "row %u lists children up to %llu, its table has %llu; "
+                        "run `headwater verify`",
+                        visit->row, (unsigned long long)end,
                         (unsigned long long)table->info->edge_count);
     }
     if (end > start) {
@@ -400,7 +402,8 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(turns, keys) || !ALLOCATE(quotas, plan->child_slots)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
-            return hwi_fail(error, HW_BAD_ARGUMENT, "a walk of max_rows %llu, %u keys at one table "
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "a walk of max_rows %llu, %u keys at one table "
                             "and bfs_child_width %u needs more than %llu bytes of scratch for each "
                             "thread: lower max_rows or bfs_child_width",
                             (unsigned long long)rows, plan->child_slots, plan->options.child_width,

@@ -14,7 +14,7 @@
 
 #define SECOND_US INT64_C(1000000)
 #define FIRST_SECOND INT64_C(-62135596800) /* 0001-01-01 */
-#define LAST_SECOND INT64_C(253402300799)  /* 9999-12-31 23:59:59 */
+#define LAST_SECOND INT64_C(253402300799) /* 9999-12-31 23:59:59 */
 
 static void expect_turn(const float *pair, int part, int whole) {
     const double turn = 6.283185307179586476925286766559 * part / whole;
@@ -45,17 +45,27 @@ static void every_part_matches_the_system_calendar(void **state) {
     for (int i = 0; i < 20000; i++) {
         uint64_t draw = (uint64_t)hwi_rng_next(&rng) << 32 | hwi_rng_next(&rng);
         int64_t span = LAST_SECOND - FIRST_SECOND + 1;
-        expect_second(FIRST_SECOND + (int64_t)(draw % (uint64_t)span),
-                      (int64_t)(draw % 1000000));
+        expect_second(FIRST_SECOND + (int64_t)(draw % (uint64_t)span), (int64_t)(draw % 1000000));
     }
 }
 
 static void boundaries_match_the_system_calendar(void **state) {
     (void)state;
     static const int64_t seconds[] = {
-        FIRST_SECOND, LAST_SECOND, 0,          -1,         -86400,     951782400 /* 2000-02-29 */,
-        951868800,    4107542400 /* 2100-03-01 */,         4107456000, -2203891200,
-        1704067199,   1704067200,  1709164800, 1735603200 /* 2024-12-31 */,
+        FIRST_SECOND,
+        LAST_SECOND,
+        0,
+        -1,
+        -86400,
+        951782400 /* 2000-02-29 */,
+        951868800,
+        4107542400 /* 2100-03-01 */,
+        4107456000,
+        -2203891200,
+        1704067199,
+        1704067200,
+        1709164800,
+        1735603200 /* 2024-12-31 */,
     };
     for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
         expect_second(seconds[i], 0);
