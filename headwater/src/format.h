@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HWI_MAGIC "\x89HWSTOR\n" /* 8 bytes; the first is not text, the last catches CRLF damage   \
-                                  */
+/* 8 bytes; the first is not text, the last catches CRLF damage. */
+#define HWI_MAGIC "\x89HWSTOR\n"
 #define HWI_FORMAT_VERSION 1u
 #define HWI_BYTE_ORDER 0x01020304u
 #define HWI_SECTION_ALIGN 64u
