@@ -11,6 +11,7 @@
 #define HWI_ARROW_H
 
 #include "bytes.h"
+#include "error.h"
 #include "headwater.h"
 
 enum hwi_arrow_kind {
@@ -49,11 +50,11 @@ struct hwi_arrow {
 
 /* Reads the schema and proves that it has exactly these columns. `subject` and `fields` must live
  * as long as the reader. Close it whatever the status. */
-HW_CHECK hw_status hwi_arrow_open(struct hwi_arrow *arrow, struct ArrowArrayStream *stream,
-                                  const char *subject, const struct hwi_arrow_field *fields,
-                                  uint64_t column_count, hw_error *error);
+HWI_CHECK hw_status hwi_arrow_open(struct hwi_arrow *arrow, struct ArrowArrayStream *stream,
+                                   const char *subject, const struct hwi_arrow_field *fields,
+                                   uint64_t column_count, hw_error *error);
 /* The next chunk that has rows; row_count is 0 at the end of the stream. */
-HW_CHECK hw_status hwi_arrow_next(struct hwi_arrow *arrow, hw_error *error);
+HWI_CHECK hw_status hwi_arrow_next(struct hwi_arrow *arrow, hw_error *error);
 void hwi_arrow_close(struct hwi_arrow *arrow);
 
 /* Values of row `row` of the chunk (row < row_count). */
@@ -74,10 +75,10 @@ static inline double hwi_arrow_double(const struct hwi_arrow_column *column, uin
 }
 
 /* An integer of any width; HW_BAD_SOURCE outside [0, limit). Not NULL. */
-HW_CHECK hw_status hwi_arrow_index(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
-                                   uint64_t limit, uint32_t *index, hw_error *error);
+HWI_CHECK hw_status hwi_arrow_index(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                                    uint64_t limit, uint32_t *index, hw_error *error);
 /* A text; valid until the next chunk. Not NULL. */
-HW_CHECK hw_status hwi_arrow_text(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
-                                  const char **text, uint32_t *bytes, hw_error *error);
+HWI_CHECK hw_status hwi_arrow_text(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                                   const char **text, uint32_t *bytes, hw_error *error);
 
 #endif

@@ -93,18 +93,19 @@ struct hw_builder {
 };
 
 /* HW_BAD_ARGUMENT unless the builder may be written to; freezes the schema. */
-HW_CHECK hw_status hwi_builder_start_write(hw_builder *b, hw_error *error);
+HWI_CHECK hw_status hwi_builder_start_write(hw_builder *b, hw_error *error);
 /* Remembers that a write failed half way, so that nothing more can be built on it. */
 hw_status hwi_builder_latch(hw_builder *b, hw_status status);
 
 /* Time of a table's row as the walk compares it: INT64_MIN without a temporal column. */
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row);
 
-HW_CHECK hw_status hwi_build_graph(hw_builder *b, struct hwi_file_info *file, hw_error *error);
-HW_CHECK hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_file_info *file,
-                                     hw_error *error);
-HW_CHECK hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_error *error);
-HW_CHECK hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3], hw_error *error);
-HW_CHECK hw_status hwi_build_schema(hw_builder *b, hw_error *error);
+HWI_CHECK hw_status hwi_build_graph(hw_builder *b, struct hwi_file_info *file, hw_error *error);
+HWI_CHECK hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_file_info *file,
+                                      hw_error *error);
+HWI_CHECK hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_error *error);
+HWI_CHECK hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3],
+                                      hw_error *error);
+HWI_CHECK hw_status hwi_build_schema(hw_builder *b, hw_error *error);
 
 #endif

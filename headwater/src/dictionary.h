@@ -6,6 +6,7 @@
 #ifndef HWI_DICTIONARY_H
 #define HWI_DICTIONARY_H
 
+#include "error.h"
 #include "spill.h"
 
 struct hwi_dictionary_slot {
@@ -21,15 +22,15 @@ struct hwi_dictionary {
     uint32_t count;
 };
 
-HW_CHECK hw_status hwi_dictionary_open(struct hwi_dictionary *dictionary, const char *directory,
-                                       hw_error *error);
+HWI_CHECK hw_status hwi_dictionary_open(struct hwi_dictionary *dictionary, const char *directory,
+                                        hw_error *error);
 void hwi_dictionary_close(struct hwi_dictionary *dictionary);
 /* Number of the string, or UINT32_MAX. */
 uint32_t hwi_dictionary_find(const struct hwi_dictionary *dictionary, const char *text,
                              uint32_t bytes);
 /* Number of the string, added if new. */
-HW_CHECK hw_status hwi_dictionary_add(struct hwi_dictionary *dictionary, const char *text,
-                                      uint32_t bytes, uint32_t *index, hw_error *error);
+HWI_CHECK hw_status hwi_dictionary_add(struct hwi_dictionary *dictionary, const char *text,
+                                       uint32_t bytes, uint32_t *index, hw_error *error);
 /* String `index` (< count); valid until the next add. */
 const char *hwi_dictionary_text(const struct hwi_dictionary *dictionary, uint32_t index,
                                 uint32_t *bytes);

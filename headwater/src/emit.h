@@ -6,15 +6,16 @@
 #ifndef HWI_EMIT_H
 #define HWI_EMIT_H
 
+#include "error.h"
 #include "permute.h"
 #include "walk.h"
 
 /* Emits the walk of `seed` as sequence b; text_cells[S] receives the positions of its texts that
  * are not NULL. HW_BAD_STORE if a category or a target is out of range. */
-HW_CHECK hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                                     struct hwi_permuter *permuter, uint8_t *slab, uint32_t b,
-                                     const struct hwi_seed *seed, uint16_t *text_cells,
-                                     uint32_t *text_cell_count, hw_error *error);
+HWI_CHECK hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                                      struct hwi_permuter *permuter, uint8_t *slab, uint32_t b,
+                                      const struct hwi_seed *seed, uint16_t *text_cells,
+                                      uint32_t *text_cell_count, hw_error *error);
 /* A place without a seed: an empty walk, emitted. */
 void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk,
                       struct hwi_permuter *permuter, uint8_t *slab, uint32_t b);

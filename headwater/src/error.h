@@ -7,6 +7,13 @@
 
 #include "headwater.h"
 
+/* Of a function of the library's own: its status must be read. HW_CHECK is that, and exported. */
+#if defined(__GNUC__)
+#define HWI_CHECK __attribute__((warn_unused_result))
+#else
+#define HWI_CHECK
+#endif
+
 hw_status hwi_fail(hw_error *error, hw_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* HW_NO_MEMORY, naming what the memory was for. */

@@ -6,6 +6,7 @@
 #ifndef HWI_FILE_H
 #define HWI_FILE_H
 
+#include "error.h"
 #include "format.h"
 #include "headwater.h"
 
@@ -26,17 +27,17 @@ struct hwi_file {
 
 /* Opens <directory>/<name of kind and index>. The caller closes the file whatever the status, after
  * setting fd to -1 and the rest to zero. */
-HW_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
-                                 uint32_t index, hw_load load, hw_error *error);
+HWI_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
+                                  uint32_t index, hw_load load, hw_error *error);
 void hwi_file_close(struct hwi_file *file);
 /* The next section, which must have this id, element size and count. */
-HW_CHECK hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_t element_bytes,
-                                    uint64_t count, const void **data, uint64_t *actual_count,
-                                    hw_error *error);
+HWI_CHECK hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_t element_bytes,
+                                     uint64_t count, const void **data, uint64_t *actual_count,
+                                     hw_error *error);
 /* After the last section: there must be no more. */
-HW_CHECK hw_status hwi_file_no_more(const struct hwi_file *file, hw_error *error);
+HWI_CHECK hw_status hwi_file_no_more(const struct hwi_file *file, hw_error *error);
 /* HW_BAD_STORE unless a mapped file has the size it had. */
-HW_CHECK hw_status hwi_file_check_size(const struct hwi_file *file, hw_error *error);
+HWI_CHECK hw_status hwi_file_check_size(const struct hwi_file *file, hw_error *error);
 
 /* Contents: calls the fault callback for a wrong section checksum or a gap that is not zero. Reads
  * the whole file. */

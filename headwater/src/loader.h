@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "slab.h"
 #include "stream.h"
 
@@ -104,9 +105,9 @@ static inline int64_t hwi_now_ns(void) {
 }
 
 /* HW_FORKED unless the sampler's threads live in this process. */
-HW_CHECK hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error);
+HWI_CHECK hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error);
 /* Ends waits by CLOCK_MONOTONIC. */
-HW_CHECK hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error);
+HWI_CHECK hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error);
 
 /* produce.c */
 void *hwi_produce(void *thread); /* main function of a thread */
@@ -119,15 +120,16 @@ void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream);
 void hwi_free_unused_jobs(hw_sampler *sampler);
 void hwi_free_pass(hw_pass *pass);
 /* Seeds of the next batch that the stream will start. */
-HW_CHECK hw_status hwi_next_seeds_locked(const hw_sampler *sampler, const struct hwi_stream *stream,
-                                         struct hwi_batch_seeds *seeds, hw_error *error);
+HWI_CHECK hw_status hwi_next_seeds_locked(const hw_sampler *sampler,
+                                          const struct hwi_stream *stream,
+                                          struct hwi_batch_seeds *seeds, hw_error *error);
 void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stream,
                               const struct hwi_batch_seeds *seeds);
 void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream,
                             const struct hwi_batch_seeds *seeds);
 /* Makes a whole batch in the calling thread, which holds spare_mutex. */
-HW_CHECK hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
-                                  hw_batch **batch, hw_error *error);
+HWI_CHECK hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                                   hw_batch **batch, hw_error *error);
 
 static inline int hwi_is_finite(const struct hwi_stream *stream) {
     return stream->pass.parts != NULL;

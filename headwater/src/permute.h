@@ -5,6 +5,7 @@
 #ifndef HWI_PERMUTE_H
 #define HWI_PERMUTE_H
 
+#include "error.h"
 #include "walk.h"
 
 struct hwi_permuter {
@@ -20,8 +21,8 @@ struct hwi_permuter {
     uint32_t edge_count;
 };
 
-HW_CHECK hw_status hwi_permuter_open(const struct hwi_plan *plan, struct hwi_permuter *permuter,
-                                     hw_error *error);
+HWI_CHECK hw_status hwi_permuter_open(const struct hwi_plan *plan, struct hwi_permuter *permuter,
+                                      hw_error *error);
 void hwi_permuter_release(struct hwi_permuter *permuter);
 /* Orders cells by (column, position): col_perm[S]; padding keeps its place at the end. */
 void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,

@@ -7,6 +7,7 @@
 #ifndef HWI_PLAN_H
 #define HWI_PLAN_H
 
+#include "error.h"
 #include "headwater.h"
 #include "store.h"
 
@@ -134,7 +135,7 @@ struct hwi_plan {
 };
 
 /* fields.c: decides which arrays the batches have and where they lie. */
-HW_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
+HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
 /* `bytes` into an array that this sampler's batches have. */
 static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
                                  size_t bytes) {
@@ -142,12 +143,12 @@ static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enu
 }
 
 /* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. */
-HW_CHECK hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options,
-                                 struct hwi_plan **plan, hw_error *error);
+HWI_CHECK hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options,
+                                  struct hwi_plan **plan, hw_error *error);
 void hwi_plan_close(struct hwi_plan *plan);
 /* plan_tasks.c: the selected tasks, from the options as the caller gave them. */
-HW_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
-                                  hw_error *error);
+HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
+                                   hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
@@ -160,8 +161,8 @@ struct hwi_position {
 
 /* The selected task (index into plan->tasks) of batch k of a split's stream; HW_BAD_TASK if the
  * split has no seeds in any task. */
-HW_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,
-                                  uint32_t *task, hw_error *error);
+HWI_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                   uint32_t *task, hw_error *error);
 /* How many of the batches [0, k) are of that task. */
 uint64_t hwi_order_task_batches(const struct hwi_plan *plan, hw_split split, uint64_t k,
                                 uint32_t task);
@@ -186,13 +187,13 @@ uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
 
 /* A worker's scratch; one thread at a time. Allocates everything it will ever need. */
 struct hwi_worker;
-HW_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
-                                   hw_error *error);
+HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                                    hw_error *error);
 void hwi_worker_close(struct hwi_worker *worker);
 /* Scratch of one batch in production: each sequence's texts until hwi_batch_finish. */
 struct hwi_batch_scratch;
-HW_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
-                                          struct hwi_batch_scratch **scratch, hw_error *error);
+HWI_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
+                                           struct hwi_batch_scratch **scratch, hw_error *error);
 void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
 
 /* Counters a worker adds to; the loader collects them. */
@@ -205,17 +206,18 @@ struct hwi_counters {
  * Different b of one batch may be made by different threads at once. seed NULL: an empty sequence,
  * all padding.
  */
-HW_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                     uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
-                                     const struct hwi_seed *seed, hw_error *error);
+HWI_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
+                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
+                                      const struct hwi_seed *seed, hw_error *error);
 /* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
-HW_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                        uint32_t *row_count, uint32_t *text_count, hw_error *error);
+HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
+                                         uint32_t *row_count, uint32_t *text_count,
+                                         hw_error *error);
 /* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
  * task is an index into plan->tasks. */
-HW_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                    uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t task,
-                                    uint32_t sequence_count, hw_error *error);
+HWI_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,
+                                     uint8_t *slab, struct hwi_batch_scratch *scratch,
+                                     uint32_t task, uint32_t sequence_count, hw_error *error);
 /* Adds the worker's counters to *sum and clears them. */
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
 

@@ -5,33 +5,34 @@
 #ifndef HWI_PUBLISH_H
 #define HWI_PUBLISH_H
 
+#include "error.h"
 #include "format.h"
 #include "headwater.h"
 
 /* "<directory>/<name>", malloc'ed. */
-HW_CHECK hw_status hwi_path_join(const char *directory, const char *name, char **path,
-                                 hw_error *error);
+HWI_CHECK hw_status hwi_path_join(const char *directory, const char *name, char **path,
+                                  hw_error *error);
 /* fsync of a file or directory. */
-HW_CHECK hw_status hwi_sync_path(const char *path, hw_error *error);
+HWI_CHECK hw_status hwi_sync_path(const char *path, hw_error *error);
 
 /* Creates the directory with tables/ and tasks/; *copy receives its path. */
-HW_CHECK hw_status hwi_build_directory_create(const char *directory, char **copy, hw_error *error);
+HWI_CHECK hw_status hwi_build_directory_create(const char *directory, char **copy, hw_error *error);
 /* Removes a build directory with its files and two folders. What it cannot remove stays: a leftover
  * that is in the way of nothing is better than an error after success. */
 void hwi_build_directory_remove(const char *directory);
 /* Creates the directory of a store unless it is there. */
-HW_CHECK hw_status hwi_store_directory_create(const char *directory, hw_error *error);
+HWI_CHECK hw_status hwi_store_directory_create(const char *directory, hw_error *error);
 /* Removes the builds of a store that the manifest does not name: directories called like a
  * fingerprint. */
 void hwi_remove_other_builds(const char *store_path, const char *fingerprint);
 
 /* The text of manifest.json, one line per file; *text is malloc'ed. */
-HW_CHECK hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
-                                     uint32_t file_count, char **text, size_t *bytes,
-                                     hw_error *error);
+HWI_CHECK hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
+                                      uint32_t file_count, char **text, size_t *bytes,
+                                      hw_error *error);
 /* Writes manifest.json beside, syncs it and renames it over the old one. */
-HW_CHECK hw_status hwi_manifest_replace(const char *store_path, const char *text, size_t bytes,
-                                        hw_error *error);
+HWI_CHECK hw_status hwi_manifest_replace(const char *store_path, const char *text, size_t bytes,
+                                         hw_error *error);
 
 /* The build id: XXH64 with seeds 0 and 1 over path, zero and checksum of every file in the order of
  * FILES, and schema.bin last. */

@@ -7,18 +7,19 @@
 #ifndef HWI_SLAB_H
 #define HWI_SLAB_H
 
+#include "error.h"
 #include "plan.h"
 
 struct hwi_pool;
 
 /* A pool of slabs for the plan's batches (whose fields it copies) that keeps up to `kept_count`
  * unused ones. */
-HW_CHECK hw_status hwi_pool_open(const struct hwi_plan *plan, uint32_t kept_count,
-                                 struct hwi_pool **pool, hw_error *error);
+HWI_CHECK hw_status hwi_pool_open(const struct hwi_plan *plan, uint32_t kept_count,
+                                  struct hwi_pool **pool, hw_error *error);
 /* No more batches will be taken; those handed out stay valid and free the pool as they go. */
 void hwi_pool_close(struct hwi_pool *pool);
 /* A batch with one reference; its slab has any contents. Any thread. */
-HW_CHECK hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error);
+HWI_CHECK hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error);
 /* The slab while the batch is made; its only reference must be the maker's. */
 uint8_t *hwi_batch_slab(hw_batch *batch);
 /* Slabs that exist, used or not, and their bytes. Any thread. */

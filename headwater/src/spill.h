@@ -6,6 +6,7 @@
 #ifndef HWI_SPILL_H
 #define HWI_SPILL_H
 
+#include "error.h"
 #include "headwater.h"
 
 struct hwi_spill {
@@ -17,12 +18,12 @@ struct hwi_spill {
     uint64_t dropped; /* bytes handed back to the kernel while appending */
 };
 
-HW_CHECK hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_error *error);
+HWI_CHECK hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_error *error);
 /* Appends `bytes` of room and leaves *at pointing at it (zero-filled). Moves the data. */
-HW_CHECK hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at,
-                                    hw_error *error);
-HW_CHECK hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t bytes,
-                                    hw_error *error);
+HWI_CHECK hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at,
+                                     hw_error *error);
+HWI_CHECK hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t bytes,
+                                     hw_error *error);
 /* No more growth: gives up the file descriptor and lets the pages go; the data stays. */
 void hwi_spill_seal(struct hwi_spill *spill);
 void hwi_spill_close(struct hwi_spill *spill);

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "error.h"
 #include "format.h"
 #include "headwater.h"
 
@@ -65,7 +66,7 @@ static inline int hwi_table_has(const struct hwi_table *table, uint32_t row) {
 }
 
 /* HW_BAD_STORE unless every mapped file still has the size it was opened with (a stat per file). */
-HW_CHECK hw_status hwi_store_check_sizes(const hw_store *store, hw_error *error);
+HWI_CHECK hw_status hwi_store_check_sizes(const hw_store *store, hw_error *error);
 
 /* A name of the schema as a C string in `buffer` (cut to its size), for messages. */
 const char *hwi_store_name(const hw_store *store, struct hwi_name name, char *buffer,

@@ -2,6 +2,7 @@
 #ifndef HWI_STORE_CHECK_H
 #define HWI_STORE_CHECK_H
 
+#include "error.h"
 #include "store.h"
 
 /* Sections of schema.bin, their counts proved equal to those of info. */
@@ -22,6 +23,6 @@ struct hwi_schema {
     uint64_t names_bytes;
 };
 
-HW_CHECK hw_status hwi_schema_check(const struct hwi_schema *schema, hw_error *error);
+HWI_CHECK hw_status hwi_schema_check(const struct hwi_schema *schema, hw_error *error);
 
 #endif

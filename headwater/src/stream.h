@@ -7,6 +7,7 @@
 #ifndef HWI_STREAM_H
 #define HWI_STREAM_H
 
+#include "error.h"
 #include "plan.h"
 
 /* Seeds of one batch on this rank: sequence i < sequence_count is the seed at position first +
@@ -25,9 +26,9 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
 
 /* Batch of schedule slot k whose task stands at global position `position`. HW_BAD_ARGUMENT past
  * the last epoch that has a number. */
-HW_CHECK hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                                      uint64_t position, struct hwi_batch_seeds *seeds,
-                                      hw_error *error);
+HWI_CHECK hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                                       uint64_t position, struct hwi_batch_seeds *seeds,
+                                       hw_error *error);
 /* Global positions that a batch of all ranks consumes. */
 uint64_t hwi_stream_step(const struct hwi_plan *plan);
 
@@ -52,21 +53,23 @@ struct hwi_pass_plan {
 
 /* One epoch of a task (the store's number), or with UINT32_MAX of every selected one that has
  * seeds; HW_BAD_TASK if there are none. An all-zero plan may be released. */
-HW_CHECK hw_status hwi_pass_plan_epoch(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                                       uint32_t index, struct hwi_pass_plan *pass, hw_error *error);
+HWI_CHECK hw_status hwi_pass_plan_epoch(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                                        uint32_t index, struct hwi_pass_plan *pass,
+                                        hw_error *error);
 /* Seeds given by the caller, copied. */
-HW_CHECK hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task,
-                                       const uint32_t *anchors, const int64_t *obs_times,
-                                       uint32_t count, struct hwi_pass_plan *pass, hw_error *error);
+HWI_CHECK hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task,
+                                        const uint32_t *anchors, const int64_t *obs_times,
+                                        uint32_t count, struct hwi_pass_plan *pass,
+                                        hw_error *error);
 void hwi_pass_plan_release(struct hwi_pass_plan *pass);
 /* Batch n < batch_count. */
 struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
                                        const struct hwi_pass_plan *pass, uint64_t n);
 
 /* Index into plan->tasks of a task of the store; HW_BAD_ARGUMENT if it is not selected. */
-HW_CHECK hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task, uint32_t *task,
-                                   hw_error *error);
+HWI_CHECK hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task,
+                                    uint32_t *task, hw_error *error);
 /* HW_BAD_ARGUMENT unless it is one of the three. */
-HW_CHECK hw_status hwi_stream_check_split(hw_split split, hw_error *error);
+HWI_CHECK hw_status hwi_stream_check_split(hw_split split, hw_error *error);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef HWI_WALK_H
 #define HWI_WALK_H
 
+#include "error.h"
 #include "plan.h"
 #include "rng.h"
 
@@ -95,12 +96,12 @@ struct hwi_walk {
     uint32_t turn_count, turn_next;
 };
 
-HW_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,
-                                 hw_error *error);
+HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,
+                                  hw_error *error);
 void hwi_walk_release(struct hwi_walk *walk);
 /* Walks a seed. HW_BAD_STORE if an id in the store is out of range. */
-HW_CHECK hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed,
-                                 hw_error *error);
+HWI_CHECK hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed,
+                                  hw_error *error);
 /* Local row of a visited global row, HWI_NONE otherwise. */
 uint32_t hwi_walk_local(const struct hwi_walk *walk, uint32_t row);
 

@@ -6,6 +6,7 @@
 #ifndef HWI_WRITER_H
 #define HWI_WRITER_H
 
+#include "error.h"
 #include "format.h"
 #include "hash.h"
 #include "headwater.h"
@@ -36,20 +37,20 @@ uint64_t hwi_header_checksum(const struct hwi_file_header *header,
                              const struct hwi_section_info *sections);
 
 /* All-zero is an empty writer, which may be abandoned. */
-HW_CHECK hw_status hwi_writer_open(struct hwi_writer *writer, const char *directory, uint32_t kind,
-                                   uint32_t index, uint32_t section_capacity, hw_error *error);
-HW_CHECK hw_status hwi_writer_begin(struct hwi_writer *writer, uint32_t section_id,
-                                    uint32_t element_bytes, hw_error *error);
-HW_CHECK hw_status hwi_writer_append(struct hwi_writer *writer, const void *data, uint64_t bytes,
-                                     hw_error *error);
-HW_CHECK hw_status hwi_writer_end(struct hwi_writer *writer, hw_error *error);
-/* begin, append, end. */
-HW_CHECK hw_status hwi_writer_section(struct hwi_writer *writer, uint32_t section_id,
-                                      uint32_t element_bytes, const void *data, uint64_t count,
+HWI_CHECK hw_status hwi_writer_open(struct hwi_writer *writer, const char *directory, uint32_t kind,
+                                    uint32_t index, uint32_t section_capacity, hw_error *error);
+HWI_CHECK hw_status hwi_writer_begin(struct hwi_writer *writer, uint32_t section_id,
+                                     uint32_t element_bytes, hw_error *error);
+HWI_CHECK hw_status hwi_writer_append(struct hwi_writer *writer, const void *data, uint64_t bytes,
                                       hw_error *error);
+HWI_CHECK hw_status hwi_writer_end(struct hwi_writer *writer, hw_error *error);
+/* begin, append, end. */
+HWI_CHECK hw_status hwi_writer_section(struct hwi_writer *writer, uint32_t section_id,
+                                       uint32_t element_bytes, const void *data, uint64_t count,
+                                       hw_error *error);
 /* Writes the header and closes; *info receives the file's entry in FILES. */
-HW_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info,
-                                    hw_error *error);
+HWI_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info,
+                                     hw_error *error);
 /* Closes without finishing; what was written stays for the caller to remove. */
 void hwi_writer_abandon(struct hwi_writer *writer);
 
