@@ -18,6 +18,7 @@ void hwi_draw_reset(struct hwi_walk *walk) {
     walk->group_count = walk->draws_count = walk->segment_count = 0;
     walk->hop = walk->hop_end = 0;
     walk->bucket_count = walk->turn_count = walk->turn_next = 0;
+    walk->ahead_count = walk->ahead_next = 0;
 }
 
 /* ---- adding groups ----------------------------------------------------------------------- */
@@ -157,7 +158,7 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
         position -= visible[slot++];
     }
     drawn->key = table->incoming[slot];
-    drawn->row = children[position];
+    drawn->child = &children[position];
 }
 
 static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct hwi_drawn *drawn) {
@@ -166,7 +167,7 @@ static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct 
         locate_pooled(walk, group, position, drawn);
     } else {
         drawn->key = group->key;
-        drawn->row = group->children[position];
+        drawn->child = &group->children[position];
     }
 }
 
@@ -266,7 +267,7 @@ static void draw_newest(struct hwi_walk *walk, struct hwi_turn *turn, struct hwi
     uint32_t *heap = walk->bucket + turn->start;
     struct hwi_group *group = &walk->groups[heap[0]];
     drawn->key = group->key;
-    drawn->row = group->children[group->visible - 1 - group->drawn++];
+    drawn->child = &group->children[group->visible - 1 - group->drawn++];
     if (group->drawn == group->quota) {
         heap[0] = heap[--turn->count];
     }
@@ -294,33 +295,74 @@ static void draw_turn(struct hwi_walk *walk, struct hwi_drawn *drawn) {
 
 /* ---- the next child ---------------------------------------------------------------------- */
 
-int hwi_draw_next(struct hwi_walk *walk, struct hwi_drawn *drawn) {
-    int is_recent = walk->plan->options.child_order == HW_CHILDREN_RECENT;
-    while (walk->bucket_count == 0 && walk->turn_count == 0) {
-        do {
-            if (++walk->hop >= walk->hop_end) {
-                walk->hop = walk->hop_end;
-                return 0;
-            }
-        } while (walk->hop_first[walk->hop] == HWI_NONE);
-        if (is_recent) {
-            lay_out_turns(walk);
-        } else {
-            lay_out_hop(walk);
+/* Lays out the next hop that has groups; 0 if there is none. */
+static int advance_hop(struct hwi_walk *walk) {
+    do {
+        if (++walk->hop >= walk->hop_end) {
+            walk->hop = walk->hop_end;
+            return 0;
         }
+    } while (walk->hop_first[walk->hop] == HWI_NONE);
+    if (walk->plan->options.child_order == HW_CHILDREN_RECENT) {
+        lay_out_turns(walk);
+    } else {
+        lay_out_hop(walk);
     }
+    return 1;
+}
+
+static void draw_one(struct hwi_walk *walk, struct hwi_drawn *drawn) {
     drawn->depth = walk->hop;
-    if (is_recent) {
+    if (walk->turn_count > 0) {
         draw_turn(walk, drawn);
     } else {
         draw_uniform(walk, draw_entry(walk, walk->bucket, walk->bucket_count), drawn);
         walk->bucket_count--;
     }
+}
+
+/*
+ * Draws ahead within the hop. Visits take no random words and add no groups to the hop, so the
+ * draws are the same whether they are made one by one or together; made together, the reads of
+ * their lists overlap, and then those of their records.
+ */
+static void draw_ahead(struct hwi_walk *walk) {
+    const hw_store *store = walk->plan->store;
+    walk->ahead_count = walk->ahead_next = 0;
+    if (walk->bucket_count == 0 && walk->turn_count == 0 && !advance_hop(walk)) {
+        return;
+    }
+    while (walk->ahead_count < HWI_DRAWS_AHEAD &&
+           (walk->bucket_count > 0 || walk->turn_count > 0)) {
+        struct hwi_drawn *drawn = &walk->ahead[walk->ahead_count++];
+        draw_one(walk, drawn);
+        __builtin_prefetch(drawn->child);
+    }
+    for (uint32_t i = 0; i < walk->ahead_count; i++) {
+        struct hwi_drawn *drawn = &walk->ahead[i];
+        const struct hwi_table *table = &store->tables[store->keys[drawn->key].child_table];
+        drawn->row = *drawn->child;
+        if (hwi_table_has(table, drawn->row)) {
+            const uint8_t *record = hwi_record(table, drawn->row);
+            __builtin_prefetch(record);
+            __builtin_prefetch(record + 64);
+        }
+    }
+}
+
+int hwi_draw_next(struct hwi_walk *walk, struct hwi_drawn *drawn) {
+    if (walk->ahead_next == walk->ahead_count) {
+        draw_ahead(walk);
+    }
+    if (walk->ahead_next == walk->ahead_count) {
+        return 0;
+    }
+    *drawn = walk->ahead[walk->ahead_next++];
     return 1;
 }
 
 int hwi_draw_waits(const struct hwi_walk *walk) {
-    if (walk->bucket_count > 0 || walk->turn_count > 0) {
+    if (walk->ahead_next < walk->ahead_count || walk->bucket_count > 0 || walk->turn_count > 0) {
         return 1;
     }
     for (uint32_t hop = walk->hop + 1; hop < walk->hop_end; hop++) {

@@ -7,10 +7,6 @@
 
 #include "walk.h"
 
-struct hwi_drawn {
-    uint32_t row, key, depth;
-};
-
 /* Forgets the groups of the last walk. */
 void hwi_draw_reset(struct hwi_walk *walk);
 /*

@@ -48,6 +48,15 @@ struct hwi_group {
     uint32_t next; /* the group added after it with the same hops */
 };
 
+/* A drawn child: where its list names it, then its global row. */
+struct hwi_drawn {
+    const uint32_t *child;
+    uint32_t row, key, depth;
+};
+
+/* Draws made ahead of their visits, so that the misses on their records overlap. */
+#define HWI_DRAWS_AHEAD 8u
+
 /* Under "recent": the groups of one key at the current hop. */
 struct hwi_turn {
     uint32_t key, start, count;
@@ -94,6 +103,8 @@ struct hwi_walk {
     uint32_t *quotas; /* [child slots] for dealing a row's width */
     struct hwi_turn *turns;
     uint32_t turn_count, turn_next;
+    struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
+    uint32_t ahead_count, ahead_next;
 };
 
 HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,
