@@ -2,9 +2,9 @@
  * What a seed may see: the rules of docs/2-sampling.md, "Seeds and time", one function each. They
  * fail closed: where a time is missing, the cell or row is not shown.
  */
-#include <string.h>
+#include "visible.h"
 
-#include "walk.h"
+#include <string.h>
 
 void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan,
                    const struct hwi_seed *seed) {

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "plan.h"
 #include "rng.h"
+#include "visible.h"
 
 /* A visited row; its place in the array is its local row. */
 struct hwi_visit {
@@ -19,16 +20,6 @@ struct hwi_visit {
     uint32_t cell_start, cell_count;
     uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones */
     uint8_t chain;
-};
-
-/* What the walk of one seed may see, resolved once. */
-struct hwi_view {
-    const struct hwi_seed *seed;
-    const struct hwi_task_plan *task;
-    const struct hwi_task_info *info;
-    int64_t until; /* T of the documentation */
-    int64_t anchor_time;
-    uint8_t anchor_timed, inclusive, is_cell;
 };
 
 struct hwi_parent_entry {
@@ -115,25 +106,5 @@ HWI_CHECK hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *
                                   hw_error *error);
 /* Local row of a visited global row, HWI_NONE otherwise. */
 uint32_t hwi_walk_local(const struct hwi_walk *walk, uint32_t row);
-
-/* ---- visible.c: what a seed may see ------------------------------------------------------ */
-
-void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed);
-/* 1 if a time passes the cutoff for a row that is (not) a chain row. */
-static inline int hwi_view_passes(const struct hwi_view *view, int64_t time_us, int chain) {
-    if (view->until == INT64_MAX) {
-        return 1;
-    }
-    return view->inclusive || chain ? time_us <= view->until : time_us < view->until;
-}
-/* 1 if the cell of `column` is withheld on a row; the target of a cell task counts as withheld on
- * the anchor. */
-int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
-                       uint32_t row, uint32_t column, int chain);
-/* 1 if the cell's known-at time passes. */
-int hwi_view_knows(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
-                   uint32_t row, uint32_t column, int chain);
-/* First row of the table that does not pass (for rows that are no chain rows), global. */
-uint32_t hwi_view_cutoff(const struct hwi_view *view, const struct hwi_table *table);
 
 #endif

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +239,10 @@ class Sampler:
         """The store's metadata.json, with seed counts and target statistics of this sampler's
         splits; times have mean_us and std_us under "time" where a task predicts one."""
         return sampler_metadata(self.store, self._core, self._tasks)
+
+    def warm_up(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Read every page of the store once; see `Store.warm_up`."""
+        self.store.warm_up(progress)
 
     def stats(self) -> dict[str, Any]:
         """Counters since the start: batches, sequences, cells, padded_cells, rows, fill, seconds

@@ -226,6 +226,13 @@ def test_embeddings_are_copies(sampler: headwater.Sampler) -> None:
     assert sampler.categorical_embeddings().shape == (2, 8)
 
 
+def test_warm_up_tells_how_much_there_is_and_that_it_is_done(sampler: headwater.Sampler) -> None:
+    told: list[tuple[int, int]] = []
+    sampler.warm_up(lambda done, total: told.append((done, total)))
+    assert told[0][0] == 0 < told[-1][1]
+    assert told[-1][0] == told[-1][1]
+
+
 def test_statistics_count(sampler: headwater.Sampler) -> None:
     for _ in range(5):
         sampler.next_train_batch()
