@@ -153,12 +153,6 @@ void hwi_plan_tasks_release(struct hwi_plan *plan);
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
 
-/* Where a stream stands: positions consumed by selected task, and batches of the split. */
-struct hwi_position {
-    uint64_t batches;
-    uint64_t *positions; /* [plan->task_count], global positions */
-};
-
 /* The selected task (index into plan->tasks) of batch k of a split's stream; HW_BAD_TASK if the
  * split has no seeds in any task. */
 HWI_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,

@@ -311,6 +311,14 @@ char *fixture_path(const char *directory, const char *name) {
     return path;
 }
 
+hw_store *fixture_store(const char *directory, const char *name,
+                        hw_store *(*make)(const char *store_path)) {
+    char *path = fixture_path(directory, name);
+    hw_store *store = make(path);
+    free(path);
+    return store;
+}
+
 /* ---- declaring --------------------------------------------------------------------------- */
 
 static hw_builder *open_builder(const char *name, const char *store_path) {

@@ -51,6 +51,9 @@ char *fixture_directory(void);
 void fixture_remove(char *directory);
 /* "<directory>/<name>", malloc'ed. */
 char *fixture_path(const char *directory, const char *name);
+/* The store that `make` builds at "<directory>/<name>", open. */
+hw_store *fixture_store(const char *directory, const char *name,
+                        hw_store *(*make)(const char *store_path));
 
 /* ---- databases --------------------------------------------------------------------------- */
 

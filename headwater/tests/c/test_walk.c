@@ -20,21 +20,13 @@ struct databases {
     hw_store *bookstore, *deliveries, *league, *league_confirmed;
 };
 
-static hw_store *build(const char *directory, const char *name,
-                       hw_store *(*make)(const char *store_path)) {
-    char *path = fixture_path(directory, name);
-    hw_store *store = make(path);
-    free(path);
-    return store;
-}
-
 static int open_databases(void **state) {
     struct databases *all = calloc(1, sizeof *all);
     all->directory = fixture_directory();
-    all->bookstore = build(all->directory, "bookstore.hw", bookstore);
-    all->deliveries = build(all->directory, "deliveries.hw", deliveries);
-    all->league = build(all->directory, "league.hw", league);
-    all->league_confirmed = build(all->directory, "confirmed.hw", league_confirmed);
+    all->bookstore = fixture_store(all->directory, "bookstore.hw", bookstore);
+    all->deliveries = fixture_store(all->directory, "deliveries.hw", deliveries);
+    all->league = fixture_store(all->directory, "league.hw", league);
+    all->league_confirmed = fixture_store(all->directory, "confirmed.hw", league_confirmed);
     *state = all;
     return 0;
 }
