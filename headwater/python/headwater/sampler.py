@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -141,6 +142,7 @@ class Sampler:
             raise
         self._finalizer = weakref.finalize(self, self._core.shutdown)
         self.rank, self.world_size = rank, world_size
+        self._told_left_out: set[str] = set()
         self.shape = self._core.shape()
         self._options = {
             "split_ratios": ratios,
@@ -191,15 +193,19 @@ class Sampler:
 
     def next_train_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the train stream. TimeoutError after `timeout` seconds."""
+        self._tell_left_out("train")
         return Batch(self._core.next(_core.SPLITS["train"], timeout))
 
     def next_val_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the val stream. TimeoutError after `timeout` seconds."""
+        self._tell_left_out("val")
         return Batch(self._core.next(_core.SPLITS["val"], timeout))
 
     def batch(self, split: str, k: int) -> Batch:
         """Batch k of a split's stream: a pure function of store, options and k."""
-        return Batch(self._core.batch(_split(split), k))
+        number = _split(split)
+        self._tell_left_out(split)
+        return Batch(self._core.batch(number, k))
 
     def epoch(self, split: str, task: str | None = None, index: int = 0) -> Epoch:
         """One finite pass: every seed of the split once over all ranks.
@@ -207,8 +213,11 @@ class Sampler:
         All ranks yield equally many batches; the last ones may be short or empty by
         `num_sequences`. The same index gives the same contexts. task None: all tasks in turn.
         """
+        split_number = _split(split)
+        if task is None:
+            self._tell_left_out(split)
         number = ALL_TASKS if task is None else self._task(task)
-        return Epoch(_core.Pass(self._core, _split(split), number, index))
+        return Epoch(_core.Pass(self._core, split_number, number, index))
 
     def batches_for(
         self, task: str, keys: Sequence[Any], obs_time: Time | Sequence[Time] | None = None
@@ -371,6 +380,18 @@ class Sampler:
         if number not in self._tasks:
             raise ValueError(f"task '{name}' is not among this sampler's tasks")
         return number
+
+    def _tell_left_out(self, split: str) -> None:
+        """Warns once of each task that has no seeds in a split where others have."""
+        if split in self._told_left_out:
+            return
+        self._told_left_out.add(split)
+        number = _core.SPLITS[split]
+        empty = [task for task in self._tasks if self._core.seed_count(number, task) == 0]
+        if 0 < len(empty) < len(self._tasks):
+            for task in empty:
+                message = f"task '{self._name(task)}' has no seeds in split '{split}', left out"
+                warnings.warn(message, stacklevel=3)
 
     def _stream(self, split: str) -> int:
         if split not in STREAMS:

@@ -15,6 +15,7 @@ from typing import Any
 
 import headwater
 import numpy as np
+import pyarrow as pa
 import pytest
 from tiny_store import DAY_US, write_tiny
 
@@ -459,3 +460,35 @@ def test_objects_say_what_they_are(sampler: headwater.Sampler, path: Path) -> No
     assert repr(sampler.store) == f"<Store '{path}'>"
     shown = repr(sampler.batch("train", 0))
     assert "num_cells uint32[4]" in shown and "\n" not in shown
+
+
+def test_a_task_without_seeds_in_a_split_is_left_out_with_one_warning(tmp_path: Path) -> None:
+    people = pa.table({"id": [1, 2, 3, 4], "age": [30.0, 40.0, 50.0, 60.0]})
+    columns = {"id": {"stype": "identifier"}, "age": {"stype": "numerical"}}
+    tasks = {
+        name: {
+            "query": f"SELECT id, age > 35 AS {name}, {split} AS split FROM people",
+            "anchor_table": "people",
+            "anchor_key": "id",
+            "target_column": name,
+            "target_stype": "boolean",
+            "split_column": "split",
+        }
+        for name, split in (
+            ("old", "CASE WHEN id < 3 THEN 'train' ELSE 'val' END"),
+            ("aged", "'train'"),
+        )
+    }
+    metadata = {
+        "name": "town",
+        "tables": {"people": {"primary_key": "id", "columns": columns}},
+        "tasks": tasks,
+    }
+    headwater.build({"people": people}, tmp_path / "town.hw", metadata=metadata)
+    options = {**SMALL, "num_threads": 1}
+    with headwater.Sampler(db_path=tmp_path / "town.hw", **options) as sampler:
+        sampler.next_train_batch()
+        with pytest.warns(UserWarning, match="'aged' has no seeds in split 'val'") as told:
+            batches = [sampler.next_val_batch() for _ in range(3)]
+        assert len(told) == 1
+        assert {int(batch["task_idx"][0]) for batch in batches} == {0}
