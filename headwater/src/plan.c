@@ -167,7 +167,7 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     for (uint32_t k = info->key_start; k < info->key_start + info->key_count; k++) {
         cells->late_keys |= plan->store->keys[k].known_late != 0;
     }
-    return HW_OK;
+    return hwi_time_marks_open(&cells->marks, &plan->store->tables[table], error);
 }
 
 static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
@@ -314,6 +314,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
 }
 
 static void close_table(struct hwi_table_plan *cells) {
+    hwi_time_marks_release(&cells->marks);
     free(cells->columns);
     free(cells->stypes);
     free(cells->null_bits);

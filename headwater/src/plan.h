@@ -16,6 +16,9 @@
 #define HWI_MAX_CHILD_WIDTH 4096u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
+#ifndef HWI_INTERLEAVED
+#define HWI_INTERLEAVED 8u /* walks of a thread */
+#endif
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 
 /* The arrays of a batch; fields.c holds their names, dtypes and shapes in the same order. */
@@ -68,6 +71,15 @@ struct hwi_field {
     uint32_t rank;
 };
 
+/* Every `stretch`-th time of a large table, so that a search touches few lines; cutoff.c. */
+struct hwi_time_marks {
+    int64_t *times; /* [count]: of row (i + 1) * stretch */
+    uint32_t count, stretch;
+};
+HWI_CHECK hw_status hwi_time_marks_open(struct hwi_time_marks *marks, const struct hwi_table *table,
+                                        hw_error *error);
+void hwi_time_marks_release(struct hwi_time_marks *marks);
+
 /*
  * What a row of a table turns into: arrays over cells in schema order. The first cell_count are the
  * ones every row emits unless something withholds them; behind them stand the identifiers that the
@@ -89,6 +101,7 @@ struct hwi_table_plan {
     uint32_t text_count;
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
+    struct hwi_time_marks marks;
 };
 
 static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uint8_t *nulls,
@@ -195,14 +208,28 @@ struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
 };
 
-/*
- * Makes sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents).
- * Different b of one batch may be made by different threads at once. seed NULL: an empty sequence,
- * all padding.
- */
-HWI_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
-                                      const struct hwi_seed *seed, hw_error *error);
+/* A sequence to make: number b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; all zero,
+ * or as an earlier batch of the same plan left it). Different b of one batch may be made by
+ * different threads at once. */
+struct hwi_work {
+    struct hwi_seed seed;
+    int is_real; /* 0: an empty sequence, all padding */
+    uint8_t *slab;
+    struct hwi_batch_scratch *scratch;
+    uint32_t b;
+    void *owner; /* the giver's */
+};
+/* How many more works the worker takes, and how many it has. */
+uint32_t hwi_worker_room(const struct hwi_worker *worker);
+uint32_t hwi_worker_live(const struct hwi_worker *worker);
+/* Takes a work; needs room. */
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
+/* Goes on with all works in turn until one is finished, which leaves; needs a live one. After an
+ * error the worker is to be abandoned. */
+HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                                       hw_error *error);
+/* Forgets all works. */
+void hwi_worker_abandon(struct hwi_worker *worker);
 /* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
 HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
                                          uint32_t *row_count, uint32_t *text_count,

@@ -189,14 +189,24 @@ static hw_status make_sequences(const hw_sampler *sampler, struct hwi_worker *wo
     if (first == 0) {
         HW_TRY(hwi_store_check_sizes(sampler->plan->store, error));
     }
-    for (uint32_t b = first; b < end; b++) {
-        struct hwi_seed seed;
-        int real = b < seeds->sequence_count;
-        if (real) {
-            seed = hwi_stream_seed(sampler->plan, seeds, b);
+    struct hwi_work work = {.slab = hwi_batch_slab(batch), .scratch = scratch, .b = first};
+    while (work.b < end || hwi_worker_live(worker) > 0) {
+        struct hwi_work finished;
+        for (; work.b < end && hwi_worker_room(worker) > 0; work.b++) {
+            work.is_real = work.b < seeds->sequence_count;
+            if (work.is_real) {
+                work.seed = hwi_stream_seed(sampler->plan, seeds, work.b);
+            }
+            hwi_worker_start(worker, &work);
         }
-        HW_TRY(hwi_sequence_make(worker, sampler->plan, hwi_batch_slab(batch), scratch, b,
-                                 real ? &seed : NULL, error));
+        hw_status status = hwi_worker_advance(worker, &finished, error);
+        if (status == HW_OK && atomic_load(&sampler->shut_down)) {
+            status = hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down");
+        }
+        if (status != HW_OK) {
+            hwi_worker_abandon(worker);
+            return status;
+        }
     }
     return HW_OK;
 }
@@ -301,13 +311,8 @@ hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
     }
     hw_batch *made = NULL;
     HW_TRY(hwi_pool_take(sampler->pool, &made, error));
-    hw_status status = HW_OK;
-    for (uint32_t b = 0; b < sampler->plan->shape.batch_size && status == HW_OK; b++) {
-        status = atomic_load(&sampler->shut_down)
-                     ? hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down")
-                     : make_sequences(sampler, sampler->spare, seeds, made, sampler->spare_scratch,
-                                      b, b + 1, error);
-    }
+    hw_status status = make_sequences(sampler, sampler->spare, seeds, made, sampler->spare_scratch,
+                                      0, sampler->plan->shape.batch_size, error);
     if (status == HW_OK) {
         status =
             hwi_batch_finish(sampler->spare, sampler->plan, hwi_batch_slab(made),
