@@ -5,9 +5,11 @@
  */
 #include "calendar.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "calendar_tables.h"
+#include "error.h"
 
 #define DAY_US INT64_C(86400000000)
 
@@ -18,11 +20,17 @@ enum {
     FOUR_YEAR_DAYS = 1460,
     JANUARY_FROM_MARCH = 306, /* days from 1 March to 1 January */
     MARCH_FROM_JANUARY = 59, /* days from 1 January to 1 March of a common year */
+    FIRST_DAY = -25567, /* 1900-01-01, from 1970-01-01 */
+    DAY_COUNT = 73049, /* to the end of 2099 */
+    LONGEST_YEAR = 366,
+    WEEKDAY_BITS = 3,
+    SECOND_BITS = 17,
 };
 
 struct date {
-    uint32_t day, month, year_day;
-}; /* all from 0 */
+    uint32_t day, month, year_day; /* all from 0 */
+    int leap;
+};
 
 static struct date date_of(int64_t day_number) {
     int64_t shifted = day_number + DAYS_TO_1970;
@@ -35,30 +43,75 @@ static struct date date_of(int64_t day_number) {
     uint32_t march_month = (5 * march_day + 2) / 153;
     struct date date = {.day = march_day - (153 * march_month + 2) / 5,
                         .month = march_month < 10 ? march_month + 2 : march_month - 10};
-    if (march_day >= JANUARY_FROM_MARCH) {
+    int leap = year_of_era % 4 == 0 && (year_of_era % 100 != 0 || year_of_era == 0);
+    if (march_day >= JANUARY_FROM_MARCH) { /* of the next calendar year */
+        uint32_t next = year_of_era + 1;
         date.year_day = march_day - JANUARY_FROM_MARCH;
+        date.leap = next % 4 == 0 && (next % 100 != 0 || next % 400 == 0);
     } else {
-        int leap = year_of_era % 4 == 0 && (year_of_era % 100 != 0 || year_of_era == 0);
         date.year_day = march_day + MARCH_FROM_JANUARY + (leap ? 1 : 0);
+        date.leap = leap;
     }
     return date;
 }
 
-void hwi_calendar_encode(int64_t time_us, double mean_us, double std_us, float *out) {
+static uint32_t day_code(int64_t day_number) {
+    struct date date = date_of(day_number);
+    int64_t weekday = (day_number + 3) % 7; /* 1970-01-01 was a Thursday */
+    return (uint32_t)(weekday < 0 ? weekday + 7 : weekday) |
+           (date.year_day + (date.leap ? LONGEST_YEAR : 0)) << WEEKDAY_BITS;
+}
+
+hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error) {
+    calendar->days = calloc(DAY_COUNT, sizeof *calendar->days);
+    calendar->dates = calloc((size_t)2 * LONGEST_YEAR * HWI_DATE_FLOATS, sizeof *calendar->dates);
+    if (calendar->days == NULL || calendar->dates == NULL) {
+        hwi_calendar_release(calendar);
+        return hwi_no_memory(error, "the calendar", DAY_COUNT * sizeof *calendar->days);
+    }
+    for (int64_t day = 0; day < DAY_COUNT; day++) {
+        struct date date = date_of(FIRST_DAY + day);
+        uint32_t code = day_code(FIRST_DAY + day);
+        float *out = calendar->dates + (size_t)(code >> WEEKDAY_BITS) * HWI_DATE_FLOATS;
+        calendar->days[day] = (uint16_t)code;
+        memcpy(out, DAYS[date.day], 8);
+        memcpy(out + 2, MONTHS[date.month], 8);
+        memcpy(out + 4, YEAR_DAYS[date.year_day], 8);
+    }
+    return HW_OK;
+}
+
+void hwi_calendar_release(struct hwi_calendar *calendar) {
+    free(calendar->days);
+    free(calendar->dates);
+    *calendar = (struct hwi_calendar){0};
+}
+
+uint32_t hwi_calendar_code(const struct hwi_calendar *calendar, int64_t time_us) {
     int64_t days = time_us / DAY_US, rest_us = time_us % DAY_US;
     if (rest_us < 0) {
         days--;
         rest_us += DAY_US;
     }
-    uint32_t second_of_day = (uint32_t)(rest_us / 1000000);
-    struct date date = date_of(days);
-    int64_t weekday = (days + 3) % 7; /* 1970-01-01 was a Thursday */
-    memcpy(out, SIXTIETHS[second_of_day % 60], 8);
-    memcpy(out + 2, SIXTIETHS[second_of_day / 60 % 60], 8);
-    memcpy(out + 4, HOURS[second_of_day / 3600], 8);
-    memcpy(out + 6, WEEKDAYS[weekday < 0 ? weekday + 7 : weekday], 8);
-    memcpy(out + 8, DAYS[date.day], 8);
-    memcpy(out + 10, MONTHS[date.month], 8);
-    memcpy(out + 12, YEAR_DAYS[date.year_day], 8);
-    out[14] = std_us > 0 ? (float)(((double)time_us - mean_us) / std_us) : 0;
+    uint64_t place = (uint64_t)(days - FIRST_DAY);
+    uint32_t code = place < DAY_COUNT ? calendar->days[place] : day_code(days);
+    return (uint32_t)((uint64_t)rest_us / 1000000) | code << SECOND_BITS;
+}
+
+float hwi_calendar_z(int64_t time_us, double mean_us, double std_us) {
+    return std_us > 0 ? (float)(((double)time_us - mean_us) / std_us) : 0;
+}
+
+void hwi_calendar_encode(const struct hwi_calendar *calendar, int64_t time_us, double mean_us,
+                         double std_us, float *out) {
+    uint32_t code = hwi_calendar_code(calendar, time_us);
+    uint32_t second = code & ((1u << SECOND_BITS) - 1), day = code >> SECOND_BITS;
+    uint32_t minute = second / 60, hour = second / 3600;
+    memcpy(out, SIXTIETHS[second - 60 * minute], 8);
+    memcpy(out + 2, SIXTIETHS[minute - 60 * hour], 8);
+    memcpy(out + 4, HOURS[hour], 8);
+    memcpy(out + 6, WEEKDAYS[day & ((1u << WEEKDAY_BITS) - 1)], 8);
+    memcpy(out + 8, calendar->dates + (size_t)(day >> WEEKDAY_BITS) * HWI_DATE_FLOATS,
+           4 * HWI_DATE_FLOATS);
+    out[14] = hwi_calendar_z(time_us, mean_us, std_us);
 }

@@ -7,9 +7,26 @@
 
 #include <stdint.h>
 
+#include "error.h"
+
 #define HWI_TIME_FLOATS 15u
+#define HWI_DATE_FLOATS 6u /* of day, month and day of the year */
+
+/* Constant after open; any thread. */
+struct hwi_calendar {
+    uint16_t *days; /* the days of 1900 to 2099: weekday from Monday | date << 3, where a date is the
+                       day of the year from 0, + 366 in a leap year */
+    float *dates; /* [732, 6] */
+};
+HWI_CHECK hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error);
+void hwi_calendar_release(struct hwi_calendar *calendar);
 
 /* Writes out[15] for an int64 microsecond UTC time; mean and std of the store's timestamps. */
-void hwi_calendar_encode(int64_t time_us, double mean_us, double std_us, float *out);
+void hwi_calendar_encode(const struct hwi_calendar *calendar, int64_t time_us, double mean_us,
+                         double std_us, float *out);
+/* All that the first 14 floats follow from: second of the day | weekday << 17 | date << 20. */
+uint32_t hwi_calendar_code(const struct hwi_calendar *calendar, int64_t time_us);
+/* The last float. */
+float hwi_calendar_z(int64_t time_us, double mean_us, double std_us);
 
 #endif

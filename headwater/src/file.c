@@ -25,8 +25,9 @@ static hw_status bad_file(const struct hwi_file *file, uint64_t byte, hw_error *
 }
 
 static hw_status read_all(struct hwi_file *file, hw_error *error) {
-    uint64_t capacity = hwi_align_up(file->bytes > 0 ? file->bytes : 1, HWI_SECTION_ALIGN);
-    uint8_t *data = aligned_alloc(HWI_SECTION_ALIGN, (size_t)capacity);
+    uint64_t capacity = hwi_align_up(file->bytes > 0 ? file->bytes : 1, 2<<20);
+    uint8_t *data = aligned_alloc(2<<20, (size_t)capacity);
+    madvise(data,capacity,MADV_HUGEPAGE);
     if (data == NULL) {
         return hwi_no_memory(error, "a store file in RAM (load = mmap needs none)", capacity);
     }
@@ -54,6 +55,9 @@ static hw_status map_file(struct hwi_file *file, hw_error *error) {
                         file->path, strerror(errno));
     }
     file->data = data;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(data, (size_t)file->bytes, MADV_HUGEPAGE); /* a hint: may be refused */
+#endif
     return HW_OK;
 }
 

@@ -127,6 +127,7 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     cells->text_masks[i] = info->stype == HW_TEXT ? UINT32_MAX : 0;
     cells->bool_masks[i] = info->stype == HW_BOOLEAN;
     cells->late_cells |= info->known_kind != HWI_KNOWN_CREATION;
+    cells->nulls_in_order &= info->null_bit == i;
     if (info->stype == HW_TIMESTAMP) {
         cells->time_cells[cells->time_count++] = i;
     }
@@ -135,10 +136,30 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     }
 }
 
+/* The lanes that emission copies, of the cells every row has. */
+static void list_values(struct hwi_table_plan *cells) {
+    static const struct {
+        uint8_t stype, kind;
+    } kinds[] = {
+        {HW_NUMERICAL, HWI_VALUE_NUMBER},
+        {HW_CATEGORICAL, HWI_VALUE_CATEGORY},
+        {HW_TEXT, HWI_VALUE_TEXT},
+        {HW_BOOLEAN, HWI_VALUE_BOOL},
+    };
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (uint32_t i = 0; i < cells->cell_count; i++) {
+            if (cells->stypes[i] == kinds[k].stype) {
+                cells->values[cells->value_count++] = (struct hwi_cell_value){
+                    .lane = cells->lanes[i], .cell = (uint16_t)i, .kind = kinds[k].kind};
+            }
+        }
+    }
+}
+
 static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *error) {
     const struct hwi_table_info *info = plan->store->tables[table].info;
     struct hwi_table_plan *cells = &plan->tables[table];
-    size_t count = info->column_count == 0 ? 1 : info->column_count;
+    size_t count = (size_t)info->column_count + 8; /* whole runs of eight may be read */
     uint32_t **arrays[] = {&cells->columns,       &cells->null_bits,  &cells->lanes,
                            &cells->numeric_masks, &cells->text_masks, &cells->category_masks,
                            &cells->bool_masks,    &cells->time_cells, &cells->text_cells};
@@ -149,9 +170,11 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->stypes = calloc(count, 1);
-    if (cells->stypes == NULL) {
+    cells->values = calloc(count, sizeof *cells->values);
+    if (cells->stypes == NULL || cells->values == NULL) {
         return hwi_no_memory(error, "the plan of a table", count);
     }
+    cells->nulls_in_order = 1;
     uint32_t end = info->column_start + info->column_count;
     for (uint32_t column = info->column_start; column < end; column++) {
         if (plan->store->columns[column].stype != HW_IGNORED && is_wanted(plan, info, column)) {
@@ -159,6 +182,7 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->cell_count = cells->all_count;
+    list_values(cells);
     for (uint32_t column = info->column_start; column < end; column++) {
         if (plan->store->columns[column].stype == HW_IDENTIFIER && !is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);
@@ -297,6 +321,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.visible_until = NULL;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
+        status = hwi_calendar_open(&made->calendar, error);
+    }
+    if (status == HW_OK) {
         status = plan_tables(made, error);
     }
     if (status == HW_OK) {
@@ -317,6 +344,7 @@ static void close_table(struct hwi_table_plan *cells) {
     hwi_time_marks_release(&cells->marks);
     free(cells->columns);
     free(cells->stypes);
+    free(cells->values);
     free(cells->null_bits);
     free(cells->lanes);
     free(cells->numeric_masks);
@@ -334,6 +362,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     for (uint32_t t = 0; plan->tables != NULL && t < plan->store->info->table_count; t++) {
         close_table(&plan->tables[t]);
     }
+    hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
     free(plan->tables);
     hw_store_close(plan->store);

@@ -7,6 +7,7 @@
 #ifndef HWI_PLAN_H
 #define HWI_PLAN_H
 
+#include "calendar.h"
 #include "error.h"
 #include "headwater.h"
 #include "store.h"
@@ -71,6 +72,14 @@ struct hwi_field {
     uint32_t rank;
 };
 
+/* Where the lane of a cell goes. */
+enum hwi_value_kind { HWI_VALUE_NUMBER, HWI_VALUE_CATEGORY, HWI_VALUE_TEXT, HWI_VALUE_BOOL };
+struct hwi_cell_value {
+    uint32_t lane; /* byte offset in the record */
+    uint16_t cell;
+    uint16_t kind; /* enum hwi_value_kind */
+};
+
 /* Every `stretch`-th time of a large table, so that a search touches few lines; cutoff.c. */
 struct hwi_time_marks {
     int64_t *times; /* [count]: of row (i + 1) * stretch */
@@ -87,7 +96,7 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
-    uint32_t *columns; /* global column */
+    uint32_t *columns; /* global column; this and stypes may be read 7 elements past the end */
     uint8_t *stypes;
     uint32_t *null_bits;
     uint32_t *lanes; /* byte offset in the record of the 4-byte lane; 0 where there is none */
@@ -95,6 +104,10 @@ struct hwi_table_plan {
     uint32_t *category_masks;
     uint32_t *text_masks;
     uint32_t *bool_masks; /* 1 or 0 */
+    /* For rows that emit all of the first cell_count cells: */
+    struct hwi_cell_value *values; /* the cells whose lane is copied */
+    uint32_t value_count;
+    uint8_t nulls_in_order; /* 1: null bit c is cell c's */
     uint32_t *time_cells; /* which cells are timestamps, [time_count] */
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
@@ -143,7 +156,9 @@ struct hwi_plan {
     struct hwi_field fields[HWI_FIELD_COUNT]; /* those this sampler has, in the table's order */
     uint32_t field_count;
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
+    uint64_t residue_offset, residue_bytes; /* of each sequence, in the slab; emit_rows.h */
     uint64_t slab_bytes;
+    struct hwi_calendar calendar;
     uint32_t child_slots; /* most keys that point at one table */
 };
 

@@ -16,7 +16,7 @@
 #include "draw.h"
 #include "error.h"
 
-enum { MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
+enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
 /* ---- visited rows ------------------------------------------------------------------------ */
 
@@ -137,11 +137,13 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
     return row < hwi_cutoff(walk, table);
 }
 
-/* A record and its next line. */
+/* The lines of a record; of a long one the first two, where parents and lists stand. */
 static void ask_for_record(const struct hwi_table *table, uint32_t row) {
     const uint8_t *record = hwi_record(table, row);
     __builtin_prefetch(record);
-    __builtin_prefetch(record + 64);
+    if ((uintptr_t)record % LINE_BYTES + table->info->record_bytes > LINE_BYTES) {
+        __builtin_prefetch(record + LINE_BYTES);
+    }
 }
 
 /* Reads the row's parents, hides what is withheld, and queues those that may be visited. Their
@@ -157,6 +159,7 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
         uint32_t row, key = info->key_start + slot;
         memcpy(&row, visit->record + slot * sizeof row, sizeof row);
         walk->parents[at + slot] = row;
+        walk->local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
         if (row == HWI_NONE) {
             continue;
         }
@@ -169,7 +172,6 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
             walk->parents[at + slot] = HWI_NONE;
             continue;
         }
-        walk->local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
         if (!push || !is_parent_visible(walk, parent_table, row, visit->chain)) {
             continue;
         }
@@ -196,7 +198,11 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
                            uint8_t chain, int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     struct hwi_visit *visit = &walk->visits[walk->row_count];
-    visit->record = hwi_record(&plan->store->tables[table], row);
+    const struct hwi_table *where = &plan->store->tables[table];
+    if (where->times != NULL) { /* for its age */
+        __builtin_prefetch(where->times + (row - where->info->row_start));
+    }
+    visit->record = hwi_record(where, row);
     visit->row = row;
     visit->table = table;
     visit->depth = depth;
@@ -347,6 +353,23 @@ static void reach_parents(const struct hwi_walk *walk) {
     }
 }
 
+/* Parents that were not visited from the queue may be in the context all the same. */
+static void resolve_parents(struct hwi_walk *walk) {
+    const struct hwi_plan *plan = walk->plan;
+    for (uint32_t row = 0; row < walk->row_count; row++) {
+        uint32_t table = walk->visits[row].table;
+        uint32_t keys = table == HWI_NONE ? 1 : plan->store->tables[table].info->key_count;
+        size_t at = (size_t)row * plan->shape.parent_slots;
+        for (uint32_t slot = 0; slot < keys; slot++) {
+            if (walk->local_parents[at + slot] == HWI_UNKNOWN_LOCAL &&
+                walk->parents[at + slot] != HWI_NONE) {
+                walk->local_parents[at + slot] =
+                    (uint16_t)hwi_walk_local(walk, walk->parents[at + slot]);
+            }
+        }
+    }
+}
+
 static int is_full(const struct hwi_walk *walk) {
     return walk->cell_count >= walk->plan->shape.sequence_length ||
            walk->row_count >= walk->plan->shape.max_rows;
@@ -390,10 +413,8 @@ static int is_cut(struct hwi_walk *walk) {
            walk->bucket_count > 0 || walk->turn_count > 0 || hwi_children_waits(walk);
 }
 
-hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
+static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
     int is_empty = 0;
-    *is_done = 0;
-    walk->step++;
     switch (walk->state) {
     case HWI_WALK_NAME:
         walk->state = HWI_WALK_REACH;
@@ -430,6 +451,16 @@ hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
         }
         return HW_OK;
     }
+}
+
+hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
+    *is_done = 0;
+    walk->step++;
+    HW_TRY(take_step(walk, is_done, error));
+    if (*is_done) {
+        resolve_parents(walk);
+    }
+    return HW_OK;
 }
 
 hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {

@@ -63,7 +63,7 @@ struct hwi_drawn {
 
 /* Draws made ahead of their visits, so that the misses on their records overlap. */
 #define HWI_DRAWS_AHEAD 8u
-#define HWI_UNKNOWN_LOCAL UINT16_MAX
+#define HWI_UNKNOWN_LOCAL UINT16_MAX /* no local row: there are at most that many */
 
 /* Under "recent": the groups of one key at the current hop. */
 struct hwi_turn {
@@ -90,8 +90,10 @@ struct hwi_walk {
 
     /* The context, for emit.c. */
     struct hwi_visit *visits; /* [R] */
-    uint32_t *parents; /* [R, P] global rows over edges that are not withheld */
-    uint16_t *local_parents; /* [R, P] their local rows; HWI_UNKNOWN_LOCAL: ask hwi_walk_local */
+    uint32_t *parents; /* [R, P] global rows over edges that are not withheld, else
+                          HWI_NONE; only as many as the row has keys */
+    uint16_t *local_parents; /* [R, P] their local rows, HWI_UNKNOWN_LOCAL where not in the
+                                context */
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
     uint32_t target_cell; /* position in the sequence */
