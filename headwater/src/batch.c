@@ -20,6 +20,7 @@ struct hwi_worker {
     struct hwi_work *works; /* [walk_count] what each walk is for */
     uint32_t *order; /* [walk_count] walks: the live ones first */
     uint32_t walk_count, live_count, turn;
+    struct hwi_canvas canvas;
     struct hwi_permuter permuter;
     struct hwi_texts texts;
     struct hwi_counters counters;
@@ -57,6 +58,9 @@ hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worke
     made->plan = plan;
     hw_status status = open_walks(made, HWI_INTERLEAVED, error);
     if (status == HW_OK) {
+        status = hwi_canvas_open(plan, &made->canvas, error);
+    }
+    if (status == HW_OK) {
         status = hwi_permuter_open(plan, &made->permuter, error);
     }
     if (status == HW_OK) {
@@ -80,6 +84,7 @@ void hwi_worker_close(struct hwi_worker *worker) {
     free(worker->walks);
     free(worker->works);
     free(worker->order);
+    hwi_canvas_release(&worker->canvas);
     hwi_permuter_release(&worker->permuter);
     hwi_texts_release(&worker->texts);
     free(worker);
@@ -133,13 +138,13 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     const struct hwi_plan *plan = worker->plan;
     struct hwi_batch_scratch *scratch = work->scratch;
     if (!work->is_real) {
-        hwi_emit_nothing(plan, walk, &worker->permuter, work->slab, work->b);
+        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, work->slab, work->b);
         scratch->text_counts[work->b] = scratch->cell_counts[work->b] = 0;
         return HW_OK;
     }
     uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
-    HW_TRY(hwi_emit_sequence(plan, walk, &worker->permuter, work->slab, work->b, &work->seed,
-                             text_cells, &scratch->cell_counts[work->b], error));
+    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, work->slab, work->b,
+                             &work->seed, text_cells, &scratch->cell_counts[work->b], error));
     HW_TRY(hwi_texts_number(&worker->texts, plan, work->slab, scratch, work->b,
                             &worker->counters.texts_over_budget, error));
     worker->counters.sequences++;

@@ -19,11 +19,9 @@ struct cell_arrays {
     uint8_t *semantic_types, *bool_values, *is_null, *is_target, *is_padding;
     int32_t *column_ids;
     uint16_t *row_ids, *col_perm, *out_perm;
-    float *numeric_values, *timestamp_values; /* [S, 15] */
+    float *numeric_values;
     uint32_t *categories, *texts;
     uint32_t *lanes[3]; /* numeric_values, categories, texts: by enum hwi_value_kind */
-    struct hwi_residue residue;
-    uint32_t time_count;
 };
 
 static struct cell_arrays arrays_of(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {
@@ -39,11 +37,8 @@ static struct cell_arrays arrays_of(const struct hwi_plan *plan, uint8_t *slab, 
         .col_perm = hwi_field_at(plan, slab, HWI_COL_PERM, 2 * at),
         .out_perm = hwi_field_at(plan, slab, HWI_OUT_PERM, 2 * at),
         .numeric_values = hwi_field_at(plan, slab, HWI_NUMERIC_VALUES, 4 * at),
-        .timestamp_values =
-            hwi_field_at(plan, slab, HWI_TIMESTAMP_VALUES, 4 * HWI_TIME_FLOATS * at),
         .categories = hwi_field_at(plan, slab, HWI_CATEGORICAL_EMBED_IDS, 4 * at),
         .texts = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, 4 * at),
-        .residue = hwi_residue_of(plan, slab, b),
     };
     out.lanes[HWI_VALUE_NUMBER] = (uint32_t *)(void *)out.numeric_values;
     out.lanes[HWI_VALUE_CATEGORY] = out.categories;
@@ -127,21 +122,16 @@ static uint32_t emit_whole(const struct cell_arrays *out, uint32_t at,
     return bad;
 }
 
-static void emit_time(const struct hwi_plan *plan, struct cell_arrays *out, uint32_t at,
+static void emit_time(const struct hwi_plan *plan, struct hwi_canvas *canvas, uint32_t at,
                       int64_t time_us) {
     const struct hwi_store_info *info = plan->store->info;
-    out->residue.times[out->time_count++] = (uint16_t)at;
     hwi_calendar_encode(&plan->calendar, time_us, info->time_mean_us, info->time_std_us,
-                        out->timestamp_values + (size_t)HWI_TIME_FLOATS * at);
+                        hwi_canvas_time(canvas, at));
 }
 
 /* Makes the arrays that are written sparsely all zero, and sets the padding's flags. */
 static void clear(const struct hwi_plan *plan, const struct cell_arrays *out, uint32_t cell_count) {
     size_t length = plan->shape.sequence_length;
-    for (uint32_t i = 0; i < *out->residue.time_count; i++) {
-        memset(out->timestamp_values + (size_t)HWI_TIME_FLOATS * out->residue.times[i], 0,
-               4 * HWI_TIME_FLOATS);
-    }
     memset(out->numeric_values, 0, 4 * length);
     memset(out->categories, 0, 4 * length);
     memset(out->texts, 0, 4 * length);
@@ -164,7 +154,7 @@ static void emit_padding(const struct hwi_plan *plan, const struct cell_arrays *
 /* Timestamps and texts of a row: the cells that need more than a mask. */
 static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *visit,
                         const struct hwi_table_plan *cells, const uint32_t *list,
-                        const uint8_t *nulls, struct cell_arrays *out, uint16_t *text_cells,
+                        const uint8_t *nulls, struct hwi_canvas *canvas, uint16_t *text_cells,
                         uint32_t *text_cell_count) {
     uint32_t count = list == NULL ? cells->time_count + cells->text_count : visit->cell_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -182,7 +172,7 @@ static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *vis
         if (cells->stypes[c] == HW_TIMESTAMP) {
             int64_t time_us;
             memcpy(&time_us, visit->record + cells->lanes[c], sizeof time_us);
-            emit_time(plan, out, visit->cell_start + k, time_us);
+            emit_time(plan, canvas, visit->cell_start + k, time_us);
         } else if (cells->stypes[c] == HW_TEXT) {
             text_cells[(*text_cell_count)++] = (uint16_t)(visit->cell_start + k);
         }
@@ -190,8 +180,8 @@ static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *vis
 }
 
 static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t local,
-                          struct cell_arrays *out, uint16_t *text_cells,
-                          uint32_t *text_cell_count, hw_error *error) {
+                          const struct cell_arrays *out, struct hwi_canvas *canvas,
+                          uint16_t *text_cells, uint32_t *text_cell_count, hw_error *error) {
     const struct hwi_visit *visit = &walk->visits[local];
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
     const uint8_t *nulls = visit->record + plan->store->tables[visit->table].info->null_offset;
@@ -209,13 +199,13 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
                         "`headwater verify`",
                         visit->row, plan->store->info->category_count);
     }
-    emit_listed(plan, visit, cells, list, nulls, out, text_cells, text_cell_count);
+    emit_listed(plan, visit, cells, list, nulls, canvas, text_cells, text_cell_count);
     return HW_OK;
 }
 
 /* A derived task's first row: when it is asked, and what. */
 static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                          struct cell_arrays *out) {
+                          const struct cell_arrays *out, struct hwi_canvas *canvas) {
     const struct hwi_task_info *info = walk->view.info;
     int64_t obs_time = walk->view.seed->obs_time;
     out->is_null[1] = 0;
@@ -226,7 +216,7 @@ static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *wa
     out->column_ids[1] = (int32_t)info->target_column;
     out->is_null[0] = obs_time == INT64_MAX;
     if (obs_time != INT64_MAX) {
-        emit_time(plan, out, 0, obs_time);
+        emit_time(plan, canvas, 0, obs_time);
     }
 }
 
@@ -234,14 +224,14 @@ static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *wa
 
 /* Writes the truth over the target cell. */
 static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                               struct cell_arrays *out,
+                               const struct cell_arrays *out, struct hwi_canvas *canvas,
                                const struct hwi_target *target) {
     uint32_t at = walk->target_cell;
     const struct hwi_column_info *column = &plan->store->columns[walk->view.info->target_column];
     out->numeric_values[at] = 0;
     out->bool_values[at] = 0;
     out->categories[at] = 0;
-    memset(out->timestamp_values + (size_t)HWI_TIME_FLOATS * at, 0, 4 * HWI_TIME_FLOATS);
+    memset(canvas->times + (size_t)HWI_TIME_FLOATS * at, 0, 4 * HWI_TIME_FLOATS);
     out->is_null[at] = plan->options.targets == HW_TARGETS_INLINE && target->null;
     out->is_target[at] = 1;
     if (target->null || plan->options.targets == HW_TARGETS_SEPARATE) {
@@ -258,7 +248,7 @@ static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_wal
         out->categories[at] = column->category_start + (uint32_t)target->value;
         break;
     case HW_TIMESTAMP:
-        emit_time(plan, out, at, (int64_t)target->value);
+        emit_time(plan, canvas, at, (int64_t)target->value);
         break;
     case HW_IDENTIFIER:
     case HW_TEXT:
@@ -271,30 +261,30 @@ static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_wal
 /* ---- one sequence ------------------------------------------------------------------------ */
 
 hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                            struct hwi_permuter *permuter, uint8_t *slab, uint32_t b,
-                            const struct hwi_seed *seed, uint16_t *text_cells,
+                            struct hwi_canvas *canvas, struct hwi_permuter *permuter,
+                            uint8_t *slab, uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
                             uint32_t *text_cell_count, hw_error *error) {
     struct cell_arrays out = arrays_of(plan, slab, b);
     struct hwi_target target;
     *text_cell_count = 0;
     clear(plan, &out, walk->cell_count);
-    *out.residue.time_count = 0;
+    hwi_canvas_clear(canvas);
     HW_TRY(hwi_target_read(plan, seed, &target, error));
     for (uint32_t row = 0; row < walk->row_count; row++) {
         if (walk->visits[row].table == HWI_NONE) {
-            emit_seed_row(plan, walk, &out);
+            emit_seed_row(plan, walk, &out, canvas);
         } else {
-            HW_TRY(emit_row(plan, walk, row, &out, text_cells, text_cell_count, error));
+            HW_TRY(emit_row(plan, walk, row, &out, canvas, text_cells, text_cell_count, error));
         }
     }
     emit_padding(plan, &out, walk->cell_count);
-    emit_target_inline(plan, walk, &out, &target);
+    emit_target_inline(plan, walk, &out, canvas, &target);
     if (plan->options.targets == HW_TARGETS_SEPARATE) {
         hwi_emit_target_beside(plan, walk, slab, b, &target);
     }
-    *out.residue.time_count = out.time_count;
     hwi_emit_rows(plan, walk, slab, b);
-    hwi_emit_edges(plan, walk, permuter, slab, b);
+    hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
+    hwi_canvas_copy_out(canvas, plan, slab, b);
     hwi_order_rows(permuter, walk->row_count);
     hwi_permute_rows(permuter, walk, out.out_perm);
     hwi_permute_columns(permuter, walk, out.col_perm);
@@ -303,15 +293,17 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
 }
 
 void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk,
-                      struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
+                      struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                      uint32_t b) {
     struct cell_arrays out = arrays_of(plan, slab, b);
     struct hwi_target target = {.null = 1};
     walk->row_count = walk->cell_count = 0;
     clear(plan, &out, 0);
-    *out.residue.time_count = 0;
+    hwi_canvas_clear(canvas);
     emit_padding(plan, &out, 0);
     hwi_emit_rows(plan, walk, slab, b);
-    hwi_emit_edges(plan, walk, permuter, slab, b);
+    hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
+    hwi_canvas_copy_out(canvas, plan, slab, b);
     hwi_permute_rows(permuter, walk, out.out_perm);
     hwi_permute_columns(permuter, walk, out.col_perm);
     if (plan->options.targets == HW_TARGETS_SEPARATE) {

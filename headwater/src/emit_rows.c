@@ -120,16 +120,6 @@ void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk, uin
 
 /* ---- edges ------------------------------------------------------------------------------- */
 
-struct hwi_residue hwi_residue_of(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {
-    uint8_t *place = slab + plan->residue_offset + (size_t)b * plan->residue_bytes;
-    uint32_t *words = (void *)place;
-    size_t edges = (size_t)plan->shape.max_rows * plan->shape.parent_slots;
-    return (struct hwi_residue){.time_count = words,
-                                .edge_count = words + 1,
-                                .edges = words + 2,
-                                .times = (void *)(words + 2 + edges)};
-}
-
 /* 1 if one of a row's first `slots` parents is the local row `parent`. */
 static int lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent) {
     for (uint32_t slot = 0; slot < slots; slot++) {
@@ -144,16 +134,10 @@ static uint32_t key_count_of(const struct hwi_plan *plan, const struct hwi_visit
     return visit->table == HWI_NONE ? 1 : plan->store->tables[visit->table].info->key_count;
 }
 
-/* The arrays an edge goes into. */
-struct edge_arrays {
-    uint8_t *dense; /* [R, R], or NULL */
-    uint16_t *listed; /* [R, P], or NULL */
-    struct hwi_residue residue;
-    uint32_t edge_count;
-};
-
+/* The edges of a row: listed is its part of `parents`, or NULL. */
 static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t row,
-                           struct hwi_permuter *permuter, struct edge_arrays *out) {
+                           struct hwi_canvas *canvas, struct hwi_permuter *permuter,
+                           uint16_t *listed) {
     uint32_t slots = plan->shape.parent_slots;
     uint32_t keys = key_count_of(plan, &walk->visits[row]);
     const uint16_t *parents = walk->local_parents + (size_t)row * slots;
@@ -162,13 +146,11 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *w
         if (parent == HWI_UNKNOWN_LOCAL || lists_parent(parents, slot, parent)) {
             continue;
         }
-        if (out->dense != NULL) {
-            uint32_t place = row * plan->shape.max_rows + parent;
-            out->dense[place] = 1;
-            out->residue.edges[out->edge_count++] = place;
+        if (canvas->edges != NULL) {
+            hwi_canvas_edge(canvas, row * plan->shape.max_rows + parent);
         }
-        if (out->listed != NULL) {
-            out->listed[row * slots + slot] = (uint16_t)parent;
+        if (listed != NULL) {
+            listed[slot] = (uint16_t)parent;
         }
         int is_new = parent > row || !lists_parent(walk->local_parents + (size_t)parent * slots,
                                                    key_count_of(plan, &walk->visits[parent]), row);
@@ -180,26 +162,18 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *w
 }
 
 void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                    struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
+                    struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                    uint32_t b) {
     size_t rows = plan->shape.max_rows, slots = plan->shape.parent_slots;
-    struct edge_arrays out = {0};
-    if (plan->offsets[HWI_FK_ADJ] != UINT64_MAX) {
-        out.dense = hwi_field_at(plan, slab, HWI_FK_ADJ, (size_t)b * rows * rows);
-        out.residue = hwi_residue_of(plan, slab, b);
-        for (uint32_t e = 0; e < *out.residue.edge_count; e++) {
-            out.dense[out.residue.edges[e]] = 0;
-        }
-    }
+    uint16_t *listed = NULL;
     if (plan->offsets[HWI_PARENTS] != UINT64_MAX) {
-        out.listed = hwi_field_at(plan, slab, HWI_PARENTS, 2 * (size_t)b * rows * slots);
-        memset(out.listed, 0xff, 2 * rows * slots);
+        listed = hwi_field_at(plan, slab, HWI_PARENTS, 2 * (size_t)b * rows * slots);
+        memset(listed, 0xff, 2 * rows * slots);
     }
     permuter->edge_count = 0;
     for (uint32_t row = 0; row < walk->row_count; row++) {
-        emit_row_edges(plan, walk, row, permuter, &out);
-    }
-    if (out.dense != NULL) {
-        *out.residue.edge_count = out.edge_count;
+        emit_row_edges(plan, walk, row, canvas, permuter,
+                       listed == NULL ? NULL : listed + row * slots);
     }
 }
 

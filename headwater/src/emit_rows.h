@@ -4,6 +4,7 @@
 #ifndef HWI_EMIT_ROWS_H
 #define HWI_EMIT_ROWS_H
 
+#include "canvas.h"
 #include "error.h"
 #include "permute.h"
 #include "walk.h"
@@ -24,24 +25,13 @@ void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *
 /* row_ages, row_starts, row_tables; row_depths and row_ids where wanted. */
 void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
                    uint32_t b);
-/* fk_adj and parents, and the pairs of rows for permuter. */
+/* The edges of fk_adj on the canvas, parents, and the pairs of rows for permuter. */
 void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                    struct hwi_permuter *permuter, uint8_t *slab, uint32_t b);
+                    struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                    uint32_t b);
 /* What a sequence has once; seed NULL: an empty one. */
 void hwi_emit_scalars(const struct hwi_plan *plan, uint8_t *slab, uint32_t b,
                       const struct hwi_seed *seed, const struct hwi_target *target,
                       uint32_t cell_count, uint32_t row_count);
-
-/*
- * What an earlier batch left in a sequence's place of fk_adj and timestamp_values: both are so
- * sparse that clearing what was set is several times cheaper than clearing all. It lies in the
- * slab, behind the arrays.
- */
-struct hwi_residue {
-    uint32_t *time_count, *edge_count;
-    uint32_t *edges; /* [R * P] places in fk_adj [R, R] */
-    uint16_t *times; /* [S + 1] cells whose timestamp_values are set */
-};
-struct hwi_residue hwi_residue_of(const struct hwi_plan *plan, uint8_t *slab, uint32_t b);
 
 #endif

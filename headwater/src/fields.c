@@ -140,13 +140,6 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     }
 }
 
-/* Of one sequence: two counts, places of edges, cells of times (struct hwi_residue). */
-static uint64_t residue_bytes(const hw_shape *shape) {
-    uint64_t bytes =
-        8 + 4 * (uint64_t)shape->max_rows * shape->parent_slots + 2 * (uint64_t)shape->sequence_length + 2;
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
     uint64_t offset = 0;
     plan->field_count = 0;
@@ -180,8 +173,6 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
         }
         plan->offsets[id] = field->offset;
     }
-    plan->residue_offset = offset;
-    plan->residue_bytes = residue_bytes(&plan->shape);
-    plan->slab_bytes = offset + plan->shape.batch_size * plan->residue_bytes;
+    plan->slab_bytes = offset;
     return HW_OK;
 }

@@ -156,7 +156,6 @@ struct hwi_plan {
     struct hwi_field fields[HWI_FIELD_COUNT]; /* those this sampler has, in the table's order */
     uint32_t field_count;
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
-    uint64_t residue_offset, residue_bytes; /* of each sequence, in the slab; emit_rows.h */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
     uint32_t child_slots; /* most keys that point at one table */
@@ -223,8 +222,7 @@ struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
 };
 
-/* A sequence to make: number b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; all zero,
- * or as an earlier batch of the same plan left it). Different b of one batch may be made by
+/* A sequence to make: number b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents). Different b of one batch may be made by
  * different threads at once. */
 struct hwi_work {
     struct hwi_seed seed;

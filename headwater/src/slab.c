@@ -104,7 +104,6 @@ static hw_batch *new_batch(struct hwi_pool *pool) {
         (void)madvise(batch->slab, pool->slab_bytes, MADV_HUGEPAGE); /* a hint: may be refused */
     }
 #endif
-    memset(batch->slab, 0, pool->slab_bytes);
     return batch;
 }
 
