@@ -21,12 +21,11 @@ struct cell_arrays {
     uint16_t *row_ids, *col_perm, *out_perm;
     float *numeric_values;
     uint32_t *categories, *texts;
-    uint32_t *lanes[3]; /* numeric_values, categories, texts: by enum hwi_value_kind */
 };
 
 static struct cell_arrays arrays_of(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {
     size_t at = (size_t)b * plan->shape.sequence_length;
-    struct cell_arrays out = {
+    return (struct cell_arrays){
         .semantic_types = hwi_field_at(plan, slab, HWI_SEMANTIC_TYPES, at),
         .bool_values = hwi_field_at(plan, slab, HWI_BOOL_VALUES, at),
         .is_null = hwi_field_at(plan, slab, HWI_IS_NULL, at),
@@ -40,10 +39,6 @@ static struct cell_arrays arrays_of(const struct hwi_plan *plan, uint8_t *slab, 
         .categories = hwi_field_at(plan, slab, HWI_CATEGORICAL_EMBED_IDS, 4 * at),
         .texts = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, 4 * at),
     };
-    out.lanes[HWI_VALUE_NUMBER] = (uint32_t *)(void *)out.numeric_values;
-    out.lanes[HWI_VALUE_CATEGORY] = out.categories;
-    out.lanes[HWI_VALUE_TEXT] = out.texts;
-    return out;
 }
 
 /* Emits count cells of a row at position `at`, one by one; list names them, or NULL for the first
@@ -74,22 +69,23 @@ emit_some(const struct cell_arrays *out, uint32_t at, uint32_t count,
 }
 
 /* Null bits of eight cells as bytes of 0 or 1. */
-static uint64_t spread_bits(uint8_t bits) {
+static inline uint64_t spread_bits(uint8_t bits) {
     uint64_t ones = (bits * UINT64_C(0x0101010101010101)) & UINT64_C(0x8040201008040201);
     return ((ones + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7) & UINT64_C(0x0101010101010101);
 }
 
 /* What rows of a table have in common, and their nulls; may write up to 7 cells past the row, which
  * belong to the next row or to the padding and are written after. */
-static void emit_frame(const struct cell_arrays *out, uint32_t at,
-                       const struct hwi_table_plan *cells, const uint8_t *nulls, uint16_t local) {
+static inline void emit_frame(const struct cell_arrays *out, uint32_t at,
+                              const struct hwi_table_plan *cells, const uint8_t *nulls,
+                              uint16_t local) {
+    uint64_t locals = local * UINT64_C(0x0001000100010001);
     for (uint32_t k = 0; k < cells->cell_count; k += 8) {
         uint64_t spread = 0;
         memcpy(out->semantic_types + at + k, cells->stypes + k, 8);
         memcpy(out->column_ids + at + k, cells->columns + k, 32);
-        for (uint32_t i = 0; i < 8; i++) {
-            out->row_ids[at + k + i] = local;
-        }
+        memcpy(out->row_ids + at + k, &locals, 8);
+        memcpy(out->row_ids + at + k + 4, &locals, 8);
         if (cells->nulls_in_order) {
             spread = spread_bits(nulls[k / 8]);
         } else {
@@ -101,25 +97,41 @@ static void emit_frame(const struct cell_arrays *out, uint32_t at,
     }
 }
 
+/* A lane as the batch shows it: 0 where the cell is NULL. */
+static inline uint32_t lane_of(const uint8_t *record, struct hwi_cell_value value,
+                               const uint8_t *is_null) {
+    uint32_t lane;
+    memcpy(&lane, record + value.lane, sizeof lane);
+    return lane & ((uint32_t)is_null[value.cell] - 1);
+}
+
 /* Emits a row that shows all its table's first cells. Returns 1 if a category is out of range. */
-static uint32_t emit_whole(const struct cell_arrays *out, uint32_t at,
-                           const struct hwi_table_plan *cells, const uint8_t *record,
-                           const uint8_t *nulls, uint16_t local, uint32_t category_count) {
-    uint32_t bad = 0;
+static inline uint32_t emit_whole(const struct cell_arrays *out, uint32_t at,
+                                  const struct hwi_table_plan *cells, const uint8_t *record,
+                                  const uint8_t *nulls, uint16_t local, uint32_t category_count) {
+    const uint8_t *is_null = out->is_null + at;
+    const struct hwi_cell_value *value = cells->values, *end = value + cells->number_count;
+    uint32_t most = 0;
     emit_frame(out, at, cells, nulls, local);
-    for (uint32_t i = 0; i < cells->value_count; i++) {
-        struct hwi_cell_value value = cells->values[i];
-        uint32_t p = at + value.cell, lane;
-        memcpy(&lane, record + value.lane, sizeof lane);
-        lane &= (uint32_t)out->is_null[p] - 1; /* 0 where NULL */
-        if (value.kind == HWI_VALUE_BOOL) {
-            out->bool_values[p] = (uint8_t)(lane & 1);
-        } else {
-            bad |= value.kind == HWI_VALUE_CATEGORY && lane >= category_count;
-            out->lanes[value.kind][p] = lane;
-        }
+    for (float *numbers = out->numeric_values + at; value < end; value++) {
+        uint32_t lane = lane_of(record, *value, is_null);
+        memcpy(numbers + value->cell, &lane, sizeof lane);
     }
-    return bad;
+    end += cells->category_count;
+    for (uint32_t *categories = out->categories + at; value < end; value++) {
+        uint32_t lane = lane_of(record, *value, is_null);
+        most = lane > most ? lane : most;
+        categories[value->cell] = lane;
+    }
+    end += cells->text_count;
+    for (uint32_t *texts = out->texts + at; value < end; value++) {
+        texts[value->cell] = lane_of(record, *value, is_null);
+    }
+    end += cells->bool_count;
+    for (uint8_t *bools = out->bool_values + at; value < end; value++) {
+        bools[value->cell] = lane_of(record, *value, is_null) & 1;
+    }
+    return most >= category_count;
 }
 
 static void emit_time(const struct hwi_plan *plan, struct hwi_canvas *canvas, uint32_t at,
@@ -151,42 +163,62 @@ static void emit_padding(const struct hwi_plan *plan, const struct cell_arrays *
     memset(out->row_ids + cell_count, 0, 2 * rest);
 }
 
-/* Timestamps and texts of a row: the cells that need more than a mask. */
+static void emit_time_of(const struct hwi_plan *plan, const uint8_t *record, uint32_t lane,
+                         uint32_t at, struct hwi_canvas *canvas) {
+    int64_t time_us;
+    memcpy(&time_us, record + lane, sizeof time_us);
+    emit_time(plan, canvas, at, time_us);
+}
+
+/* Positions of the cells of a sequence that hold texts. */
+struct text_cells {
+    uint16_t *cells;
+    uint32_t count;
+};
+
+/* Timestamps and texts of a row that shows its table's first cells: those need more than a lane. */
 static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *visit,
-                        const struct hwi_table_plan *cells, const uint32_t *list,
-                        const uint8_t *nulls, struct hwi_canvas *canvas, uint16_t *text_cells,
-                        uint32_t *text_cell_count) {
-    uint32_t count = list == NULL ? cells->time_count + cells->text_count : visit->cell_count;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t k = i, c;
-        if (list != NULL) {
-            c = list[i];
-        } else {
-            c = i < cells->time_count ? cells->time_cells[i]
-                                      : cells->text_cells[i - cells->time_count];
-            k = c;
+                        const struct hwi_table_plan *cells, const uint8_t *is_null,
+                        struct hwi_canvas *canvas, struct text_cells *texts) {
+    for (uint32_t i = 0; i < cells->time_count; i++) {
+        uint32_t c = cells->time_cells[i];
+        if (c < visit->cell_count && !is_null[c]) {
+            emit_time_of(plan, visit->record, cells->lanes[c], visit->cell_start + c, canvas);
         }
-        if (k >= visit->cell_count || hwi_is_null_cell(cells, nulls, c)) {
+    }
+    for (uint32_t i = 0; i < cells->text_count; i++) {
+        uint32_t c = cells->text_cells[i];
+        texts->cells[texts->count] = (uint16_t)(visit->cell_start + c);
+        texts->count += c < visit->cell_count && !is_null[c];
+    }
+}
+
+/* The same of a row that lists its cells. */
+static void emit_chosen(const struct hwi_plan *plan, const struct hwi_visit *visit,
+                        const struct hwi_table_plan *cells, const uint32_t *list,
+                        const uint8_t *is_null, struct hwi_canvas *canvas,
+                        struct text_cells *texts) {
+    for (uint32_t k = 0; k < visit->cell_count; k++) {
+        uint32_t c = list[k];
+        if (is_null[k]) {
             continue;
         }
         if (cells->stypes[c] == HW_TIMESTAMP) {
-            int64_t time_us;
-            memcpy(&time_us, visit->record + cells->lanes[c], sizeof time_us);
-            emit_time(plan, canvas, visit->cell_start + k, time_us);
+            emit_time_of(plan, visit->record, cells->lanes[c], visit->cell_start + k, canvas);
         } else if (cells->stypes[c] == HW_TEXT) {
-            text_cells[(*text_cell_count)++] = (uint16_t)(visit->cell_start + k);
+            texts->cells[texts->count++] = (uint16_t)(visit->cell_start + k);
         }
     }
 }
 
 static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t local,
                           const struct cell_arrays *out, struct hwi_canvas *canvas,
-                          uint16_t *text_cells, uint32_t *text_cell_count, hw_error *error) {
+                          struct text_cells *texts, hw_error *error) {
     const struct hwi_visit *visit = &walk->visits[local];
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
-    const uint8_t *nulls = visit->record + plan->store->tables[visit->table].info->null_offset;
-    uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
+    const uint8_t *nulls = visit->record + cells->null_offset;
     const uint32_t *list = visit->list == HWI_NONE ? NULL : walk->cell_lists + visit->list;
+    uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
     uint32_t at = visit->cell_start, whole_end = at + (cells->cell_count + 7) / 8 * 8;
     uint32_t bad = list == NULL && visit->cell_count == cells->cell_count &&
                            whole_end <= plan->shape.sequence_length
@@ -199,7 +231,11 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
                         "`headwater verify`",
                         visit->row, plan->store->info->category_count);
     }
-    emit_listed(plan, visit, cells, list, nulls, canvas, text_cells, text_cell_count);
+    if (list == NULL) {
+        emit_listed(plan, visit, cells, out->is_null + at, canvas, texts);
+    } else {
+        emit_chosen(plan, visit, cells, list, out->is_null + at, canvas, texts);
+    }
     return HW_OK;
 }
 
@@ -266,7 +302,7 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
                             uint32_t *text_cell_count, hw_error *error) {
     struct cell_arrays out = arrays_of(plan, slab, b);
     struct hwi_target target;
-    *text_cell_count = 0;
+    struct text_cells texts = {.cells = text_cells};
     clear(plan, &out, walk->cell_count);
     hwi_canvas_clear(canvas);
     HW_TRY(hwi_target_read(plan, seed, &target, error));
@@ -274,9 +310,10 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
         if (walk->visits[row].table == HWI_NONE) {
             emit_seed_row(plan, walk, &out, canvas);
         } else {
-            HW_TRY(emit_row(plan, walk, row, &out, canvas, text_cells, text_cell_count, error));
+            HW_TRY(emit_row(plan, walk, row, &out, canvas, &texts, error));
         }
     }
+    *text_cell_count = texts.count;
     emit_padding(plan, &out, walk->cell_count);
     emit_target_inline(plan, walk, &out, canvas, &target);
     if (plan->options.targets == HW_TARGETS_SEPARATE) {

@@ -136,24 +136,24 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     }
 }
 
-/* The lanes that emission copies, of the cells every row has. */
-static void list_values(struct hwi_table_plan *cells) {
-    static const struct {
-        uint8_t stype, kind;
-    } kinds[] = {
-        {HW_NUMERICAL, HWI_VALUE_NUMBER},
-        {HW_CATEGORICAL, HWI_VALUE_CATEGORY},
-        {HW_TEXT, HWI_VALUE_TEXT},
-        {HW_BOOLEAN, HWI_VALUE_BOOL},
-    };
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        for (uint32_t i = 0; i < cells->cell_count; i++) {
-            if (cells->stypes[i] == kinds[k].stype) {
-                cells->values[cells->value_count++] = (struct hwi_cell_value){
-                    .lane = cells->lanes[i], .cell = (uint16_t)i, .kind = kinds[k].kind};
-            }
+static uint32_t list_values(struct hwi_table_plan *cells, hw_semantic_type stype, uint32_t place) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cells->cell_count; i++) {
+        if (cells->stypes[i] == stype) {
+            cells->values[place + count++] =
+                (struct hwi_cell_value){.lane = cells->lanes[i], .cell = i};
         }
     }
+    return count;
+}
+
+/* The lanes that emission copies, of the cells every row has. */
+static void list_all_values(struct hwi_table_plan *cells) {
+    cells->number_count = list_values(cells, HW_NUMERICAL, 0);
+    cells->category_count = list_values(cells, HW_CATEGORICAL, cells->number_count);
+    uint32_t place = cells->number_count + cells->category_count;
+    place += list_values(cells, HW_TEXT, place);
+    cells->bool_count = list_values(cells, HW_BOOLEAN, place);
 }
 
 static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *error) {
@@ -182,7 +182,8 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->cell_count = cells->all_count;
-    list_values(cells);
+    list_all_values(cells);
+    cells->null_offset = info->null_offset;
     for (uint32_t column = info->column_start; column < end; column++) {
         if (plan->store->columns[column].stype == HW_IDENTIFIER && !is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);

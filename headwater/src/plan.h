@@ -72,12 +72,10 @@ struct hwi_field {
     uint32_t rank;
 };
 
-/* Where the lane of a cell goes. */
-enum hwi_value_kind { HWI_VALUE_NUMBER, HWI_VALUE_CATEGORY, HWI_VALUE_TEXT, HWI_VALUE_BOOL };
+/* A cell whose lane is copied as it is. */
 struct hwi_cell_value {
     uint32_t lane; /* byte offset in the record */
-    uint16_t cell;
-    uint16_t kind; /* enum hwi_value_kind */
+    uint32_t cell;
 };
 
 /* Every `stretch`-th time of a large table, so that a search touches few lines; cutoff.c. */
@@ -105,8 +103,9 @@ struct hwi_table_plan {
     uint32_t *text_masks;
     uint32_t *bool_masks; /* 1 or 0 */
     /* For rows that emit all of the first cell_count cells: */
-    struct hwi_cell_value *values; /* the cells whose lane is copied */
-    uint32_t value_count;
+    struct hwi_cell_value *values; /* numbers, then categories, texts and booleans */
+    uint32_t number_count, category_count, bool_count; /* and text_count */
+    uint32_t null_offset; /* of the null bits in a record */
     uint8_t nulls_in_order; /* 1: null bit c is cell c's */
     uint32_t *time_cells; /* which cells are timestamps, [time_count] */
     uint32_t time_count;
