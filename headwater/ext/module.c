@@ -75,6 +75,9 @@ static int add_constants(PyObject *module) {
             return -1;
         }
     }
+    if (PyModule_AddIntConstant(module, "FORMAT_VERSION", HW_FORMAT_VERSION) < 0) {
+        return -1;
+    }
     return PyModule_AddStringConstant(module, "VERSION", HW_VERSION);
 }
 

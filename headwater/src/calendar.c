@@ -22,6 +22,8 @@ enum {
     MARCH_FROM_JANUARY = 59, /* days from 1 January to 1 March of a common year */
     FIRST_DAY = -25567, /* 1900-01-01, from 1970-01-01 */
     DAY_COUNT = 73049, /* to the end of 2099 */
+    FIRST_YEAR = 1900,
+    END_YEAR = 2100,
     LONGEST_YEAR = 366,
     WEEKDAY_BITS = 3,
     SECOND_BITS = 17,
@@ -62,6 +64,31 @@ static uint32_t day_code(int64_t day_number) {
            (date.year_day + (date.leap ? LONGEST_YEAR : 0)) << WEEKDAY_BITS;
 }
 
+static int is_leap(uint32_t year) {
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static void list_days(uint16_t *days) {
+    uint32_t weekday = 0; /* 1900-01-01 was a Monday */
+    for (uint32_t year = FIRST_YEAR; year < END_YEAR; year++) {
+        uint32_t leap = is_leap(year) ? LONGEST_YEAR : 0, length = leap ? 366 : 365;
+        for (uint32_t day = 0; day < length; day++) {
+            *days++ = (uint16_t)(weekday | (leap + day) << WEEKDAY_BITS);
+            weekday = weekday == 6 ? 0 : weekday + 1;
+        }
+    }
+}
+
+static void list_dates(float *dates) {
+    static const int64_t new_years[2] = {0, 730}; /* of 1970 and of 1972, which is a leap year */
+    for (uint32_t i = 0; i < 2 * LONGEST_YEAR; i++, dates += HWI_DATE_FLOATS) {
+        struct date date = date_of(new_years[i / LONGEST_YEAR] + i % LONGEST_YEAR);
+        memcpy(dates, DAYS[date.day], 8);
+        memcpy(dates + 2, MONTHS[date.month], 8);
+        memcpy(dates + 4, YEAR_DAYS[i % LONGEST_YEAR], 8);
+    }
+}
+
 hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error) {
     calendar->days = calloc(DAY_COUNT, sizeof *calendar->days);
     calendar->dates = calloc((size_t)2 * LONGEST_YEAR * HWI_DATE_FLOATS, sizeof *calendar->dates);
@@ -69,15 +96,8 @@ hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error) {
         hwi_calendar_release(calendar);
         return hwi_no_memory(error, "the calendar", DAY_COUNT * sizeof *calendar->days);
     }
-    for (int64_t day = 0; day < DAY_COUNT; day++) {
-        struct date date = date_of(FIRST_DAY + day);
-        uint32_t code = day_code(FIRST_DAY + day);
-        float *out = calendar->dates + (size_t)(code >> WEEKDAY_BITS) * HWI_DATE_FLOATS;
-        calendar->days[day] = (uint16_t)code;
-        memcpy(out, DAYS[date.day], 8);
-        memcpy(out + 2, MONTHS[date.month], 8);
-        memcpy(out + 4, YEAR_DAYS[date.year_day], 8);
-    }
+    list_days(calendar->days);
+    list_dates(calendar->dates);
     return HW_OK;
 }
 

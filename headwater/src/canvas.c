@@ -55,15 +55,23 @@ void hwi_canvas_clear(struct hwi_canvas *canvas) {
 }
 
 #ifdef __SSE2__
-/* Past the caches; whole 16-byte places, the rest as usual. */
+enum { LINE_BYTES = 64 };
+
+/* Past the caches: whole lines, the rest as usual. */
 static void stream_out(uint8_t *to, const uint8_t *from, size_t bytes) {
-    size_t head = (16 - ((uintptr_t)to & 15)) & 15;
+    size_t head = (LINE_BYTES - ((uintptr_t)to % LINE_BYTES)) % LINE_BYTES;
     head = head < bytes ? head : bytes;
     memcpy(to, from, head);
     size_t done = head;
-    for (; done + 16 <= bytes; done += 16) {
-        __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(from + done));
-        _mm_stream_si128((__m128i *)(void *)(to + done), part);
+    for (; done + LINE_BYTES <= bytes; done += LINE_BYTES) {
+        const __m128i *source = (const __m128i *)(const void *)(from + done);
+        __m128i *target = (__m128i *)(void *)(to + done);
+        __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+        __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+        _mm_stream_si128(target, a);
+        _mm_stream_si128(target + 1, b);
+        _mm_stream_si128(target + 2, c);
+        _mm_stream_si128(target + 3, d);
     }
     memcpy(to + done, from + done, bytes - done);
     _mm_sfence(); /* before another thread is told that it is there */

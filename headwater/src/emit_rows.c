@@ -62,6 +62,22 @@ void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
+/* INT64_MAX or INT64_MIN: none. From the record where it stands there, which is in cache. */
+static int64_t time_of(const struct hwi_plan *plan, const struct hwi_visit *visit) {
+    const struct hwi_table *table = &plan->store->tables[visit->table];
+    const struct hwi_table_plan *cells = &plan->tables[visit->table];
+    int64_t time_us = INT64_MAX;
+    if (cells->time_lane == 0) {
+        return table->times == NULL ? time_us : table->times[visit->row - table->info->row_start];
+    }
+    const uint8_t *nulls = visit->record + cells->null_offset;
+    if (!(nulls[cells->time_null_bit / 8] >> (cells->time_null_bit % 8) & 1)) {
+        memcpy(&time_us, visit->record + cells->time_lane, sizeof time_us);
+        time_us = (int64_t)((uint64_t)time_us + (uint64_t)cells->time_offset_us);
+    }
+    return time_us;
+}
+
 static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
                     const struct hwi_visit *visit) {
     int64_t obs_time = walk->view.seed->obs_time;
@@ -71,11 +87,7 @@ static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
     if (visit->table == HWI_NONE) {
         return 0;
     }
-    const struct hwi_table *table = &plan->store->tables[visit->table];
-    if (table->times == NULL) {
-        return -1;
-    }
-    int64_t time_us = table->times[visit->row - table->info->row_start];
+    int64_t time_us = time_of(plan, visit);
     if (time_us == INT64_MAX || time_us == INT64_MIN) {
         return -1;
     }

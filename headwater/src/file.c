@@ -25,9 +25,10 @@ static hw_status bad_file(const struct hwi_file *file, uint64_t byte, hw_error *
 }
 
 static hw_status read_all(struct hwi_file *file, hw_error *error) {
-    uint64_t capacity = hwi_align_up(file->bytes > 0 ? file->bytes : 1, 2<<20);
-    uint8_t *data = aligned_alloc(2<<20, (size_t)capacity);
-    madvise(data,capacity,MADV_HUGEPAGE);
+    uint64_t align = file->bytes >= (4<<20) ? (2<<20) : HWI_SECTION_ALIGN; 
+    uint64_t capacity = hwi_align_up(file->bytes > 0 ? file->bytes : 1, align);
+    uint8_t *data = aligned_alloc(align, (size_t)capacity);
+    if (align > 64) madvise(data,capacity,MADV_HUGEPAGE);
     if (data == NULL) {
         return hwi_no_memory(error, "a store file in RAM (load = mmap needs none)", capacity);
     }
@@ -71,11 +72,11 @@ static hw_status check_header(struct hwi_file *file, hw_error *error) {
         return bad_file(file, offsetof(struct hwi_file_header, byte_order), error,
                         "the file has another byte order");
     }
-    if (header->version != HWI_FORMAT_VERSION) {
+    if (header->version < HWI_OLDEST_VERSION || header->version > HWI_FORMAT_VERSION) {
         return hwi_fail(error, HW_BAD_STORE,
-                        "the file has format version %u, this headwater reads version %u; build "
-                        "the store again (in '%s', byte %u)",
-                        header->version, HWI_FORMAT_VERSION, file->path,
+                        "the file has format version %u, this headwater reads versions %u to %u; "
+                        "build the store again (in '%s', byte %u)",
+                        header->version, HWI_OLDEST_VERSION, HWI_FORMAT_VERSION, file->path,
                         (unsigned)offsetof(struct hwi_file_header, version));
     }
     if (header->file_bytes != file->bytes) {

@@ -192,6 +192,11 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     for (uint32_t k = info->key_start; k < info->key_start + info->key_count; k++) {
         cells->late_keys |= plan->store->keys[k].known_late != 0;
     }
+    if (info->flags & HWI_TABLE_TIME_IN_LANE) {
+        cells->time_lane = plan->store->columns[info->temporal_column].lane_offset;
+        cells->time_null_bit = plan->store->columns[info->temporal_column].null_bit;
+        cells->time_offset_us = info->time_offset_us;
+    }
     return hwi_time_marks_open(&cells->marks, &plan->store->tables[table], error);
 }
 

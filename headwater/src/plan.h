@@ -114,6 +114,9 @@ struct hwi_table_plan {
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
     struct hwi_time_marks marks;
+    uint32_t time_lane, time_null_bit; /* where a row's time stands, less time_offset_us; lane 0:
+                                          only in the table's times */
+    int64_t time_offset_us;
 };
 
 static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uint8_t *nulls,

@@ -199,7 +199,7 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
     const struct hwi_plan *plan = walk->plan;
     struct hwi_visit *visit = &walk->visits[walk->row_count];
     const struct hwi_table *where = &plan->store->tables[table];
-    if (where->times != NULL) { /* for its age */
+    if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
         __builtin_prefetch(where->times + (row - where->info->row_start));
     }
     visit->record = hwi_record(where, row);

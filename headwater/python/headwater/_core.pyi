@@ -16,6 +16,7 @@ class _ArrowStream(Protocol):
     def __arrow_c_stream__(self) -> Callable[..., object]: ...
 
 VERSION: Final[str]
+FORMAT_VERSION: Final[int]
 SEMANTIC_TYPES: Final[dict[str, int]]
 SPLITS: Final[dict[str, int]]
 KNOWN: Final[dict[str, int]]

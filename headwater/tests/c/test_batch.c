@@ -95,9 +95,16 @@ static void stop(struct making *making) {
 
 static void make(struct making *making, uint32_t b, const struct hwi_seed *seed) {
     hw_error error = {.message = ""};
-    fixture_check(hwi_sequence_make(making->worker, making->plan, making->slab, making->scratch, b,
-                                    seed, &error),
-                  &error, "sequence");
+    struct hwi_work finished;
+    struct hwi_work work = {.slab = making->slab, .scratch = making->scratch, .b = b};
+    if (seed != NULL) {
+        work.seed = *seed;
+        work.is_real = 1;
+    }
+    hwi_worker_start(making->worker, &work);
+    fixture_check(hwi_worker_advance(making->worker, &finished, &error), &error, "sequence");
+    assert_int_equal(finished.b, b);
+    assert_int_equal(hwi_worker_live(making->worker), 0);
 }
 
 static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
@@ -209,7 +216,8 @@ static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
         float expected[HWI_TIME_FLOATS] = {0};
         int day = cell == 7 ? 30 : cell == 15 ? 20 : cell == 26 ? 10 : 0;
         if (day > 0) {
-            hwi_calendar_encode(day * DAY_US, info->time_mean_us, info->time_std_us, expected);
+            hwi_calendar_encode(&making.plan->calendar, day * DAY_US, info->time_mean_us,
+                                info->time_std_us, expected);
         }
         assert_memory_equal(values + HWI_TIME_FLOATS * cell, expected, sizeof expected);
     }
@@ -389,7 +397,8 @@ static void categories_and_times_can_be_targets(void **state) {
     make_one(&making, league_of(state), &options, TASK_NEXT, 0);
     const struct hwi_store_info *info = making.plan->store->info;
     float expected[HWI_TIME_FLOATS];
-    hwi_calendar_encode(5 * DAY_US, info->time_mean_us, info->time_std_us, expected);
+    hwi_calendar_encode(&making.plan->calendar, 5 * DAY_US, info->time_mean_us, info->time_std_us,
+                        expected);
     assert_memory_equal((const float *)array(&making, HWI_TIMESTAMP_VALUES) + HWI_TIME_FLOATS,
                         expected, sizeof expected);
     stop(&making);

@@ -22,12 +22,14 @@ static void expect_turn(const float *pair, int part, int whole) {
     assert_true(fabs((double)pair[1] - cos(turn)) < 1e-7);
 }
 
+static struct hwi_calendar calendar;
+
 static void expect_second(int64_t second, int64_t microsecond) {
     float out[HWI_TIME_FLOATS];
     struct tm parts;
     time_t when = (time_t)second;
     assert_non_null(gmtime_r(&when, &parts));
-    hwi_calendar_encode(second * SECOND_US + microsecond, 1e15, 2e15, out);
+    hwi_calendar_encode(&calendar, second * SECOND_US + microsecond, 1e15, 2e15, out);
     expect_turn(out, parts.tm_sec, 60);
     expect_turn(out + 2, parts.tm_min, 60);
     expect_turn(out + 4, parts.tm_hour, 24);
@@ -35,6 +37,11 @@ static void expect_second(int64_t second, int64_t microsecond) {
     expect_turn(out + 8, parts.tm_mday - 1, 31);
     expect_turn(out + 10, parts.tm_mon, 12);
     expect_turn(out + 12, parts.tm_yday, 366);
+    uint32_t code = hwi_calendar_code(&calendar, second * SECOND_US + microsecond);
+    int year = parts.tm_year + 1900, leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    assert_int_equal(code & 0x1ffff, (parts.tm_hour * 60 + parts.tm_min) * 60 + parts.tm_sec);
+    assert_int_equal(code >> 17 & 7, (parts.tm_wday + 6) % 7);
+    assert_int_equal(code >> 20, parts.tm_yday + (leap ? 366 : 0));
     double z = ((double)(second * SECOND_US + microsecond) - 1e15) / 2e15;
     assert_true(fabs((double)out[14] - z) < 1e-5);
 }
@@ -57,6 +64,10 @@ static void boundaries_match_the_system_calendar(void **state) {
         0,
         -1,
         -86400,
+        -2208988800 /* 1900-01-01, the first day of the table */,
+        -2208988801,
+        4102444799 /* 2099-12-31, its last */,
+        4102444800,
         951782400 /* 2000-02-29 */,
         951868800,
         4107542400 /* 2100-03-01 */,
@@ -78,7 +89,7 @@ static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
     float out[HWI_TIME_FLOATS];
     static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX, 0};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        hwi_calendar_encode(times[i], 0, 0, out);
+        hwi_calendar_encode(&calendar, times[i], 0, 0, out);
         for (unsigned k = 0; k < HWI_TIME_FLOATS; k++) {
             assert_true(isfinite(out[k]));
         }
@@ -92,5 +103,11 @@ int main(void) {
         cmocka_unit_test(boundaries_match_the_system_calendar),
         cmocka_unit_test(extreme_values_and_a_zero_deviation_are_harmless),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    hw_error error = {.message = ""};
+    if (hwi_calendar_open(&calendar, &error) != HW_OK) {
+        return 1;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    hwi_calendar_release(&calendar);
+    return failed;
 }
