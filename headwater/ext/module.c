@@ -286,6 +286,46 @@ static PyObject *batch_fields(PyObject *module, PyObject *unused) {
     return list;
 }
 
+PyDoc_STRVAR(
+    calendar_tables_doc,
+    "calendar_tables() -> dict[str, Array]\n\n"
+    "float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours "
+    "[24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year.");
+
+static PyObject *calendar_tables(PyObject *module, PyObject *unused) {
+    (void)unused;
+    const struct core_state *state = PyModule_GetState(module);
+    hw_calendar_tables tables;
+    hw_calendar_tables_fill(&tables);
+    const struct {
+        const char *name;
+        const float *values;
+        uint64_t shape[3];
+    } parts[] = {
+        {"sixtieths", tables.sixtieths[0], {60, 2}},
+        {"hours", tables.hours[0], {24, 2}},
+        {"weekdays", tables.weekdays[0], {7, 2}},
+        {"dates", tables.dates[0], {HW_DATE_COUNT, 6}},
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && dict != NULL; i++) {
+        size_t bytes = sizeof(float) * (size_t)(parts[i].shape[0] * parts[i].shape[1]);
+        void *copy = PyMem_Malloc(bytes);
+        if (copy == NULL) {
+            Py_DECREF(dict);
+            return PyErr_NoMemory();
+        }
+        memcpy(copy, parts[i].values, bytes);
+        PyObject *array = core_array(state, copy, core_format_of(HW_FLOAT32), 2, parts[i].shape,
+                                     (struct core_owner){copy, PyMem_Free});
+        if (array == NULL || PyDict_SetItemString(dict, parts[i].name, array) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(array);
+    }
+    return dict;
+}
+
 /* ---- module ------------------------------------------------------------------------------ */
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
@@ -352,6 +392,7 @@ static PyMethodDef module_methods[] = {
     {"hash64", hash64, METH_VARARGS, hash64_doc},
     {"hash_embed", hash_embed, METH_VARARGS, hash_embed_doc},
     {"batch_fields", batch_fields, METH_NOARGS, batch_fields_doc},
+    {"calendar_tables", calendar_tables, METH_NOARGS, calendar_tables_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -531,6 +531,22 @@ typedef struct hw_batch_field {
 } hw_batch_field;
 HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
 
+/*
+ * The 14 cyclic parts of `timestamp_values` as (sin, cos) pairs, for whoever expands the compact
+ * layout: `sixtieths` of second and minute, then hour and weekday (Monday 0), and `dates` with the
+ * pairs of day, month and day of year, by day of year from 0, + 366 in a leap year. Day 365 of a
+ * common year does not exist and holds 0.
+ */
+#define HW_DATE_COUNT 732
+typedef struct hw_calendar_tables {
+    float sixtieths[60][2];
+    float hours[24][2];
+    float weekdays[7][2];
+    float dates[HW_DATE_COUNT][6];
+} hw_calendar_tables;
+/* Fills all of `tables`. Any thread. */
+HW_API void hw_calendar_tables_fill(hw_calendar_tables *tables);
+
 #ifdef __cplusplus
 }
 #endif

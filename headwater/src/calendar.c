@@ -79,19 +79,31 @@ static void list_days(uint16_t *days) {
     }
 }
 
-static void list_dates(float *dates) {
-    static const int64_t new_years[2] = {0, 730}; /* of 1970 and of 1972, which is a leap year */
-    for (uint32_t i = 0; i < 2 * LONGEST_YEAR; i++, dates += HWI_DATE_FLOATS) {
-        struct date date = date_of(new_years[i / LONGEST_YEAR] + i % LONGEST_YEAR);
-        memcpy(dates, DAYS[date.day], 8);
-        memcpy(dates + 2, MONTHS[date.month], 8);
-        memcpy(dates + 4, YEAR_DAYS[i % LONGEST_YEAR], 8);
+/* By day of the year from 0, + 366 in a leap year. */
+static void list_dates(float dates[HW_DATE_COUNT][HWI_DATE_FLOATS]) {
+    static const int64_t new_years[2] = {365, 730}; /* of 1971, and of 1972: a leap year */
+    for (uint32_t leap = 0; leap < 2; leap++) {
+        for (uint32_t day = 0; day < 365 + leap; day++) {
+            struct date date = date_of(new_years[leap] + day);
+            float *out = dates[LONGEST_YEAR * leap + day];
+            memcpy(out, DAYS[date.day], 8);
+            memcpy(out + 2, MONTHS[date.month], 8);
+            memcpy(out + 4, YEAR_DAYS[date.year_day], 8);
+        }
     }
+}
+
+void hw_calendar_tables_fill(hw_calendar_tables *tables) {
+    *tables = (hw_calendar_tables){0};
+    memcpy(tables->sixtieths, SIXTIETHS, sizeof tables->sixtieths);
+    memcpy(tables->hours, HOURS, sizeof tables->hours);
+    memcpy(tables->weekdays, WEEKDAYS, sizeof tables->weekdays);
+    list_dates(tables->dates);
 }
 
 hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error) {
     calendar->days = calloc(DAY_COUNT, sizeof *calendar->days);
-    calendar->dates = calloc((size_t)2 * LONGEST_YEAR * HWI_DATE_FLOATS, sizeof *calendar->dates);
+    calendar->dates = calloc(HW_DATE_COUNT, sizeof *calendar->dates);
     if (calendar->days == NULL || calendar->dates == NULL) {
         hwi_calendar_release(calendar);
         return hwi_no_memory(error, "the calendar", DAY_COUNT * sizeof *calendar->days);
@@ -131,7 +143,6 @@ void hwi_calendar_encode(const struct hwi_calendar *calendar, int64_t time_us, d
     memcpy(out + 2, SIXTIETHS[minute - 60 * hour], 8);
     memcpy(out + 4, HOURS[hour], 8);
     memcpy(out + 6, WEEKDAYS[day & ((1u << WEEKDAY_BITS) - 1)], 8);
-    memcpy(out + 8, calendar->dates + (size_t)(day >> WEEKDAY_BITS) * HWI_DATE_FLOATS,
-           4 * HWI_DATE_FLOATS);
+    memcpy(out + 8, calendar->dates[day >> WEEKDAY_BITS], 4 * HWI_DATE_FLOATS);
     out[14] = hwi_calendar_z(time_us, mean_us, std_us);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "headwater.h"
 
 #define HWI_TIME_FLOATS 15u
 #define HWI_DATE_FLOATS 6u /* of day, month and day of the year */
@@ -16,7 +17,7 @@
 struct hwi_calendar {
     uint16_t *days; /* the days of 1900 to 2099: weekday from Monday | date << 3, where a date is the
                        day of the year from 0, + 366 in a leap year */
-    float *dates; /* [732, 6] */
+    float (*dates)[HWI_DATE_FLOATS]; /* [HW_DATE_COUNT] as in hw_calendar_tables */
 };
 HWI_CHECK hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error);
 void hwi_calendar_release(struct hwi_calendar *calendar);

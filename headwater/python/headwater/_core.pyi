@@ -39,6 +39,10 @@ def hash_embed(texts: list[str], dim: SupportsIndex, /) -> Array:
 def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, str]]:
     """The batch format: (name, dtype, dims, info, when, meaning) per array."""
 
+def calendar_tables() -> dict[str, Array]:
+    """float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours
+    [24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year."""
+
 @final
 class Array:
     """A read-only buffer with a shape and a format; use numpy.asarray on it."""

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "calendar.h"
+#include "headwater.h"
 #include "rng.h"
 
 #define SECOND_US INT64_C(1000000)
@@ -97,11 +98,36 @@ static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
     }
 }
 
+/* 1900 has no leap day, 2000 has one; the parts of a time come from the tables by their numbers. */
+static void the_tables_give_the_parts_of_every_day(void **state) {
+    (void)state;
+    hw_calendar_tables tables;
+    hw_calendar_tables_fill(&tables);
+    static const int64_t years[][2] = {{-25567, 365}, {10957, 366}}; /* first day, days */
+    for (unsigned leap = 0; leap < 2; leap++) {
+        for (int64_t day = 0; day < years[leap][1]; day++) {
+            unsigned second = (unsigned)(day * 237 % 86400);
+            float out[HWI_TIME_FLOATS];
+            int64_t number = years[leap][0] + day;
+            hwi_calendar_encode(&calendar, (number * 86400 + second) * SECOND_US, 0, 1, out);
+            assert_memory_equal(out, tables.sixtieths[second % 60], 8);
+            assert_memory_equal(out + 2, tables.sixtieths[second / 60 % 60], 8);
+            assert_memory_equal(out + 4, tables.hours[second / 3600], 8);
+            /* 1900-01-01 was a Monday, 2000-01-01 a Saturday. */
+            assert_memory_equal(out + 6, tables.weekdays[(day + (leap ? 5 : 0)) % 7], 8);
+            assert_memory_equal(out + 8, tables.dates[day + 366 * leap], 24);
+        }
+    }
+    static const float nothing[6] = {0};
+    assert_memory_equal(tables.dates[365], nothing, sizeof nothing);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_matches_the_system_calendar),
         cmocka_unit_test(boundaries_match_the_system_calendar),
         cmocka_unit_test(extreme_values_and_a_zero_deviation_are_harmless),
+        cmocka_unit_test(the_tables_give_the_parts_of_every_day),
     };
     hw_error error = {.message = ""};
     if (hwi_calendar_open(&calendar, &error) != HW_OK) {
