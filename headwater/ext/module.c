@@ -42,6 +42,8 @@ static const struct constant CONSTANTS[] = {
     {"IDENTIFIER_CELLS", "none", HW_IDENTIFIERS_NONE},
     {"TASK_ORDERS", "weighted", HW_TASKS_WEIGHTED},
     {"TASK_ORDERS", "round_robin", HW_TASKS_ROUND_ROBIN},
+    {"LAYOUTS", "dense", HW_LAYOUT_DENSE},
+    {"LAYOUTS", "compact", HW_LAYOUT_COMPACT},
     {"ADJACENCIES", "dense", HW_ADJACENCY_DENSE},
     {"ADJACENCIES", "parents", HW_ADJACENCY_PARENTS},
     {"ADJACENCIES", "both", HW_ADJACENCY_BOTH},

@@ -102,7 +102,7 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
     return 0;
 }
 
-/* Options that sampler.py passes by number; every one of them is given. */
+/* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
                          int64_t visible_until[3]) {
@@ -132,21 +132,25 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "num_prefetch_val",
                             "text_budget",
                             "with_rows",
+                            "layout",
+                            "num_interleaved",
                             NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
+    uint32_t layout = HW_LAYOUT_DENSE;
     int with_rows;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p", names, store,
-            core_u32, &options->rank, core_u32, &options->world_size, &options->split_ratios[0],
-            &options->split_ratios[1], &options->split_ratios[2], core_u64, &options->split_seed,
-            core_u64, &options->seed, core_u32, &options->batch_size, core_u32,
-            &options->sequence_length, core_u32, &options->max_rows, core_u32,
-            &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope, core_u32,
-            &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency, core_u32,
-            &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0], core_i64,
-            &visible_until[1], core_i64, &visible_until[2], core_u32, &options->num_threads,
-            core_i32, &options->num_prefetch, core_i32, &options->num_prefetch_val, core_u32,
-            &options->text_budget, &with_rows)) {
+            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&", names,
+            store, core_u32, &options->rank, core_u32, &options->world_size,
+            &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
+            core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
+            &options->batch_size, core_u32, &options->sequence_length, core_u32, &options->max_rows,
+            core_u32, &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope,
+            core_u32, &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency,
+            core_u32, &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0],
+            core_i64, &visible_until[1], core_i64, &visible_until[2], core_u32,
+            &options->num_threads, core_i32, &options->num_prefetch, core_i32,
+            &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
+            &layout, core_u32, &options->num_interleaved)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -157,6 +161,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->targets = (hw_targets)targets;
     options->task_order = (hw_task_order)task_order;
     options->with_rows = (uint8_t)with_rows;
+    options->layout = (hw_layout)layout;
     options->visible_until = visible_until;
     return 1;
 }

@@ -93,8 +93,12 @@ typedef enum hw_identifier_cells {
     HW_IDENTIFIERS_NONE = 2,
 } hw_identifier_cells;
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
+typedef enum hw_layout {
+    HW_LAYOUT_DENSE = 0, /* an array per slot, ready to compute with */
+    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times: for transfer */
+} hw_layout;
 typedef enum hw_adjacency {
-    HW_ADJACENCY_DENSE = 0, /* fk_adj */
+    HW_ADJACENCY_DENSE = 0, /* fk_adj; in the compact layout: parents */
     HW_ADJACENCY_PARENTS = 1,
     HW_ADJACENCY_BOTH = 2,
 } hw_adjacency;
@@ -417,6 +421,9 @@ typedef struct hw_sampler_options {
     int32_t num_prefetch_val; /* < 0: 1 */
     uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape */
     uint8_t with_rows; /* row_depths, and row_ids in info */
+    hw_layout layout; /* compact: adjacency is parents */
+    uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
+                                 on contents */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
@@ -502,6 +509,14 @@ typedef enum hw_dtype {
     HW_FLOAT32 = 7,
 } hw_dtype;
 HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
+
+/* Bits of a compact cell (`cells`), and of its time (`cell_times`). docs/3-batch.md, "Compact". */
+#define HW_CELL_TYPE_MASK 7u /* hw_semantic_type */
+#define HW_CELL_NULL 8u
+#define HW_CELL_TARGET 16u
+#define HW_CELL_PADDING 32u
+#define HW_TIME_WEEKDAY_SHIFT 17u /* above the second of the day; Monday 0 */
+#define HW_TIME_YEAR_DAY_SHIFT 20u /* above the weekday; from 0, + 366 in a leap year */
 
 typedef struct hw_tensor {
     const char *name;

@@ -56,7 +56,7 @@ hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worke
         return hwi_no_memory(error, "a worker", sizeof *made);
     }
     made->plan = plan;
-    hw_status status = open_walks(made, HWI_INTERLEAVED, error);
+    hw_status status = open_walks(made, plan->options.num_interleaved, error);
     if (status == HW_OK) {
         status = hwi_canvas_open(plan, &made->canvas, error);
     }

@@ -102,7 +102,7 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
                            struct hwi_batch_scratch *scratch, uint32_t b, uint64_t *over_budget,
                            hw_error *error) {
     uint32_t length = plan->shape.sequence_length, quota = quota_of(plan), count = 0;
-    uint32_t *ids = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, (size_t)b * length * 4);
+    uint32_t *ids = hwi_field_at(plan, slab, hwi_text_ids_field(plan), (size_t)b * length * 4);
     const uint16_t *cells = scratch->text_cells + (size_t)b * length;
     uint32_t *kept = scratch->texts + (size_t)b * quota;
     id_set_clear(&texts->sequence);
@@ -174,7 +174,7 @@ uint32_t hwi_texts_merge(struct hwi_texts *texts, const struct hwi_plan *plan, u
             }
             kept[i] = entry->place;
         }
-        uint32_t *ids = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, (size_t)b * length * 4);
+        uint32_t *ids = hwi_field_at(plan, slab, hwi_text_ids_field(plan), (size_t)b * length * 4);
         const uint16_t *cells = scratch->text_cells + (size_t)b * length;
         for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
             uint32_t place = ids[cells[i]];

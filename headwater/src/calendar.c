@@ -25,14 +25,18 @@ enum {
     FIRST_YEAR = 1900,
     END_YEAR = 2100,
     LONGEST_YEAR = 366,
-    WEEKDAY_BITS = 3,
-    SECOND_BITS = 17,
+    WEEKDAY_BITS = HW_TIME_YEAR_DAY_SHIFT - HW_TIME_WEEKDAY_SHIFT,
+    SECOND_BITS = HW_TIME_WEEKDAY_SHIFT,
 };
 
 struct date {
     uint32_t day, month, year_day; /* all from 0 */
-    int leap;
+    uint32_t leap; /* 1: of a year with 366 days */
 };
+
+static uint32_t is_leap(uint32_t year) {
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
 
 static struct date date_of(int64_t day_number) {
     int64_t shifted = day_number + DAYS_TO_1970;
@@ -45,14 +49,12 @@ static struct date date_of(int64_t day_number) {
     uint32_t march_month = (5 * march_day + 2) / 153;
     struct date date = {.day = march_day - (153 * march_month + 2) / 5,
                         .month = march_month < 10 ? march_month + 2 : march_month - 10};
-    int leap = year_of_era % 4 == 0 && (year_of_era % 100 != 0 || year_of_era == 0);
     if (march_day >= JANUARY_FROM_MARCH) { /* of the next calendar year */
-        uint32_t next = year_of_era + 1;
+        date.leap = is_leap(year_of_era + 1);
         date.year_day = march_day - JANUARY_FROM_MARCH;
-        date.leap = next % 4 == 0 && (next % 100 != 0 || next % 400 == 0);
     } else {
-        date.year_day = march_day + MARCH_FROM_JANUARY + (leap ? 1 : 0);
-        date.leap = leap;
+        date.leap = is_leap(year_of_era);
+        date.year_day = march_day + MARCH_FROM_JANUARY + date.leap;
     }
     return date;
 }
@@ -61,11 +63,7 @@ static uint32_t day_code(int64_t day_number) {
     struct date date = date_of(day_number);
     int64_t weekday = (day_number + 3) % 7; /* 1970-01-01 was a Thursday */
     return (uint32_t)(weekday < 0 ? weekday + 7 : weekday) |
-           (date.year_day + (date.leap ? LONGEST_YEAR : 0)) << WEEKDAY_BITS;
-}
-
-static int is_leap(uint32_t year) {
-    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+           (date.year_day + LONGEST_YEAR * date.leap) << WEEKDAY_BITS;
 }
 
 static void list_days(uint16_t *days) {
@@ -128,10 +126,6 @@ uint32_t hwi_calendar_code(const struct hwi_calendar *calendar, int64_t time_us)
     uint64_t place = (uint64_t)(days - FIRST_DAY);
     uint32_t code = place < DAY_COUNT ? calendar->days[place] : day_code(days);
     return (uint32_t)((uint64_t)rest_us / 1000000) | code << SECOND_BITS;
-}
-
-float hwi_calendar_z(int64_t time_us, double mean_us, double std_us) {
-    return std_us > 0 ? (float)(((double)time_us - mean_us) / std_us) : 0;
 }
 
 void hwi_calendar_encode(const struct hwi_calendar *calendar, int64_t time_us, double mean_us,

@@ -25,9 +25,11 @@ void hwi_calendar_release(struct hwi_calendar *calendar);
 /* Writes out[15] for an int64 microsecond UTC time; mean and std of the store's timestamps. */
 void hwi_calendar_encode(const struct hwi_calendar *calendar, int64_t time_us, double mean_us,
                          double std_us, float *out);
-/* All that the first 14 floats follow from: second of the day | weekday << 17 | date << 20. */
+/* What the first 14 floats follow from, in one word: see HW_TIME_WEEKDAY_SHIFT in headwater.h. */
 uint32_t hwi_calendar_code(const struct hwi_calendar *calendar, int64_t time_us);
-/* The last float. */
-float hwi_calendar_z(int64_t time_us, double mean_us, double std_us);
+/* The last float: the z-scored epoch. */
+static inline float hwi_calendar_z(int64_t time_us, double mean_us, double std_us) {
+    return std_us > 0 ? (float)(((double)time_us - mean_us) / std_us) : 0;
+}
 
 #endif

@@ -15,20 +15,23 @@
 
 hw_status hwi_canvas_open(const struct hwi_plan *plan, struct hwi_canvas *canvas, hw_error *error) {
     size_t length = plan->shape.sequence_length, rows = plan->shape.max_rows;
-    size_t times_bytes = 4 * HWI_TIME_FLOATS * length;
+    int has_times = plan->offsets[HWI_TIMESTAMP_VALUES] != UINT64_MAX;
+    size_t times_bytes = has_times ? 4 * HWI_TIME_FLOATS * length : 0;
     int has_edges = plan->offsets[HWI_FK_ADJ] != UINT64_MAX;
     *canvas = (struct hwi_canvas){
-        .times = aligned_alloc(64, (times_bytes + 63) / 64 * 64),
+        .times = has_times ? aligned_alloc(64, (times_bytes + 63) / 64 * 64) : NULL,
         .time_cells = calloc(length + 1, sizeof(uint16_t)),
         .edges = has_edges ? aligned_alloc(64, (rows * rows + 63) / 64 * 64) : NULL,
         .edge_places = calloc(rows * plan->shape.parent_slots + 1, sizeof(uint32_t)),
     };
-    if (canvas->times == NULL || canvas->time_cells == NULL || canvas->edge_places == NULL ||
-        (has_edges && canvas->edges == NULL)) {
+    if (canvas->time_cells == NULL || canvas->edge_places == NULL ||
+        (has_times && canvas->times == NULL) || (has_edges && canvas->edges == NULL)) {
         hwi_canvas_release(canvas);
         return hwi_no_memory(error, "the canvas of a worker", times_bytes + rows * rows);
     }
-    memset(canvas->times, 0, times_bytes);
+    if (has_times) {
+        memset(canvas->times, 0, times_bytes);
+    }
     if (has_edges) {
         memset(canvas->edges, 0, rows * rows);
     }
@@ -92,9 +95,11 @@ static void copy_out(const struct hwi_plan *plan, void *to, const void *from, si
 
 void hwi_canvas_copy_out(const struct hwi_canvas *canvas, const struct hwi_plan *plan,
                          uint8_t *slab, uint32_t b) {
-    size_t times_bytes = 4 * HWI_TIME_FLOATS * (size_t)plan->shape.sequence_length;
-    copy_out(plan, hwi_field_at(plan, slab, HWI_TIMESTAMP_VALUES, b * times_bytes), canvas->times,
-             times_bytes);
+    if (canvas->times != NULL) {
+        size_t times_bytes = 4 * HWI_TIME_FLOATS * (size_t)plan->shape.sequence_length;
+        copy_out(plan, hwi_field_at(plan, slab, HWI_TIMESTAMP_VALUES, b * times_bytes),
+                 canvas->times, times_bytes);
+    }
     if (canvas->edges != NULL) {
         size_t edges_bytes = (size_t)plan->shape.max_rows * plan->shape.max_rows;
         copy_out(plan, hwi_field_at(plan, slab, HWI_FK_ADJ, b * edges_bytes), canvas->edges,

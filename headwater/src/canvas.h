@@ -14,7 +14,7 @@
 
 /* All zero but for what the lists name. */
 struct hwi_canvas {
-    float *times; /* [S, 15] */
+    float *times; /* [S, 15], NULL where the batches have no timestamp_values */
     uint16_t *time_cells; /* [S + 1] cells that may be set */
     uint32_t time_count;
     uint8_t *edges; /* [R, R], NULL where the batches have no fk_adj */

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "calendar.h"
+#include "emit_compact.h"
+#include "emit_frame.h"
 #include "emit_rows.h"
 #include "error.h"
 
@@ -68,31 +70,17 @@ emit_some(const struct cell_arrays *out, uint32_t at, uint32_t count,
     return bad;
 }
 
-/* Null bits of eight cells as bytes of 0 or 1. */
-static inline uint64_t spread_bits(uint8_t bits) {
-    uint64_t ones = (bits * UINT64_C(0x0101010101010101)) & UINT64_C(0x8040201008040201);
-    return ((ones + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7) & UINT64_C(0x0101010101010101);
-}
-
-/* What rows of a table have in common, and their nulls; may write up to 7 cells past the row, which
- * belong to the next row or to the padding and are written after. */
+/* What rows of a table have in common, and their nulls; may write up to 7 cells past the row. */
 static inline void emit_frame(const struct cell_arrays *out, uint32_t at,
                               const struct hwi_table_plan *cells, const uint8_t *nulls,
                               uint16_t local) {
     uint64_t locals = local * UINT64_C(0x0001000100010001);
     for (uint32_t k = 0; k < cells->cell_count; k += 8) {
-        uint64_t spread = 0;
+        uint64_t spread = hwi_frame_nulls(cells, nulls, k);
         memcpy(out->semantic_types + at + k, cells->stypes + k, 8);
         memcpy(out->column_ids + at + k, cells->columns + k, 32);
         memcpy(out->row_ids + at + k, &locals, 8);
         memcpy(out->row_ids + at + k + 4, &locals, 8);
-        if (cells->nulls_in_order) {
-            spread = spread_bits(nulls[k / 8]);
-        } else {
-            for (uint32_t i = 0; i < 8 && k + i < cells->cell_count; i++) {
-                spread |= (uint64_t)hwi_is_null_cell(cells, nulls, k + i) << (8 * i);
-            }
-        }
         memcpy(out->is_null + at + k, &spread, 8);
     }
 }
@@ -170,16 +158,10 @@ static void emit_time_of(const struct hwi_plan *plan, const uint8_t *record, uin
     emit_time(plan, canvas, at, time_us);
 }
 
-/* Positions of the cells of a sequence that hold texts. */
-struct text_cells {
-    uint16_t *cells;
-    uint32_t count;
-};
-
 /* Timestamps and texts of a row that shows its table's first cells: those need more than a lane. */
 static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *visit,
                         const struct hwi_table_plan *cells, const uint8_t *is_null,
-                        struct hwi_canvas *canvas, struct text_cells *texts) {
+                        struct hwi_canvas *canvas, struct hwi_text_cells *texts) {
     for (uint32_t i = 0; i < cells->time_count; i++) {
         uint32_t c = cells->time_cells[i];
         if (c < visit->cell_count && !is_null[c]) {
@@ -197,7 +179,7 @@ static void emit_listed(const struct hwi_plan *plan, const struct hwi_visit *vis
 static void emit_chosen(const struct hwi_plan *plan, const struct hwi_visit *visit,
                         const struct hwi_table_plan *cells, const uint32_t *list,
                         const uint8_t *is_null, struct hwi_canvas *canvas,
-                        struct text_cells *texts) {
+                        struct hwi_text_cells *texts) {
     for (uint32_t k = 0; k < visit->cell_count; k++) {
         uint32_t c = list[k];
         if (is_null[k]) {
@@ -213,23 +195,20 @@ static void emit_chosen(const struct hwi_plan *plan, const struct hwi_visit *vis
 
 static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t local,
                           const struct cell_arrays *out, struct hwi_canvas *canvas,
-                          struct text_cells *texts, hw_error *error) {
+                          struct hwi_text_cells *texts, hw_error *error) {
     const struct hwi_visit *visit = &walk->visits[local];
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
     const uint8_t *nulls = visit->record + cells->null_offset;
     const uint32_t *list = visit->list == HWI_NONE ? NULL : walk->cell_lists + visit->list;
     uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
-    uint32_t at = visit->cell_start, whole_end = at + (cells->cell_count + 7) / 8 * 8;
-    uint32_t bad = list == NULL && visit->cell_count == cells->cell_count &&
-                           whole_end <= plan->shape.sequence_length
-                       ? emit_whole(out, at, cells, visit->record, nulls, (uint16_t)local, limit)
-                       : emit_some(out, at, visit->cell_count, cells, list, visit->record, nulls,
-                                   (uint16_t)local, limit);
+    uint32_t at = visit->cell_start;
+    uint32_t bad =
+        hwi_frame_fits(plan, visit, cells)
+            ? emit_whole(out, at, cells, visit->record, nulls, (uint16_t)local, limit)
+            : emit_some(out, at, visit->cell_count, cells, list, visit->record, nulls,
+                        (uint16_t)local, limit);
     if (bad) {
-        return hwi_fail(error, HW_BAD_STORE,
-                        "row %u holds a category outside the store's %u; run "
-                        "`headwater verify`",
-                        visit->row, plan->store->info->category_count);
+        return hwi_frame_bad_category(plan, visit, error);
     }
     if (list == NULL) {
         emit_listed(plan, visit, cells, out->is_null + at, canvas, texts);
@@ -296,53 +275,83 @@ static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_wal
 
 /* ---- one sequence ------------------------------------------------------------------------ */
 
-hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                            struct hwi_canvas *canvas, struct hwi_permuter *permuter,
-                            uint8_t *slab, uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
-                            uint32_t *text_cell_count, hw_error *error) {
+static hw_status emit_dense(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                            struct hwi_canvas *canvas, uint8_t *slab, uint32_t b,
+                            const struct hwi_target *target, struct hwi_text_cells *texts,
+                            hw_error *error) {
     struct cell_arrays out = arrays_of(plan, slab, b);
-    struct hwi_target target;
-    struct text_cells texts = {.cells = text_cells};
     clear(plan, &out, walk->cell_count);
-    hwi_canvas_clear(canvas);
-    HW_TRY(hwi_target_read(plan, seed, &target, error));
     for (uint32_t row = 0; row < walk->row_count; row++) {
         if (walk->visits[row].table == HWI_NONE) {
             emit_seed_row(plan, walk, &out, canvas);
         } else {
-            HW_TRY(emit_row(plan, walk, row, &out, canvas, &texts, error));
+            HW_TRY(emit_row(plan, walk, row, &out, canvas, texts, error));
         }
     }
-    *text_cell_count = texts.count;
     emit_padding(plan, &out, walk->cell_count);
-    emit_target_inline(plan, walk, &out, canvas, &target);
+    emit_target_inline(plan, walk, &out, canvas, target);
+    return HW_OK;
+}
+
+static void emit_dense_nothing(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {
+    struct cell_arrays out = arrays_of(plan, slab, b);
+    clear(plan, &out, 0);
+    emit_padding(plan, &out, 0);
+}
+
+/* The orders of cells, or in the compact layout of rows. */
+static void emit_orders(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                        struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
+    hwi_order_rows(permuter, walk->row_count);
+    if (plan->options.layout == HW_LAYOUT_COMPACT) {
+        size_t at = 2 * (size_t)b * plan->shape.max_rows;
+        hwi_list_rows(permuter, walk, hwi_field_at(plan, slab, HWI_ROW_ORDER, at));
+    } else {
+        size_t at = 2 * (size_t)b * plan->shape.sequence_length;
+        hwi_permute_rows(permuter, walk, hwi_field_at(plan, slab, HWI_OUT_PERM, at));
+        hwi_permute_columns(permuter, walk, hwi_field_at(plan, slab, HWI_COL_PERM, at));
+    }
+}
+
+hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                            struct hwi_canvas *canvas, struct hwi_permuter *permuter,
+                            uint8_t *slab, uint32_t b, const struct hwi_seed *seed,
+                            uint16_t *text_cells, uint32_t *text_cell_count, hw_error *error) {
+    struct hwi_text_cells texts = {.cells = text_cells};
+    struct hwi_target target;
+    hwi_canvas_clear(canvas);
+    HW_TRY(hwi_target_read(plan, seed, &target, error));
+    if (plan->options.layout == HW_LAYOUT_COMPACT) {
+        HW_TRY(hwi_emit_compact(plan, walk, slab, b, &target, &texts, error));
+    } else {
+        HW_TRY(emit_dense(plan, walk, canvas, slab, b, &target, &texts, error));
+    }
+    *text_cell_count = texts.count;
     if (plan->options.targets == HW_TARGETS_SEPARATE) {
         hwi_emit_target_beside(plan, walk, slab, b, &target);
     }
     hwi_emit_rows(plan, walk, slab, b);
     hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
     hwi_canvas_copy_out(canvas, plan, slab, b);
-    hwi_order_rows(permuter, walk->row_count);
-    hwi_permute_rows(permuter, walk, out.out_perm);
-    hwi_permute_columns(permuter, walk, out.col_perm);
+    emit_orders(plan, walk, permuter, slab, b);
     hwi_emit_scalars(plan, slab, b, seed, &target, walk->cell_count, walk->row_count);
     return HW_OK;
 }
 
-void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk,
-                      struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
-                      uint32_t b) {
-    struct cell_arrays out = arrays_of(plan, slab, b);
+void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
+                      struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
     struct hwi_target target = {.null = 1};
     walk->row_count = walk->cell_count = 0;
-    clear(plan, &out, 0);
     hwi_canvas_clear(canvas);
-    emit_padding(plan, &out, 0);
+    if (plan->options.layout == HW_LAYOUT_COMPACT) {
+        hwi_emit_compact_nothing(plan, slab, b);
+    } else {
+        emit_dense_nothing(plan, slab, b);
+    }
     hwi_emit_rows(plan, walk, slab, b);
     hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
     hwi_canvas_copy_out(canvas, plan, slab, b);
-    hwi_permute_rows(permuter, walk, out.out_perm);
-    hwi_permute_columns(permuter, walk, out.col_perm);
+    emit_orders(plan, walk, permuter, slab, b);
     if (plan->options.targets == HW_TARGETS_SEPARATE) {
         memset(hwi_field_at(plan, slab, HWI_TARGET_VALUES, (size_t)b * 4 * HWI_TIME_FLOATS), 0,
                4 * HWI_TIME_FLOATS);

@@ -11,28 +11,28 @@
 enum { ALIGN = 64, PAGE_SKEW_BYTES = 320 };
 
 static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
-    {"semantic_types", HW_INT8, {"B", "S"}, 0, NULL, "hw_semantic_type of the cell"},
-    {"column_ids", HW_INT32, {"B", "S"}, 0, NULL, "global column"},
-    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, NULL, "sequence-local row"},
-    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, NULL, "z-score by column"},
+    {"semantic_types", HW_INT8, {"B", "S"}, 0, "layout=dense", "hw_semantic_type of the cell"},
+    {"column_ids", HW_INT32, {"B", "S"}, 0, "layout=dense", "global column"},
+    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, "layout=dense", "sequence-local row"},
+    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, "layout=dense", "z-score by column"},
     {"timestamp_values",
      HW_FLOAT32,
      {"B", "S", "15"},
      0,
-     NULL,
+     "layout=dense",
      "sin, cos of second/60, minute/60, hour/24, weekday/7, day-1/31, month-1/12, day of "
      "year-1/366; then the z-scored epoch"},
-    {"bool_values", HW_UINT8, {"B", "S"}, 0, NULL, "0 or 1"},
-    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, NULL, "global category"},
-    {"text_embed_ids", HW_UINT32, {"B", "S"}, 0, NULL, "batch-local text"},
-    {"is_null", HW_UINT8, {"B", "S"}, 0, NULL, "1 where the cell is NULL"},
-    {"is_target", HW_UINT8, {"B", "S"}, 0, NULL, "1 at the cell to predict"},
-    {"is_padding", HW_UINT8, {"B", "S"}, 0, NULL, "1 past the last cell"},
+    {"bool_values", HW_UINT8, {"B", "S"}, 0, "layout=dense", "0 or 1"},
+    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "global category"},
+    {"text_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "batch-local text"},
+    {"is_null", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 where the cell is NULL"},
+    {"is_target", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 at the cell to predict"},
+    {"is_padding", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 past the last cell"},
     {"fk_adj",
      HW_UINT8,
      {"B", "R", "R"},
      0,
-     "adjacency=dense|both",
+     "layout=dense, adjacency=dense|both",
      "1 at [b, i, j] iff row i has a foreign key to row j"},
     {"parents",
      HW_UINT16,
@@ -40,14 +40,49 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      0,
      "adjacency=parents|both",
      "local parent by foreign key, 65535 where none is in the context, each parent once"},
-    {"col_perm", HW_UINT16, {"B", "S"}, 0, NULL, "stable order by (padding, column, position)"},
+    {"col_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "stable order by (padding, column, position)"},
     {"out_perm",
      HW_UINT16,
      {"B", "S"},
      0,
-     NULL,
+     "layout=dense",
      "cells by row in reverse Cuthill-McKee order, padding last"},
-    {"in_perm", HW_UINT16, {"B", "S"}, 0, NULL, "the same order as out_perm, the same memory"},
+    {"in_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "the same order as out_perm, the same memory"},
+    {"cells",
+     HW_UINT8,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32"},
+    {"cell_columns", HW_UINT16, {"B", "S"}, 0, "layout=compact", "global column"},
+    {"cell_values",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "bits of a float32 z-score (numbers, times), 0 or 1, category, or text"},
+    {"cell_times",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20"},
+    {"row_order",
+     HW_UINT16,
+     {"B", "R"},
+     0,
+     "layout=compact",
+     "rows in reverse Cuthill-McKee order, 65535 where unused"},
     {"text_batch_embeddings",
      HW_FLOAT16,
      {"U", "D_t"},
@@ -125,6 +160,27 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
 
 static int is_wanted(const hw_sampler_options *options, unsigned id) {
     switch (id) {
+    case HWI_SEMANTIC_TYPES:
+    case HWI_COLUMN_IDS:
+    case HWI_SEQ_ROW_IDS:
+    case HWI_NUMERIC_VALUES:
+    case HWI_TIMESTAMP_VALUES:
+    case HWI_BOOL_VALUES:
+    case HWI_CATEGORICAL_EMBED_IDS:
+    case HWI_TEXT_EMBED_IDS:
+    case HWI_IS_NULL:
+    case HWI_IS_TARGET:
+    case HWI_IS_PADDING:
+    case HWI_COL_PERM:
+    case HWI_OUT_PERM:
+    case HWI_IN_PERM:
+        return options->layout == HW_LAYOUT_DENSE;
+    case HWI_CELLS:
+    case HWI_CELL_COLUMNS:
+    case HWI_CELL_VALUES:
+    case HWI_CELL_TIMES:
+    case HWI_ROW_ORDER:
+        return options->layout == HW_LAYOUT_COMPACT;
     case HWI_FK_ADJ:
         return options->adjacency != HW_ADJACENCY_PARENTS;
     case HWI_PARENTS:

@@ -236,6 +236,16 @@ void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
     }
 }
 
+void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                   uint16_t *row_order) {
+    uint32_t row_count = walk->row_count;
+    for (uint32_t n = 0; n < row_count; n++) {
+        row_order[n] = permuter->order[row_count - 1 - n];
+    }
+    memset(row_order + row_count, 0xff,
+           (walk->plan->shape.max_rows - row_count) * sizeof *row_order);
+}
+
 void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
                       uint16_t *out_perm) {
     uint32_t place = 0, length = walk->plan->shape.sequence_length;

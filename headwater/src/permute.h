@@ -35,6 +35,9 @@ void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *w
 /* Orders rows along permuter->edges: permuter->order[row_count] is the Cuthill-McKee order, to be
  * read from its end. */
 void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count);
+/* The rows from its end, 65535 behind the last: row_order[R]. */
+void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                   uint16_t *row_order);
 /* Orders cells by row, in that order: out_perm[S]. */
 void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
                       uint16_t *out_perm);

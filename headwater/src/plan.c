@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-enum { SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512 };
+enum { SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512, DEFAULT_INTERLEAVED = 8 };
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
@@ -57,6 +57,7 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     options->batch_size = or_default(options->batch_size, 32);
     options->sequence_length = or_default(options->sequence_length, 1024);
     options->child_width = or_default(options->child_width, 16);
+    options->num_interleaved = or_default(options->num_interleaved, DEFAULT_INTERLEAVED);
     HW_TRY(check_range("rank", options->rank, 0, options->world_size - 1, error));
     HW_TRY(check_range("default_batch_size", options->batch_size, 1, HWI_MAX_BATCH, error));
     HW_TRY(check_range("default_sequence_length", options->sequence_length, 2, HWI_MAX_SEQUENCE,
@@ -75,12 +76,28 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
         check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL, error));
     HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
     HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
+    HW_TRY(check_range("layout", (uint64_t)options->layout, 0, HW_LAYOUT_COMPACT, error));
+    HW_TRY(check_range("num_interleaved", options->num_interleaved, 1, HWI_MAX_INTERLEAVED, error));
     HW_TRY(
         check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
     if (options->text_budget != 0) {
         HW_TRY(check_range("text_budget", options->text_budget, (uint64_t)options->batch_size + 1,
                            UINT32_MAX, error));
     }
+    return HW_OK;
+}
+
+/* What the layout always has. */
+static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
+    if (options->layout == HW_LAYOUT_DENSE) {
+        return HW_OK;
+    }
+    if (options->adjacency == HW_ADJACENCY_BOTH) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "layout 'compact' has adjacency 'parents' only; headwater.expand makes "
+                        "fk_adj from it");
+    }
+    options->adjacency = HW_ADJACENCY_PARENTS;
     return HW_OK;
 }
 
@@ -119,6 +136,7 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     const struct hwi_column_info *info = &store->columns[column];
     uint32_t i = cells->all_count++;
     cells->columns[i] = column;
+    cells->short_columns[i] = (uint16_t)column;
     cells->stypes[i] = info->stype;
     cells->null_bits[i] = info->null_bit;
     cells->lanes[i] = info->lane_offset == HWI_NONE ? 0 : info->lane_offset;
@@ -126,6 +144,8 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     cells->category_masks[i] = info->stype == HW_CATEGORICAL ? UINT32_MAX : 0;
     cells->text_masks[i] = info->stype == HW_TEXT ? UINT32_MAX : 0;
     cells->bool_masks[i] = info->stype == HW_BOOLEAN;
+    cells->value_masks[i] = cells->numeric_masks[i] | cells->category_masks[i] |
+                            cells->text_masks[i] | cells->bool_masks[i];
     cells->late_cells |= info->known_kind != HWI_KNOWN_CREATION;
     cells->nulls_in_order &= info->null_bit == i;
     if (info->stype == HW_TIMESTAMP) {
@@ -162,7 +182,8 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     size_t count = (size_t)info->column_count + 8; /* whole runs of eight may be read */
     uint32_t **arrays[] = {&cells->columns,       &cells->null_bits,  &cells->lanes,
                            &cells->numeric_masks, &cells->text_masks, &cells->category_masks,
-                           &cells->bool_masks,    &cells->time_cells, &cells->text_cells};
+                           &cells->bool_masks,    &cells->time_cells, &cells->text_cells,
+                           &cells->value_masks};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         *arrays[i] = calloc(count, sizeof(uint32_t));
         if (*arrays[i] == NULL) {
@@ -170,8 +191,9 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->stypes = calloc(count, 1);
+    cells->short_columns = calloc(count, sizeof *cells->short_columns);
     cells->values = calloc(count, sizeof *cells->values);
-    if (cells->stypes == NULL || cells->values == NULL) {
+    if (cells->stypes == NULL || cells->short_columns == NULL || cells->values == NULL) {
         return hwi_no_memory(error, "the plan of a table", count);
     }
     cells->nulls_in_order = 1;
@@ -330,6 +352,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = hwi_calendar_open(&made->calendar, error);
     }
     if (status == HW_OK) {
+        status = check_layout(&made->options, error);
+    }
+    if (status == HW_OK) {
         status = plan_tables(made, error);
     }
     if (status == HW_OK) {
@@ -350,6 +375,7 @@ static void close_table(struct hwi_table_plan *cells) {
     hwi_time_marks_release(&cells->marks);
     free(cells->columns);
     free(cells->stypes);
+    free(cells->short_columns);
     free(cells->values);
     free(cells->null_bits);
     free(cells->lanes);
@@ -357,6 +383,7 @@ static void close_table(struct hwi_table_plan *cells) {
     free(cells->category_masks);
     free(cells->text_masks);
     free(cells->bool_masks);
+    free(cells->value_masks);
     free(cells->time_cells);
     free(cells->text_cells);
 }

@@ -15,11 +15,9 @@
 #define HWI_MAX_SEQUENCE 65535u
 #define HWI_MAX_BATCH 65536u
 #define HWI_MAX_CHILD_WIDTH 4096u
+#define HWI_MAX_INTERLEAVED 64u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
-#ifndef HWI_INTERLEAVED
-#define HWI_INTERLEAVED 8u /* walks of a thread */
-#endif
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 
 /* The arrays of a batch; fields.c holds their names, dtypes and shapes in the same order. */
@@ -40,6 +38,11 @@ enum hwi_field_id {
     HWI_COL_PERM,
     HWI_OUT_PERM,
     HWI_IN_PERM,
+    HWI_CELLS,
+    HWI_CELL_COLUMNS,
+    HWI_CELL_VALUES,
+    HWI_CELL_TIMES,
+    HWI_ROW_ORDER,
     HWI_TEXT_BATCH_EMBEDDINGS,
     HWI_TARGET_STYPE,
     HWI_TASK_IDX,
@@ -94,7 +97,8 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
-    uint32_t *columns; /* global column; this and stypes may be read 7 elements past the end */
+    uint32_t *columns; /* global column; this and the next two may be read 7 elements past the end */
+    uint16_t *short_columns; /* the same */
     uint8_t *stypes;
     uint32_t *null_bits;
     uint32_t *lanes; /* byte offset in the record of the 4-byte lane; 0 where there is none */
@@ -107,6 +111,7 @@ struct hwi_table_plan {
     uint32_t number_count, category_count, bool_count; /* and text_count */
     uint32_t null_offset; /* of the null bits in a record */
     uint8_t nulls_in_order; /* 1: null bit c is cell c's */
+    uint32_t *value_masks; /* all four together: what of the lane is the cell's one value */
     uint32_t *time_cells; /* which cells are timestamps, [time_count] */
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
@@ -169,6 +174,11 @@ HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
 static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
                                  size_t bytes) {
     return slab + plan->offsets[id] + bytes;
+}
+
+/* Where the cells of texts hold their numbers. */
+static inline enum hwi_field_id hwi_text_ids_field(const struct hwi_plan *plan) {
+    return plan->options.layout == HW_LAYOUT_COMPACT ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;
 }
 
 /* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. */

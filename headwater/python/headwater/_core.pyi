@@ -25,6 +25,7 @@ CHILD_ORDERS: Final[dict[str, int]]
 CHILD_WIDTH_PER: Final[dict[str, int]]
 IDENTIFIER_CELLS: Final[dict[str, int]]
 TASK_ORDERS: Final[dict[str, int]]
+LAYOUTS: Final[dict[str, int]]
 ADJACENCIES: Final[dict[str, int]]
 TARGETS: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
@@ -250,6 +251,8 @@ class Sampler:
         num_prefetch_val: SupportsIndex,
         text_budget: SupportsIndex,
         with_rows: bool,
+        layout: SupportsIndex = 0,
+        num_interleaved: SupportsIndex = 0,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

@@ -54,7 +54,10 @@ class Sampler:
     context_labels: "train", "none" or "all"; None: as each task says.
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
     num_threads: None: usable cores / local_world_size, at most 16.
-    adjacency: "dense" (fk_adj), "parents" or "both". targets: "inline" or "separate".
+    layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
+    adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
+    targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
+        (None: 8); no effect on contents.
     with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
     """
 
@@ -85,7 +88,9 @@ class Sampler:
         num_threads: int | None = None,
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
-        adjacency: str = "dense",
+        num_interleaved: int | None = None,
+        layout: str = "dense",
+        adjacency: str | None = None,
         text_budget: int | None = None,
         targets: str = "inline",
         with_rows: bool = False,
@@ -111,7 +116,8 @@ class Sampler:
                 "context_labels": word(
                     "context_labels", context_labels or "default", _core.CONTEXT_LABELS
                 ),
-                "adjacency": word("adjacency", adjacency, _core.ADJACENCIES),
+                "layout": word("layout", layout, _core.LAYOUTS),
+                "adjacency": _adjacency(adjacency, layout),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
             }
@@ -135,6 +141,9 @@ class Sampler:
                 num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
                 with_rows=with_rows,
+                num_interleaved=0
+                if num_interleaved is None
+                else _at_least("num_interleaved", num_interleaved, 1),
                 **words,
             )
         except BaseException:
@@ -515,6 +524,18 @@ def _threads(num_threads: int | None, local_world_size: int) -> int:
         return _at_least("num_threads", num_threads, 1)
     cores = len(os.sched_getaffinity(0)) // _at_least("local_world_size", local_world_size, 1)
     return min(max(cores, 1), MAX_THREADS)
+
+
+def _adjacency(adjacency: str | None, layout: str) -> int:
+    if adjacency is None:
+        return word("adjacency", "parents" if layout == "compact" else "dense", _core.ADJACENCIES)
+    number = word("adjacency", adjacency, _core.ADJACENCIES)
+    if layout == "compact" and adjacency != "parents":
+        raise ValueError(
+            f"adjacency is '{adjacency}', layout 'compact' has 'parents' only; headwater.expand "
+            "makes fk_adj from it"
+        )
+    return number
 
 
 def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

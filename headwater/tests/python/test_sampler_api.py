@@ -54,16 +54,24 @@ def seeds_of(batch: headwater.Batch) -> list[tuple[int, int]]:
 # ---- the batch ---------------------------------------------------------------------------------
 
 
-def test_a_batch_is_what_the_format_says(path: Path) -> None:
-    options = {**SMALL, "with_rows": True, "adjacency": "both", "targets": "separate"}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "dense": {"layout": "dense", "adjacency": "both"},
+    "compact": {"layout": "compact"},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
+    options = {**SMALL, "with_rows": True, "targets": "separate", **LAYOUTS[layout]}
     with headwater.Sampler(db_path=path, **options) as sampler:
         batch = sampler.next_train_batch()
         sizes = {
             "B": 4, "S": 32, "R": 16, "R+1": 17, "U": sampler.shape["text_budget"], "D_t": 8,
             "P": sampler.shape["parent_slots"], "15": 15, "1": 1,
         }  # fmt: skip
-        assert [*batch, *batch.info] == [field.name for field in headwater.BATCH_FIELDS]
-        for field in headwater.BATCH_FIELDS:
+        fields = [field for field in headwater.BATCH_FIELDS if is_there(field.when, layout)]
+        assert [*batch, *batch.info] == [field.name for field in fields]
+        for field in fields:
             array = (batch.info if field.info else batch)[field.name]
             assert array.shape == tuple(sizes[dim] for dim in field.dims), field.name
             assert array.dtype == np.dtype(field.dtype), field.name
@@ -71,8 +79,16 @@ def test_a_batch_is_what_the_format_says(path: Path) -> None:
             assert not array.flags.writeable
             assert array.ctypes.data % 64 == 0
             assert field.info or array.dtype.itemsize <= 4
+
+
+def is_there(when: str | None, layout: str) -> bool:
+    """With every option on that adds an array."""
+    return when is None or "layout" not in when or f"layout={layout}" in when
+
+
+def test_arrays_that_nobody_asked_for_are_absent(path: Path) -> None:
     with headwater.Sampler(db_path=path, **SMALL) as sampler:
-        absent = {"parents", "row_depths", "target_values", "target_is_null"}
+        absent = {"parents", "row_depths", "target_values", "target_is_null", "cells", "row_order"}
         assert not absent & set(sampler.next_train_batch())
 
 
