@@ -49,6 +49,8 @@ static const struct constant CONSTANTS[] = {
     {"ADJACENCIES", "both", HW_ADJACENCY_BOTH},
     {"TARGETS", "inline", HW_TARGETS_INLINE},
     {"TARGETS", "separate", HW_TARGETS_SEPARATE},
+    {"TEXT_MODES", "batch", HW_TEXTS_BATCH},
+    {"TEXT_MODES", "resident", HW_TEXTS_RESIDENT},
     {"LOADS", "mmap", HW_LOAD_MMAP},
     {"LOADS", "ram", HW_LOAD_RAM},
     {"EMBEDDING_KINDS", "texts", HW_EMBED_TEXTS},

@@ -103,6 +103,10 @@ typedef enum hw_adjacency {
     HW_ADJACENCY_BOTH = 2,
 } hw_adjacency;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
+typedef enum hw_text_mode {
+    HW_TEXTS_BATCH = 0, /* each batch brings its texts' vectors */
+    HW_TEXTS_RESIDENT = 1, /* the caller has all vectors; cells name texts of the store */
+} hw_text_mode;
 typedef enum hw_load { HW_LOAD_MMAP = 0, HW_LOAD_RAM = 1 } hw_load;
 
 /*
@@ -419,9 +423,10 @@ typedef struct hw_sampler_options {
     uint32_t num_threads; /* 0: usable cores, at most 16 */
     int32_t num_prefetch; /* < 0: 3; 0: synchronous, no threads */
     int32_t num_prefetch_val; /* < 0: 1 */
-    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape */
+    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout; /* compact: adjacency is parents */
+    hw_text_mode text_mode;
     uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
                                  on contents */
 } hw_sampler_options;

@@ -199,13 +199,15 @@ hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *pla
     int is_categorical = info->target_stype == HW_CATEGORICAL;
     uint32_t category_start = is_categorical ? target->category_start : 0;
     uint32_t category_count = is_categorical ? target->category_count : 0;
-    uint32_t text_count = hwi_texts_merge(&worker->texts, plan, slab, scratch);
     *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = info->target_stype;
     memcpy(hwi_field_at(plan, slab, HWI_TASK_IDX, 0), &task_plan->task, 4);
     memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_START, 0), &category_start, 4);
     memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_COUNT, 0), &category_count, 4);
     memcpy(hwi_field_at(plan, slab, HWI_NUM_SEQUENCES, 0), &sequence_count, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &text_count, 4);
+    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+        uint32_t text_count = hwi_texts_merge(&worker->texts, plan, slab, scratch);
+        memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &text_count, 4);
+    }
     worker->counters.text_ns += now_ns() - start;
     return HW_OK;
 }

@@ -98,6 +98,25 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch) {
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
+static hw_status bad_text(const struct hwi_plan *plan, uint32_t text, hw_error *error) {
+    return hwi_fail(error, HW_BAD_STORE,
+                    "a cell holds text %u, the store has %u; run `headwater verify`", text,
+                    plan->store->info->text_count);
+}
+
+/* Resident texts: the store's numbers stay, above the 0 of no text. */
+static hw_status number_resident(const struct hwi_plan *plan, uint32_t *ids, const uint16_t *cells,
+                                 uint32_t cell_count, hw_error *error) {
+    for (uint32_t i = 0; i < cell_count; i++) {
+        uint32_t text = ids[cells[i]];
+        if (text >= plan->store->info->text_count) {
+            return bad_text(plan, text, error);
+        }
+        ids[cells[i]] = text + 1;
+    }
+    return HW_OK;
+}
+
 hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan, uint8_t *slab,
                            struct hwi_batch_scratch *scratch, uint32_t b, uint64_t *over_budget,
                            hw_error *error) {
@@ -105,16 +124,17 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
     uint32_t *ids = hwi_field_at(plan, slab, hwi_text_ids_field(plan), (size_t)b * length * 4);
     const uint16_t *cells = scratch->text_cells + (size_t)b * length;
     uint32_t *kept = scratch->texts + (size_t)b * quota;
+    scratch->text_counts[b] = 0;
+    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+        return number_resident(plan, ids, cells, scratch->cell_counts[b], error);
+    }
     id_set_clear(&texts->sequence);
     for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
         uint32_t text = ids[cells[i]];
         struct hwi_id_entry *entry = id_set_find(&texts->sequence, text);
         if (entry->stamp != texts->sequence.stamp) {
             if (text >= plan->store->info->text_count) {
-                return hwi_fail(error, HW_BAD_STORE,
-                                "a cell holds text %u, the store has %u; run "
-                                "`headwater verify`",
-                                text, plan->store->info->text_count);
+                return bad_text(plan, text, error);
             }
             uint32_t place = count < quota ? ++count : 0;
             if (place > 0) {

@@ -34,14 +34,15 @@ HWI_CHECK hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts
 void hwi_texts_release(struct hwi_texts *texts);
 
 /* Numbers sequence b's texts from 1, over the store's numbers in its cells; those past the quota
- * become text 0 and are added to *over_budget. HW_BAD_STORE if a number is out of range. */
+ * become text 0 and are added to *over_budget. Resident texts become the store's number + 1.
+ * HW_BAD_STORE if a number is out of range. */
 HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
                                      uint64_t *over_budget, hw_error *error);
 /* Distinct texts of a walk, counted from the records. */
 uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk);
-/* Gives each distinct text of the batch the next row of vectors, and the cells their batch-local
- * numbers; returns how many rows are used. */
+/* Not for resident texts: gives each distinct text of the batch the next row of vectors, and the
+ * cells their batch-local numbers; returns how many rows are used. */
 uint32_t hwi_texts_merge(struct hwi_texts *texts, const struct hwi_plan *plan, uint8_t *slab,
                          struct hwi_batch_scratch *scratch);
 

@@ -24,7 +24,12 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      "year-1/366; then the z-scored epoch"},
     {"bool_values", HW_UINT8, {"B", "S"}, 0, "layout=dense", "0 or 1"},
     {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "global category"},
-    {"text_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "batch-local text"},
+    {"text_embed_ids",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "batch-local text; resident: text + 1"},
     {"is_null", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 where the cell is NULL"},
     {"is_target", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 at the cell to predict"},
     {"is_padding", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 past the last cell"},
@@ -87,7 +92,7 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      HW_FLOAT16,
      {"U", "D_t"},
      0,
-     NULL,
+     "text_mode=batch",
      "row 0 zero, then distinct texts by first appearance, then zero"},
     {"target_stype", HW_UINT8, {"1"}, 0, NULL, "semantic type of the target"},
     {"task_idx", HW_UINT32, {"1"}, 0, NULL, "task, in store order"},
@@ -103,7 +108,12 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      "table of each row, 65535 for a task's seed row; 0 where unused"},
     {"row_depths", HW_UINT8, {"B", "R"}, 0, "with_rows", "hops from the first row, at most 255"},
     {"num_sequences", HW_UINT32, {"1"}, 0, NULL, "sequences that count; the rest is padding"},
-    {"num_texts", HW_UINT32, {"1"}, 0, NULL, "used rows of text_batch_embeddings, row 0 included"},
+    {"num_texts",
+     HW_UINT32,
+     {"1"},
+     0,
+     "text_mode=batch",
+     "used rows of text_batch_embeddings, row 0 included"},
     {"num_cells", HW_UINT32, {"B"}, 0, NULL, "cells of each sequence"},
     {"num_rows", HW_UINT32, {"B"}, 0, NULL, "rows of each sequence"},
     {"is_labelled", HW_UINT8, {"B"}, 0, NULL, "1 where the sequence counts and has a target"},
@@ -185,6 +195,9 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
         return options->adjacency != HW_ADJACENCY_PARENTS;
     case HWI_PARENTS:
         return options->adjacency != HW_ADJACENCY_DENSE;
+    case HWI_TEXT_BATCH_EMBEDDINGS:
+    case HWI_NUM_TEXTS:
+        return options->text_mode == HW_TEXTS_BATCH;
     case HWI_ROW_DEPTHS:
     case HWI_INFO_ROW_IDS:
         return options->with_rows;

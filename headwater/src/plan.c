@@ -80,6 +80,12 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     HW_TRY(check_range("num_interleaved", options->num_interleaved, 1, HWI_MAX_INTERLEAVED, error));
     HW_TRY(
         check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
+    HW_TRY(check_range("text_mode", (uint64_t)options->text_mode, 0, HW_TEXTS_RESIDENT, error));
+    if (options->text_mode == HW_TEXTS_RESIDENT && options->text_budget != 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "text_budget is %u, text_mode 'resident' has no budget",
+                        options->text_budget);
+    }
     if (options->text_budget != 0) {
         HW_TRY(check_range("text_budget", options->text_budget, (uint64_t)options->batch_size + 1,
                            UINT32_MAX, error));
@@ -304,7 +310,8 @@ static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
         options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
     shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
     shape->text_budget = options->text_budget;
-    if (options->max_rows == 0 || options->text_budget == 0) {
+    int has_texts = options->text_mode == HW_TEXTS_BATCH;
+    if (options->max_rows == 0 || (has_texts && options->text_budget == 0)) {
         struct context_sample sample = {0};
         sample.row_counts = calloc((size_t)plan->task_count * SAMPLED_SEEDS + 1, sizeof(uint32_t));
         if (sample.row_counts == NULL) {
@@ -315,7 +322,7 @@ static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
         if (status == HW_OK && options->max_rows == 0) {
             shape->max_rows = choose_max_rows(&sample, most);
         }
-        if (status == HW_OK && options->text_budget == 0) {
+        if (status == HW_OK && has_texts && options->text_budget == 0) {
             uint64_t quota = sample.most_texts > 0 ? sample.most_texts : 1;
             uint64_t budget = 1 + quota * options->batch_size;
             shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
@@ -323,7 +330,7 @@ static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
         free(sample.row_counts);
         HW_TRY(status);
     }
-    plan->text_quota = (shape->text_budget - 1) / shape->batch_size;
+    plan->text_quota = has_texts ? (shape->text_budget - 1) / shape->batch_size : 0;
     return hwi_fields_plan(plan, error);
 }
 

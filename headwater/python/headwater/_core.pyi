@@ -28,6 +28,7 @@ TASK_ORDERS: Final[dict[str, int]]
 LAYOUTS: Final[dict[str, int]]
 ADJACENCIES: Final[dict[str, int]]
 TARGETS: Final[dict[str, int]]
+TEXT_MODES: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
 EMBEDDING_KINDS: Final[dict[str, int]]
 
@@ -253,6 +254,7 @@ class Sampler:
         with_rows: bool,
         layout: SupportsIndex = 0,
         num_interleaved: SupportsIndex = 0,
+        text_mode: SupportsIndex = 0,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

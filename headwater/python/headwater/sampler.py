@@ -49,6 +49,8 @@ class Sampler:
     tasks, task_weights, task_order: which tasks, how often (by name; None: equally often), and
         "weighted" or "round_robin".
     max_rows, text_budget: R rows per sequence, U texts per batch; None chooses them from a sample.
+    text_mode: "batch" (each batch brings its texts), or "resident": cells name rows of
+        `text_embeddings()`, which the caller holds; there is no budget then.
     max_hops: how far from the seed a context reaches; None: no limit.
     child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
     context_labels: "train", "none" or "all"; None: as each task says.
@@ -92,6 +94,7 @@ class Sampler:
         layout: str = "dense",
         adjacency: str | None = None,
         text_budget: int | None = None,
+        text_mode: str = "batch",
         targets: str = "inline",
         with_rows: bool = False,
         load: str = "mmap",
@@ -118,6 +121,7 @@ class Sampler:
                 ),
                 "layout": word("layout", layout, _core.LAYOUTS),
                 "adjacency": _adjacency(adjacency, layout),
+                "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
             }
@@ -159,7 +163,9 @@ class Sampler:
             "seed": seed,
             "default_sequence_length": default_sequence_length,
             "max_rows": self.shape["max_rows"],
-            "texts_per_sequence": (self.shape["text_budget"] - 1) // self.shape["batch_size"],
+            "texts_per_sequence": None
+            if text_mode == "resident"
+            else (self.shape["text_budget"] - 1) // self.shape["batch_size"],
             "bfs_child_width": bfs_child_width,
             "child_width_per": child_width_per,
             "max_hops": max_hops,
@@ -252,6 +258,17 @@ class Sampler:
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
         return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["categories"]))
+
+    def text_embeddings(self) -> NDArray[np.float16]:
+        """Embeddings of all texts under a zero row, float16 [V_t + 1, D_t]; a copy.
+
+        With text_mode="resident" the cells of texts (`text_embed_ids`, or `cell_values` in the
+        compact layout) are its rows; 0 is no text.
+        """
+        texts = np.asarray(self.store.core.vectors(_core.EMBEDDING_KINDS["texts"]))
+        table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)
+        table[1:] = texts
+        return table
 
     def database_metadata(self) -> dict[str, Any]:
         """The store's metadata.json, with seed counts and target statistics of this sampler's
