@@ -427,6 +427,7 @@ typedef struct hw_sampler_options {
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout; /* compact: adjacency is parents */
     hw_text_mode text_mode;
+    uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
     uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
                                  on contents */
 } hw_sampler_options;

@@ -13,6 +13,7 @@
 #include "emit_frame.h"
 #include "emit_rows.h"
 #include "error.h"
+#include "masks.h"
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
@@ -313,6 +314,14 @@ static void emit_orders(const struct hwi_plan *plan, const struct hwi_walk *walk
     }
 }
 
+static void emit_masks(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
+                       uint32_t b) {
+    if (plan->options.attention_masks) {
+        struct hwi_mask_span all = {.count = walk->cell_count};
+        hwi_masks_make(plan, slab, b, &all, 1, walk->row_count);
+    }
+}
+
 hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
                             struct hwi_canvas *canvas, struct hwi_permuter *permuter,
                             uint8_t *slab, uint32_t b, const struct hwi_seed *seed,
@@ -335,6 +344,7 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
     hwi_canvas_copy_out(canvas, plan, slab, b);
     emit_orders(plan, walk, permuter, slab, b);
     hwi_emit_scalars(plan, slab, b, seed, &target, walk->cell_count, walk->row_count);
+    emit_masks(plan, walk, slab, b);
     return HW_OK;
 }
 
@@ -358,4 +368,5 @@ void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct
         *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = 1;
     }
     hwi_emit_scalars(plan, slab, b, NULL, &target, 0, 0);
+    emit_masks(plan, walk, slab, b);
 }

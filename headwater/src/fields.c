@@ -88,6 +88,25 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      0,
      "layout=compact",
      "rows in reverse Cuthill-McKee order, 65535 where unused"},
+    {"column_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one column, and on the diagonal; else 1"},
+    {"feature_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one row, and on the diagonal; else 1"},
+    {"neighbor_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where an edge joins the cells' rows either way, and on the diagonal; else 1"},
+    {"padding_mask", HW_UINT8, {"B", "S"}, 0, "attention_masks", "1 past the last cell"},
     {"text_batch_embeddings",
      HW_FLOAT16,
      {"U", "D_t"},
@@ -198,6 +217,11 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     case HWI_TEXT_BATCH_EMBEDDINGS:
     case HWI_NUM_TEXTS:
         return options->text_mode == HW_TEXTS_BATCH;
+    case HWI_COLUMN_MASK:
+    case HWI_FEATURE_MASK:
+    case HWI_NEIGHBOR_MASK:
+    case HWI_PADDING_MASK:
+        return options->attention_masks;
     case HWI_ROW_DEPTHS:
     case HWI_INFO_ROW_IDS:
         return options->with_rows;

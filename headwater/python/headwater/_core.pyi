@@ -255,6 +255,7 @@ class Sampler:
         layout: SupportsIndex = 0,
         num_interleaved: SupportsIndex = 0,
         text_mode: SupportsIndex = 0,
+        attention_masks: bool = False,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

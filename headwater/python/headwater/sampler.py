@@ -60,6 +60,7 @@ class Sampler:
     adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
     targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
         (None: 8); no effect on contents.
+    attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
     with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
     """
 
@@ -96,6 +97,7 @@ class Sampler:
         text_budget: int | None = None,
         text_mode: str = "batch",
         targets: str = "inline",
+        attention_masks: bool = False,
         with_rows: bool = False,
         load: str = "mmap",
     ) -> None:
@@ -144,6 +146,7 @@ class Sampler:
                 num_prefetch=_at_least("num_prefetch", num_prefetch, 0),
                 num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
+                attention_masks=attention_masks,
                 with_rows=with_rows,
                 num_interleaved=0
                 if num_interleaved is None

@@ -62,7 +62,13 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
-    options = {**SMALL, "with_rows": True, "targets": "separate", **LAYOUTS[layout]}
+    options = {
+        **SMALL,
+        "with_rows": True,
+        "targets": "separate",
+        "attention_masks": True,
+        **LAYOUTS[layout],
+    }
     with headwater.Sampler(db_path=path, **options) as sampler:
         batch = sampler.next_train_batch()
         sizes = {
