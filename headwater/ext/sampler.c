@@ -136,12 +136,14 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "num_interleaved",
                             "text_mode",
                             "attention_masks",
+                            "packing",
+                            "contexts_per_batch",
                             NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
-    int with_rows, attention_masks = 0;
+    int with_rows, attention_masks = 0, packing = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&p",
+            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&",
             names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
@@ -152,7 +154,8 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             core_i64, &visible_until[1], core_i64, &visible_until[2], core_u32,
             &options->num_threads, core_i32, &options->num_prefetch, core_i32,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
-            &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks)) {
+            &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
+            &packing, core_u32, &options->contexts_per_batch)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -166,6 +169,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->layout = (hw_layout)layout;
     options->text_mode = (hw_text_mode)text_mode;
     options->attention_masks = (uint8_t)attention_masks;
+    options->packing = (uint8_t)packing;
     options->visible_until = visible_until;
     return 1;
 }
@@ -280,14 +284,17 @@ static PyObject *batch_at(PyObject *self, PyObject *args) {
 /* ---- what it is -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(shape_doc, "shape() -> dict[str, int]\n\nbatch_size, sequence_length, max_rows, "
-                        "text_budget, text_dim, parent_slots.");
+                        "text_budget, text_dim, parent_slots, contexts_per_batch, "
+                        "contexts_per_sequence.");
 
 static PyObject *shape(PyObject *self, PyObject *unused) {
     (void)unused;
     hw_shape s = hw_sampler_shape(core_sampler_handle(self));
-    return Py_BuildValue("{sIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
+    return Py_BuildValue("{sIsIsIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
                          s.sequence_length, "max_rows", s.max_rows, "text_budget", s.text_budget,
-                         "text_dim", s.text_dim, "parent_slots", s.parent_slots);
+                         "text_dim", s.text_dim, "parent_slots", s.parent_slots,
+                         "contexts_per_batch", s.contexts_per_batch, "contexts_per_sequence",
+                         s.contexts_per_sequence);
 }
 
 PyDoc_STRVAR(seed_count_doc, "seed_count(split: int, task: int) -> int\n\n"
@@ -453,6 +460,11 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"val_queue", s.val_queue},
         {"slab_bytes", s.slab_bytes},
         {"slab_count", s.slab_count},
+        {"contexts_cut", s.contexts_cut},
+        {"contexts_dropped", s.contexts_dropped},
+        {"cells_cut", s.cells_cut},
+        {"packed_cells", s.packed_cells},
+        {"packed_sequences", s.packed_sequences},
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; i < sizeof counters / sizeof counters[0] && dict != NULL; i++) {

@@ -428,6 +428,8 @@ typedef struct hw_sampler_options {
     hw_layout layout; /* compact: adjacency is parents */
     hw_text_mode text_mode;
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
+    uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
+    uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
                                  on contents */
 } hw_sampler_options;
@@ -441,9 +443,11 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 /* Shuts down and frees. Batches handed out stay valid. */
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
-/* B, S, R, U, D_t and P of this sampler's batches. */
+/* B, S, R, U, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
+ * in one sequence: B and 1 without packing. */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
+    uint32_t contexts_per_batch, contexts_per_sequence;
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
@@ -499,6 +503,8 @@ typedef struct hw_sampler_stats {
     uint64_t stopped_by_rows, texts_over_budget;
     uint32_t threads, train_queue, val_queue; /* batches ready now */
     uint64_t slab_bytes, slab_count;
+    /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches */
+    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
 } hw_sampler_stats;
 HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
 
@@ -550,6 +556,7 @@ typedef struct hw_batch_field {
     const char *when; /* NULL: always; else the option that adds it */
     const char *meaning;
 } hw_batch_field;
+/* With packing, arrays [B] and [B,15] have T behind B, num_contexts excepted. */
 HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
 
 /*

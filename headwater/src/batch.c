@@ -13,6 +13,7 @@
 #include "batch_texts.h"
 #include "emit.h"
 #include "error.h"
+#include "pack.h"
 
 struct hwi_worker {
     const struct hwi_plan *plan;
@@ -55,7 +56,7 @@ hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worke
     if (made == NULL) {
         return hwi_no_memory(error, "a worker", sizeof *made);
     }
-    made->plan = plan;
+    made->plan = plan = hwi_making_plan(plan);
     hw_status status = open_walks(made, plan->options.num_interleaved, error);
     if (status == HW_OK) {
         status = hwi_canvas_open(plan, &made->canvas, error);
@@ -100,6 +101,11 @@ void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *su
     sum->text_ns += own->text_ns;
     sum->stopped_by_rows += own->stopped_by_rows;
     sum->texts_over_budget += own->texts_over_budget;
+    sum->contexts_cut += own->contexts_cut;
+    sum->contexts_dropped += own->contexts_dropped;
+    sum->cells_cut += own->cells_cut;
+    sum->packed_cells += own->packed_cells;
+    sum->packed_sequences += own->packed_sequences;
     worker->counters = (struct hwi_counters){0};
 }
 
@@ -137,15 +143,16 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
                       hw_error *error) {
     const struct hwi_plan *plan = worker->plan;
     struct hwi_batch_scratch *scratch = work->scratch;
+    uint8_t *slab = scratch->packing == NULL ? work->slab : scratch->packing->staging;
     if (!work->is_real) {
-        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, work->slab, work->b);
+        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
         scratch->text_counts[work->b] = scratch->cell_counts[work->b] = 0;
         return HW_OK;
     }
     uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
-    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, work->slab, work->b,
+    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, slab, work->b,
                              &work->seed, text_cells, &scratch->cell_counts[work->b], error));
-    HW_TRY(hwi_texts_number(&worker->texts, plan, work->slab, scratch, work->b,
+    HW_TRY(hwi_texts_number(&worker->texts, plan, slab, scratch, work->b,
                             &worker->counters.texts_over_budget, error));
     worker->counters.sequences++;
     worker->counters.cells += walk->cell_count;
@@ -178,21 +185,21 @@ hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finishe
 }
 
 hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                               uint32_t *row_count, uint32_t *text_count, hw_error *error) {
+                               struct hwi_measure *measure, hw_error *error) {
     struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
     HW_TRY(hwi_walk_seed(walk, seed, error));
-    *row_count = walk->row_count;
-    *text_count = hwi_texts_count(&worker->texts, walk);
+    *measure = (struct hwi_measure){.cells = walk->cell_count,
+                                    .rows = walk->row_count,
+                                    .texts = hwi_texts_count(&worker->texts, walk)};
     return HW_OK;
 }
 
 /* ---- one batch --------------------------------------------------------------------------- */
 
-hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
-                           struct hwi_batch_scratch *scratch, uint32_t task,
-                           uint32_t sequence_count, hw_error *error) {
-    (void)error;
-    uint64_t start = now_ns();
+/* The [1] arrays, and the texts. */
+static void finish_unpacked(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
+                            struct hwi_batch_scratch *scratch, uint32_t task,
+                            uint32_t sequence_count) {
     const struct hwi_task_plan *task_plan = &plan->tasks[task];
     const struct hwi_task_info *info = &plan->store->tasks[task_plan->task];
     const struct hwi_column_info *target = &plan->store->columns[info->target_column];
@@ -208,6 +215,21 @@ hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *pla
         uint32_t text_count = hwi_texts_merge(&worker->texts, plan, slab, scratch);
         memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &text_count, 4);
     }
-    worker->counters.text_ns += now_ns() - start;
+}
+
+hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
+                           struct hwi_batch_scratch *scratch, uint32_t task,
+                           uint32_t sequence_count, hw_error *error) {
+    (void)error;
+    uint64_t start = now_ns();
+    int is_packed = plan->staging != NULL;
+    finish_unpacked(worker, hwi_making_plan(plan), is_packed ? scratch->packing->staging : slab,
+                    scratch, task, sequence_count);
+    uint64_t numbered = now_ns();
+    worker->counters.text_ns += numbered - start;
+    if (is_packed) {
+        hwi_pack(plan, scratch->packing, slab, sequence_count, &worker->counters);
+        worker->counters.emit_ns += now_ns() - numbered;
+    }
     return HW_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "pack.h"
 
 /* ---- sets of ids ------------------------------------------------------------------------- */
 
@@ -67,6 +68,8 @@ void hwi_texts_release(struct hwi_texts *texts) {
 
 hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_scratch **scratch,
                                  hw_error *error) {
+    const struct hwi_plan *packed = plan->staging != NULL ? plan : NULL;
+    plan = hwi_making_plan(plan);
     size_t batch = plan->shape.batch_size, length = plan->shape.sequence_length;
     size_t quota = quota_of(plan);
     struct hwi_batch_scratch *made = calloc(1, sizeof *made);
@@ -81,6 +84,11 @@ hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_s
         hwi_batch_scratch_close(made);
         return hwi_no_memory(error, "the texts of a batch", batch * length * 2);
     }
+    hw_status status = packed == NULL ? HW_OK : hwi_packing_open(packed, &made->packing, error);
+    if (status != HW_OK) {
+        hwi_batch_scratch_close(made);
+        return status;
+    }
     *scratch = made;
     return HW_OK;
 }
@@ -93,6 +101,7 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch) {
     free(scratch->text_counts);
     free(scratch->text_cells);
     free(scratch->cell_counts);
+    hwi_packing_close(scratch->packing);
     free(scratch);
 }
 

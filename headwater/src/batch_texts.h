@@ -27,6 +27,7 @@ struct hwi_batch_scratch {
     uint32_t *text_counts; /* [B] */
     uint16_t *text_cells; /* [B, S] */
     uint32_t *cell_counts; /* [B] */
+    struct hwi_packing *packing; /* with packing, when B is contexts_per_batch; else NULL */
 };
 
 HWI_CHECK hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts,

@@ -107,6 +107,13 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      "attention_masks",
      "0 where an edge joins the cells' rows either way, and on the diagonal; else 1"},
     {"padding_mask", HW_UINT8, {"B", "S"}, 0, "attention_masks", "1 past the last cell"},
+    {"segment_ids",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "packing",
+     "context of the cell from 1, 0 past the last"},
+    {"num_contexts", HW_UINT32, {"B"}, 0, "packing", "contexts of each sequence"},
     {"text_batch_embeddings",
      HW_FLOAT16,
      {"U", "D_t"},
@@ -222,6 +229,9 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     case HWI_NEIGHBOR_MASK:
     case HWI_PADDING_MASK:
         return options->attention_masks;
+    case HWI_SEGMENT_IDS:
+    case HWI_NUM_CONTEXTS:
+        return options->packing;
     case HWI_ROW_DEPTHS:
     case HWI_INFO_ROW_IDS:
         return options->with_rows;
@@ -231,6 +241,13 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     default:
         return 1;
     }
+}
+
+/* Arrays that have one entry per context: [B] or [B, 15]. */
+static int is_by_context(const hw_batch_field *field) {
+    int is_by_sequence = strcmp(field->dims[0], "B") == 0;
+    int is_flat = field->dims[1] == NULL || strcmp(field->dims[1], "15") == 0;
+    return is_by_sequence && is_flat && field != &FIELDS[HWI_NUM_CONTEXTS];
 }
 
 hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
@@ -244,10 +261,14 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
         struct hwi_field *field = &plan->fields[plan->field_count++];
         *field = (struct hwi_field){.format = &FIELDS[id], .offset = offset};
         uint64_t bytes = hw_dtype_bytes(FIELDS[id].dtype);
-        while (field->rank < 3 && FIELDS[id].dims[field->rank] != NULL) {
-            uint64_t size = dimension(&plan->shape, FIELDS[id].dims[field->rank]);
-            field->shape[field->rank++] = size;
-            if (hwi_mul_overflows(bytes, size, &bytes)) {
+        for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
+            field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);
+            if (dim == 0 && plan->options.packing && is_by_context(&FIELDS[id])) {
+                field->shape[field->rank++] = plan->shape.contexts_per_sequence;
+            }
+        }
+        for (uint32_t dim = 0; dim < field->rank; dim++) {
+            if (hwi_mul_overflows(bytes, field->shape[dim], &bytes)) {
                 bytes = UINT64_MAX / 2;
             }
         }

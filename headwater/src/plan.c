@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-enum { SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512, DEFAULT_INTERLEAVED = 8 };
+enum { DEFAULT_INTERLEAVED = 8 };
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
@@ -86,11 +86,12 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                         "text_budget is %u, text_mode 'resident' has no budget",
                         options->text_budget);
     }
-    if (options->text_budget != 0) {
-        HW_TRY(check_range("text_budget", options->text_budget, (uint64_t)options->batch_size + 1,
-                           UINT32_MAX, error));
+    if (options->contexts_per_batch != 0 && !options->packing) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "contexts_per_batch is %u, without packing it is the batch size",
+                        options->contexts_per_batch);
     }
-    return HW_OK;
+    return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
 }
 
 /* What the layout always has. */
@@ -249,91 +250,6 @@ static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
     return HW_OK;
 }
 
-/* ---- shape ------------------------------------------------------------------------------- */
-
-struct context_sample {
-    uint32_t *row_counts; /* [count] */
-    uint32_t count;
-    uint32_t most_texts;
-};
-
-/* Walks the sample of docs/2-sampling.md, "Budgets". */
-static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *sample,
-                                 hw_error *error) {
-    struct hwi_worker *worker = NULL;
-    hw_status status = hwi_worker_open(plan, &worker, error);
-    for (uint32_t t = 0; t < plan->task_count && status == HW_OK; t++) {
-        int split = 0;
-        while (split < HW_SPLIT_COUNT && plan->tasks[t].lists[split].count == 0) {
-            split++;
-        }
-        if (split == HW_SPLIT_COUNT) {
-            continue;
-        }
-        uint32_t count = plan->tasks[t].lists[split].count;
-        count = count < SAMPLED_SEEDS ? count : SAMPLED_SEEDS;
-        for (uint32_t position = 0; position < count && status == HW_OK; position++) {
-            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, position);
-            uint32_t rows = 0, texts = 0;
-            status = hwi_sequence_measure(worker, &seed, &rows, &texts, error);
-            sample->row_counts[sample->count++] = rows;
-            sample->most_texts = texts > sample->most_texts ? texts : sample->most_texts;
-        }
-    }
-    hwi_worker_close(worker);
-    return status;
-}
-
-/* Smallest power of two that at least 95 % of the sampled contexts do not exceed. */
-static uint32_t choose_max_rows(const struct context_sample *sample, uint32_t most) {
-    uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
-    while (rows < most) {
-        uint32_t fitting = 0;
-        for (uint32_t i = 0; i < sample->count; i++) {
-            fitting += sample->row_counts[i] <= rows;
-        }
-        if ((uint64_t)fitting * 100 >= (uint64_t)sample->count * 95) {
-            break;
-        }
-        rows = rows * 2 < most ? rows * 2 : most;
-    }
-    return rows;
-}
-
-static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
-    const hw_sampler_options *options = &plan->options;
-    hw_shape *shape = &plan->shape;
-    shape->batch_size = options->batch_size;
-    shape->sequence_length = options->sequence_length;
-    shape->text_dim = plan->store->info->text_dim;
-    uint32_t most =
-        options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
-    shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
-    shape->text_budget = options->text_budget;
-    int has_texts = options->text_mode == HW_TEXTS_BATCH;
-    if (options->max_rows == 0 || (has_texts && options->text_budget == 0)) {
-        struct context_sample sample = {0};
-        sample.row_counts = calloc((size_t)plan->task_count * SAMPLED_SEEDS + 1, sizeof(uint32_t));
-        if (sample.row_counts == NULL) {
-            return hwi_no_memory(error, "the sample of contexts", SAMPLED_SEEDS);
-        }
-        plan->text_quota = options->sequence_length;
-        hw_status status = sample_contexts(plan, &sample, error);
-        if (status == HW_OK && options->max_rows == 0) {
-            shape->max_rows = choose_max_rows(&sample, most);
-        }
-        if (status == HW_OK && has_texts && options->text_budget == 0) {
-            uint64_t quota = sample.most_texts > 0 ? sample.most_texts : 1;
-            uint64_t budget = 1 + quota * options->batch_size;
-            shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
-        }
-        free(sample.row_counts);
-        HW_TRY(status);
-    }
-    plan->text_quota = has_texts ? (shape->text_budget - 1) / shape->batch_size : 0;
-    return hwi_fields_plan(plan, error);
-}
-
 /* ---- open and close ---------------------------------------------------------------------- */
 
 hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, struct hwi_plan **plan,
@@ -368,7 +284,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = hwi_plan_tasks(made, &given, error);
     }
     if (status == HW_OK) {
-        status = plan_shape(made, error);
+        status = hwi_plan_shape(made, error);
     }
     if (status != HW_OK) {
         hwi_plan_close(made);
@@ -405,6 +321,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
     free(plan->tables);
+    free(plan->staging);
     hw_store_close(plan->store);
     free(plan);
 }

@@ -47,6 +47,8 @@ enum hwi_field_id {
     HWI_FEATURE_MASK,
     HWI_NEIGHBOR_MASK,
     HWI_PADDING_MASK,
+    HWI_SEGMENT_IDS,
+    HWI_NUM_CONTEXTS,
     HWI_TEXT_BATCH_EMBEDDINGS,
     HWI_TARGET_STYPE,
     HWI_TASK_IDX,
@@ -170,7 +172,14 @@ struct hwi_plan {
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
     uint32_t child_slots; /* most keys that point at one table */
+    struct hwi_plan *staging; /* with packing: of the unpacked batch of contexts_per_batch sequences
+                                 that is made first; it shares all else. NULL without */
 };
+
+/* The plan that sequences are made by. */
+static inline const struct hwi_plan *hwi_making_plan(const struct hwi_plan *plan) {
+    return plan->staging != NULL ? plan->staging : plan;
+}
 
 /* fields.c: decides which arrays the batches have and where they lie. */
 HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
@@ -193,6 +202,9 @@ void hwi_plan_close(struct hwi_plan *plan);
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* plan_shape.c: the shape of the batches and where their arrays lie, from the options as checked.
+ */
+HWI_CHECK hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error);
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
 
@@ -222,7 +234,9 @@ uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
 
 /* ---- batch.c: one sequence, one batch ---------------------------------------------------- */
 
-/* A worker's scratch; one thread at a time. Allocates everything it will ever need. */
+/* A worker's scratch; one thread at a time. With packing it makes the sequences of the staging
+ * plan, whose slab is in the batch's scratch, and the one who finishes the batch packs them.
+ * Allocates everything it will ever need. */
 struct hwi_worker;
 HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
                                     hw_error *error);
@@ -236,6 +250,7 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
 /* Counters a worker adds to; the loader collects them. */
 struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
+    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
 };
 
 /* A sequence to make: number b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents). Different b of one batch may be made by
@@ -259,10 +274,13 @@ HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_wor
                                        hw_error *error);
 /* Forgets all works. */
 void hwi_worker_abandon(struct hwi_worker *worker);
-/* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
+/* What a context holds. */
+struct hwi_measure {
+    uint32_t cells, rows, texts; /* texts: distinct ones */
+};
+/* Walks a seed without emitting. For the plan's sample. */
 HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                         uint32_t *row_count, uint32_t *text_count,
-                                         hw_error *error);
+                                         struct hwi_measure *measure, hw_error *error);
 /* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
  * task is an index into plan->tasks. */
 HWI_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,

@@ -213,8 +213,8 @@ static hw_status make_sequences(const hw_sampler *sampler, struct hwi_worker *wo
 
 static hw_status make_run(const hw_sampler *sampler, struct hwi_worker *worker, struct hwi_job *job,
                           uint32_t run, hw_error *error) {
-    uint32_t batch_size = sampler->plan->shape.batch_size, first = run * HWI_RUN_SEQUENCES;
-    uint32_t end = batch_size - first < HWI_RUN_SEQUENCES ? batch_size : first + HWI_RUN_SEQUENCES;
+    uint32_t count = sampler->plan->shape.contexts_per_batch, first = run * HWI_RUN_SEQUENCES;
+    uint32_t end = count - first < HWI_RUN_SEQUENCES ? count : first + HWI_RUN_SEQUENCES;
     return make_sequences(sampler, worker, &job->seeds, job->batch, job->scratch, first, end,
                           error);
 }
@@ -312,7 +312,7 @@ hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
     hw_batch *made = NULL;
     HW_TRY(hwi_pool_take(sampler->pool, &made, error));
     hw_status status = make_sequences(sampler, sampler->spare, seeds, made, sampler->spare_scratch,
-                                      0, sampler->plan->shape.batch_size, error);
+                                      0, sampler->plan->shape.contexts_per_batch, error);
     if (status == HW_OK) {
         status =
             hwi_batch_finish(sampler->spare, sampler->plan, hwi_batch_slab(made),

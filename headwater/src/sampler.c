@@ -66,6 +66,11 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     stats.text_ns = counters->text_ns;
     stats.stopped_by_rows = counters->stopped_by_rows;
     stats.texts_over_budget = counters->texts_over_budget;
+    stats.contexts_cut = counters->contexts_cut;
+    stats.contexts_dropped = counters->contexts_dropped;
+    stats.cells_cut = counters->cells_cut;
+    stats.packed_cells = counters->packed_cells;
+    stats.packed_sequences = counters->packed_sequences;
     stats.producer_wait_ns = sampler->producer_wait_ns;
     stats.consumer_wait_ns = sampler->consumer_wait_ns;
     stats.threads = sampler->thread_count;
@@ -143,13 +148,14 @@ static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count,
         return HW_OK;
     }
     uint64_t memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
-    if (plan->slab_bytes > memory_bytes / batch_count) {
+    uint64_t bytes = plan->slab_bytes + (plan->staging != NULL ? plan->staging->slab_bytes : 0);
+    if (bytes > memory_bytes / batch_count) {
         return hwi_fail(error, HW_NO_MEMORY,
                         "%u batches of %llu bytes do not fit into the %llu bytes of this machine's "
                         "memory (batch size %u, sequence length %u, max_rows %u, text budget %u)",
-                        batch_count, (unsigned long long)plan->slab_bytes,
-                        (unsigned long long)memory_bytes, plan->shape.batch_size,
-                        plan->shape.sequence_length, plan->shape.max_rows, plan->shape.text_budget);
+                        batch_count, (unsigned long long)bytes, (unsigned long long)memory_bytes,
+                        plan->shape.batch_size, plan->shape.sequence_length, plan->shape.max_rows,
+                        plan->shape.text_budget);
     }
     return HW_OK;
 }
@@ -231,7 +237,8 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     int32_t train = planned->num_prefetch < 0 ? DEFAULT_PREFETCH : planned->num_prefetch;
     int32_t val = planned->num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned->num_prefetch_val;
     val = train == 0 ? 0 : val;
-    made->run_count = (made->plan->shape.batch_size + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
+    made->run_count =
+        (made->plan->shape.contexts_per_batch + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
     status = check_limits(planned, error);
     if (status == HW_OK) {
         status = check_memory(made->plan, (uint32_t)(train + val) + 1, error);

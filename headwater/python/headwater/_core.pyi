@@ -256,6 +256,8 @@ class Sampler:
         num_interleaved: SupportsIndex = 0,
         text_mode: SupportsIndex = 0,
         attention_masks: bool = False,
+        packing: bool = False,
+        contexts_per_batch: SupportsIndex = 0,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""
@@ -264,7 +266,8 @@ class Sampler:
         """Batch k of a split's stream."""
 
     def shape(self) -> dict[str, int]:
-        """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots."""
+        """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
+        contexts_per_batch, contexts_per_sequence."""
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
         """Seeds of a (split, task) over all ranks."""

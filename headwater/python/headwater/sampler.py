@@ -61,6 +61,8 @@ class Sampler:
     targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
         (None: 8); no effect on contents.
     attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
+    packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
+        many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
     with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
     """
 
@@ -98,6 +100,8 @@ class Sampler:
         text_mode: str = "batch",
         targets: str = "inline",
         attention_masks: bool = False,
+        packing: bool = False,
+        contexts_per_batch: int | None = None,
         with_rows: bool = False,
         load: str = "mmap",
     ) -> None:
@@ -147,6 +151,10 @@ class Sampler:
                 num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
                 attention_masks=attention_masks,
+                packing=packing,
+                contexts_per_batch=0
+                if contexts_per_batch is None
+                else _at_least("contexts_per_batch", contexts_per_batch, 1),
                 with_rows=with_rows,
                 num_interleaved=0
                 if num_interleaved is None
@@ -168,7 +176,7 @@ class Sampler:
             "max_rows": self.shape["max_rows"],
             "texts_per_sequence": None
             if text_mode == "resident"
-            else (self.shape["text_budget"] - 1) // self.shape["batch_size"],
+            else (self.shape["text_budget"] - 1) // self.shape["contexts_per_batch"],
             "bfs_child_width": bfs_child_width,
             "child_width_per": child_width_per,
             "max_hops": max_hops,
@@ -180,6 +188,8 @@ class Sampler:
             "task_weights": None if task_weights is None else dict(task_weights),
             "task_order": task_order,
         }
+        if packing:  # contexts may be cut
+            self._options["packing"] = True
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._name(task) for task in self._tasks)
@@ -299,7 +309,7 @@ class Sampler:
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
         """Batches that each rank gets from `epoch(split, task)`."""
-        step = self.shape["batch_size"] * self.world_size
+        step = self.shape["contexts_per_batch"] * self.world_size
         tasks = self._tasks if task is None else [self._task(task)]
         counts = [self._core.seed_count(_split(split), number) for number in tasks]
         return sum(-(-count // step) for count in counts)

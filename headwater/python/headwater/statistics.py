@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 NS = 1e-9
 QUANTILES = {"p2": 0.02, "p50": 0.5, "p98": 0.98}
 TRAIN = 0
-GAUGES = ("fill", "threads", "train_queue", "val_queue", "slab_bytes", "slab_count")
+GAUGES = (
+    "fill",
+    "fill_unpacked",
+    "threads",
+    "train_queue",
+    "val_queue",
+    "slab_bytes",
+    "slab_count",
+)
 
 
 # ---- metadata ------------------------------------------------------------------------------
@@ -77,16 +85,25 @@ def _target_stats(
 
 
 def sampler_stats(counters: dict[str, int], shape: dict[str, int]) -> dict[str, Any]:
-    """The library's counters with times in seconds, and fill: real cells over padded ones."""
+    """The library's counters with times in seconds, and fill: real cells over padded ones; with
+    packing also what it would be without."""
     stats: dict[str, Any] = {}
     for name, value in counters.items():
         if name.endswith("_ns"):
             stats[name.removesuffix("_ns") + "_seconds"] = value * NS
         else:
             stats[name] = value
-    padded = counters["sequences"] * shape["sequence_length"]
-    stats["fill"] = counters["cells"] / padded if padded else 0.0
+    length = shape["sequence_length"]
+    unpacked = _share(counters["cells"], counters["sequences"] * length)
+    stats["fill"] = unpacked
+    if shape["contexts_per_sequence"] > 1 or counters["packed_sequences"]:
+        stats["fill"] = _share(counters["packed_cells"], counters["packed_sequences"] * length)
+        stats["fill_unpacked"] = unpacked
     return stats
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
 
 
 def prometheus_text(stats: dict[str, Any], rank: int) -> str:

@@ -70,13 +70,16 @@ def rows_and_edges(compact: Arrays, dense: Arrays) -> None:
     dense["col_perm"] = np.zeros((sequences, length), np.uint16)
     dense["out_perm"] = np.zeros((sequences, length), np.uint16)
     for b in range(sequences):
-        count, starts = int(compact["num_cells"][b]), compact["row_starts"][b].tolist()
-        for row in range(int(compact["num_rows"][b])):
+        count, starts = int(compact["num_cells"][b].sum()), compact["row_starts"][b].tolist()
+        for row in range(int(compact["num_rows"][b].sum())):
             dense["seq_row_ids"][b, starts[row] : starts[row + 1]] = row
             for parent in compact["parents"][b, row]:
                 if parent != NONE16:
                     dense["fk_adj"][b, row, parent] = 1
         columns = compact["cell_columns"][b, :count].tolist()
+        if "segment_ids" in compact:
+            segments = compact["segment_ids"][b].tolist()
+            columns = [(segments[s], column) for s, column in enumerate(columns)]
         by_column = sorted(range(count), key=columns.__getitem__)
         by_row = [
             s

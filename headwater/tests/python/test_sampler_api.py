@@ -57,6 +57,8 @@ def seeds_of(batch: headwater.Batch) -> list[tuple[int, int]]:
 LAYOUTS: dict[str, dict[str, Any]] = {
     "dense": {"layout": "dense", "adjacency": "both"},
     "compact": {"layout": "compact"},
+    "dense, packed": {"layout": "dense", "adjacency": "both", "packing": True},
+    "compact, packed": {"layout": "compact", "packing": True},
 }
 
 
@@ -73,13 +75,14 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
         batch = sampler.next_train_batch()
         sizes = {
             "B": 4, "S": 32, "R": 16, "R+1": 17, "U": sampler.shape["text_budget"], "D_t": 8,
-            "P": sampler.shape["parent_slots"], "15": 15, "1": 1,
+            "P": sampler.shape["parent_slots"], "T": sampler.shape["contexts_per_sequence"],
+            "15": 15, "1": 1,
         }  # fmt: skip
         fields = [field for field in headwater.BATCH_FIELDS if is_there(field.when, layout)]
         assert [*batch, *batch.info] == [field.name for field in fields]
         for field in fields:
             array = (batch.info if field.info else batch)[field.name]
-            assert array.shape == tuple(sizes[dim] for dim in field.dims), field.name
+            assert array.shape == tuple(sizes[dim] for dim in dims_of(field, layout)), field.name
             assert array.dtype == np.dtype(field.dtype), field.name
             assert array.flags.c_contiguous
             assert not array.flags.writeable
@@ -89,7 +92,15 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
 
 def is_there(when: str | None, layout: str) -> bool:
     """With every option on that adds an array."""
+    layout, _, packed = layout.partition(", ")
+    if when == "packing":
+        return packed == "packed"
     return when is None or "layout" not in when or f"layout={layout}" in when
+
+
+def dims_of(field: headwater.BatchField, layout: str) -> tuple[str, ...]:
+    by_context = field.dims in (("B",), ("B", "15")) and field.name != "num_contexts"
+    return ("B", "T", *field.dims[1:]) if by_context and "packed" in layout else field.dims
 
 
 def test_arrays_that_nobody_asked_for_are_absent(path: Path) -> None:
@@ -300,8 +311,8 @@ def test_bad_options_are_named(path: Path, options: dict[str, Any], message: str
 
 
 def test_options_of_later_are_refused(path: Path) -> None:
-    with pytest.raises(TypeError, match="packing"):
-        headwater.Sampler(db_path=path, packing=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="staleness"):
+        headwater.Sampler(db_path=path, staleness=(0.5, 30))  # type: ignore[call-arg]
 
 
 def test_a_split_without_seeds_is_a_task_error_when_asked_for(path: Path) -> None:
