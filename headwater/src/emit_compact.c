@@ -8,6 +8,8 @@
 #include "emit_frame.h"
 #include "error.h"
 
+static_assert(HWI_MAX_COLUMNS <= UINT16_MAX, "cell_columns has 16 bits");
+
 /* The arrays of one sequence, [S]. */
 struct compact_arrays {
     uint8_t *cells;
