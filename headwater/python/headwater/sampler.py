@@ -250,7 +250,8 @@ class Sampler:
     def batches_for(
         self, task: str, keys: Sequence[Any], obs_time: Time | Sequence[Time] | None = None
     ) -> Epoch:
-        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`.
+        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`
+        (with packing, `info["seed_index"]` says which).
 
         keys: scalars, or tuples (or dicts by column) for a composite key; KeyError names those
         that the table does not have. obs_time: when the question is asked, one time or one per
@@ -295,7 +296,9 @@ class Sampler:
     def stats(self) -> dict[str, Any]:
         """Counters since the start: batches, sequences, cells, padded_cells, rows, fill, seconds
         per stage over all threads (walk, emit, text), waits of producers and of the consumer,
-        batches ready now, contexts stopped by max_rows, texts over budget, threads, memory."""
+        batches ready now, contexts stopped by max_rows, texts over budget, threads, memory. With
+        packing also contexts cut and dropped, cells lost by both, and fill_unpacked: the fill
+        that the same contexts would have one to a sequence."""
         return sampler_stats(self._core.stats(), self.shape)
 
     def stats_prometheus(self) -> str:

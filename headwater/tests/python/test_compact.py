@@ -140,29 +140,51 @@ def test_a_compact_batch_decodes_to_the_reference(seed: int, tmp_path: Path) -> 
 # ---- options and size --------------------------------------------------------------------------
 
 
-def per_cell_bytes(sampler: headwater.Sampler) -> float:
-    batch = sampler.batch("train", 0)
-    size = sum(array.nbytes for name, array in batch.items() if name != "text_batch_embeddings")
-    return size / (sampler.shape["batch_size"] * sampler.shape["sequence_length"])
+def compact_bytes(length: int, rows: int, slots: int) -> float:
+    """Per cell of a batch of 32, without text, by the format."""
+    sizes = {"B": 32, "S": length, "R": rows, "R+1": rows + 1, "P": slots, "15": 15, "1": 1}
+    total = 0
+    for field in headwater.BATCH_FIELDS:
+        if field.when in (None, "layout=compact", "adjacency=parents|both") and not field.info:
+            shape = [sizes[dim] for dim in field.dims]
+            total += int(np.prod(shape)) * np.dtype(field.dtype).itemsize
+    return total / (32 * length)
 
 
 @pytest.mark.parametrize(
-    ("length", "rows"), [(1024, 256), (1024, 512), (256, 64), (128, 42), (96, 40)]
+    ("length", "rows", "slots"),
+    [(1024, 256, 1), (1024, 256, 12), (1024, 512, 3), (256, 64, 8), (192, 40, 5), (96, 40, 2)],
 )
-def test_a_cell_takes_at_most_twenty_bytes(length: int, rows: int, tmp_path: Path) -> None:
-    # 11 and (10 + 2 P) R / S, and some 20 bytes per sequence and batch; the tiny store has P = 1.
+def test_a_cell_takes_at_most_twenty_bytes_in_usual_shapes(
+    length: int, rows: int, slots: int
+) -> None:
+    size = compact_bytes(length, rows, slots)
+    assert 11 < size <= LIMIT_BYTES
+    assert size <= 11 + ((10 + 2 * slots) * rows + 40) / length  # what docs/3-batch.md says
+
+
+def test_a_cell_takes_more_where_the_page_says_so() -> None:
+    assert compact_bytes(1024, 1024, 1) == pytest.approx(23, abs=0.1)
+    assert compact_bytes(1024, 512, 4) > LIMIT_BYTES
+
+
+@pytest.mark.parametrize(("length", "rows"), [(1024, 256), (256, 64), (96, 40)])
+def test_a_batch_is_as_large_as_its_format(length: int, rows: int, tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     options: dict[str, Any] = {
         "default_sequence_length": length,
         "max_rows": rows,
         "num_prefetch": 0,
+        "text_mode": "resident",
     }
-    with headwater.Sampler(path, layout="compact", **options) as sampler:
-        slots = sampler.shape["parent_slots"]
-        expected = 11 + (10 + 2 * slots) * rows / length
-        assert expected <= per_cell_bytes(sampler) <= min(LIMIT_BYTES, expected + 0.5)
-    with headwater.Sampler(path, layout="dense", **options) as sampler:
-        assert per_cell_bytes(sampler) > 4 * LIMIT_BYTES
+    sizes = {}
+    for layout in ("dense", "compact"):
+        with headwater.Sampler(path, layout=layout, **options) as sampler:
+            batch = sampler.batch("train", 0)
+            sizes[layout] = sum(array.nbytes for array in batch.values()) / (32 * length)
+            slots = sampler.shape["parent_slots"]
+    assert sizes["compact"] == pytest.approx(compact_bytes(length, rows, slots), abs=0.01)
+    assert sizes["compact"] < sizes["dense"] / 5
 
 
 def test_compact_has_parents_and_says_who_makes_fk_adj(tmp_path: Path) -> None:
