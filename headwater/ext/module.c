@@ -53,6 +53,7 @@ static const struct constant CONSTANTS[] = {
     {"TEXT_MODES", "resident", HW_TEXTS_RESIDENT},
     {"LOADS", "mmap", HW_LOAD_MMAP},
     {"LOADS", "ram", HW_LOAD_RAM},
+    {"LOADS", "ram-interleaved", HW_LOAD_RAM_INTERLEAVED},
     {"EMBEDDING_KINDS", "texts", HW_EMBED_TEXTS},
     {"EMBEDDING_KINDS", "columns", HW_EMBED_COLUMNS},
     {"EMBEDDING_KINDS", "categories", HW_EMBED_CATEGORIES},

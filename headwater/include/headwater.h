@@ -107,7 +107,11 @@ typedef enum hw_text_mode {
     HW_TEXTS_BATCH = 0, /* each batch brings its texts' vectors */
     HW_TEXTS_RESIDENT = 1, /* the caller has all vectors; cells name texts of the store */
 } hw_text_mode;
-typedef enum hw_load { HW_LOAD_MMAP = 0, HW_LOAD_RAM = 1 } hw_load;
+typedef enum hw_load {
+    HW_LOAD_MMAP = 0,
+    HW_LOAD_RAM = 1, /* read into memory at open, on huge pages where the kernel gives them */
+    HW_LOAD_RAM_INTERLEAVED = 2, /* the same, spread over the memory nodes of the machine */
+} hw_load;
 
 /*
  * XXH64 (Yann Collet's published algorithm) of `size` bytes: checksums, key hashes, name hashes.

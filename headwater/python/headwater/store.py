@@ -42,7 +42,8 @@ class SemanticType(IntEnum):
 
 
 class Store:
-    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`).
+    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`; with
+    `load="ram-interleaved"` spread over the memory nodes of the machine).
 
     Rows have global numbers: those of a table are `row_range` of its metadata. Arrays stay valid
     after close().
