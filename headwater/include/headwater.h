@@ -424,8 +424,9 @@ typedef struct hw_sampler_options {
     uint32_t task_count;
     const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
-    uint32_t num_threads; /* 0: usable cores, at most 16 */
-    int32_t num_prefetch; /* < 0: 3; 0: synchronous, no threads */
+    uint32_t num_threads; /* 0: cpu_count; without cpus the usable cores, at most 16 */
+    int32_t num_prefetch; /* batches made ahead, at least as many as the threads hold sequences of
+                             (docs/6-tuning.md). < 0: 3; 0: synchronous, no threads */
     int32_t num_prefetch_val; /* < 0: 1 */
     uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
@@ -436,6 +437,8 @@ typedef struct hw_sampler_options {
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
                                  on contents */
+    const uint32_t *cpus; /* thread i runs on cpus[i mod cpu_count] only; NULL: where it likes */
+    uint32_t cpu_count;
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
@@ -503,7 +506,9 @@ HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
 typedef struct hw_sampler_stats {
     uint64_t batches, sequences, cells, padded_cells, rows;
     uint64_t walk_ns, emit_ns, text_ns; /* summed over threads */
-    uint64_t producer_wait_ns, consumer_wait_ns;
+    uint64_t producer_wait_ns; /* summed over threads, those that sleep now included */
+    uint64_t consumer_wait_ns;
+    uint64_t elapsed_ns; /* since the sampler was opened */
     uint64_t stopped_by_rows, texts_over_budget;
     uint32_t threads, train_queue, val_queue; /* batches ready now */
     uint64_t slab_bytes, slab_count;

@@ -1,13 +1,13 @@
 /*
- * Sequences, then one batch: walk to scratch (walk.c), emit the scratch into the batch's memory
- * (emit.c), number the texts (batch_texts.c). A worker is the scratch of one thread. It holds
- * several walks and takes a step of each in turn, so that one walk's reads are on their way while
- * the others are at work; a walk that is complete is emitted at once, while its rows are in cache.
+ * Sequences: walk to scratch (walk.c), emit the scratch into the batch's memory (emit.c), number
+ * the texts (batch_texts.c). A worker is the scratch of one thread. It holds several walks and takes
+ * a step of each in turn, so that one walk's reads are on their way while the others are at work; a
+ * walk that is complete is emitted at once, while its rows are in cache. With packing the sequences
+ * go to the staging slab of the batch's scratch, by its plan; pack.h.
  */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "batch_texts.h"
@@ -91,8 +91,7 @@ void hwi_worker_close(struct hwi_worker *worker) {
     free(worker);
 }
 
-void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
-    const struct hwi_counters *own = &worker->counters;
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
     sum->sequences += own->sequences;
     sum->cells += own->cells;
     sum->rows += own->rows;
@@ -106,7 +105,11 @@ void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *su
     sum->cells_cut += own->cells_cut;
     sum->packed_cells += own->packed_cells;
     sum->packed_sequences += own->packed_sequences;
-    worker->counters = (struct hwi_counters){0};
+    *own = (struct hwi_counters){0};
+}
+
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
+    hwi_counters_take(&worker->counters, sum);
 }
 
 /* ---- sequences --------------------------------------------------------------------------- */
@@ -146,7 +149,7 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     uint8_t *slab = scratch->packing == NULL ? work->slab : scratch->packing->staging;
     if (!work->is_real) {
         hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
-        scratch->text_counts[work->b] = scratch->cell_counts[work->b] = 0;
+        hwi_texts_none(scratch, work->b);
         return HW_OK;
     }
     uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
@@ -191,45 +194,5 @@ hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed 
     *measure = (struct hwi_measure){.cells = walk->cell_count,
                                     .rows = walk->row_count,
                                     .texts = hwi_texts_count(&worker->texts, walk)};
-    return HW_OK;
-}
-
-/* ---- one batch --------------------------------------------------------------------------- */
-
-/* The [1] arrays, and the texts. */
-static void finish_unpacked(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
-                            struct hwi_batch_scratch *scratch, uint32_t task,
-                            uint32_t sequence_count) {
-    const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    const struct hwi_task_info *info = &plan->store->tasks[task_plan->task];
-    const struct hwi_column_info *target = &plan->store->columns[info->target_column];
-    int is_categorical = info->target_stype == HW_CATEGORICAL;
-    uint32_t category_start = is_categorical ? target->category_start : 0;
-    uint32_t category_count = is_categorical ? target->category_count : 0;
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = info->target_stype;
-    memcpy(hwi_field_at(plan, slab, HWI_TASK_IDX, 0), &task_plan->task, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_START, 0), &category_start, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_COUNT, 0), &category_count, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_NUM_SEQUENCES, 0), &sequence_count, 4);
-    if (plan->options.text_mode == HW_TEXTS_BATCH) {
-        uint32_t text_count = hwi_texts_merge(&worker->texts, plan, slab, scratch);
-        memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &text_count, 4);
-    }
-}
-
-hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
-                           struct hwi_batch_scratch *scratch, uint32_t task,
-                           uint32_t sequence_count, hw_error *error) {
-    (void)error;
-    uint64_t start = now_ns();
-    int is_packed = plan->staging != NULL;
-    finish_unpacked(worker, hwi_making_plan(plan), is_packed ? scratch->packing->staging : slab,
-                    scratch, task, sequence_count);
-    uint64_t numbered = now_ns();
-    worker->counters.text_ns += numbered - start;
-    if (is_packed) {
-        hwi_pack(plan, scratch->packing, slab, sequence_count, &worker->counters);
-        worker->counters.emit_ns += now_ns() - numbered;
-    }
     return HW_OK;
 }

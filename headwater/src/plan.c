@@ -270,6 +270,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.tasks = NULL;
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
+    made->options.cpus = NULL;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);

@@ -232,61 +232,81 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
 /* Keyed permutation of [0, count): where `index` goes. count >= 1, index < count. */
 uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
 
-/* ---- batch.c: one sequence, one batch ---------------------------------------------------- */
+/* ---- batch.c: sequences -------------------------------------------------------------------- */
 
-/* A worker's scratch; one thread at a time. With packing it makes the sequences of the staging
- * plan, whose slab is in the batch's scratch, and the one who finishes the batch packs them.
- * Allocates everything it will ever need. */
-struct hwi_worker;
-HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
-                                    hw_error *error);
-void hwi_worker_close(struct hwi_worker *worker);
-/* Scratch of one batch in production: each sequence's texts until hwi_batch_finish. */
+/* Scratch of one batch in production (batch_texts.h): each sequence's texts until the batch is
+ * finished. */
 struct hwi_batch_scratch;
 HWI_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
                                            struct hwi_batch_scratch **scratch, hw_error *error);
 void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
+
+/*
+ * One sequence to make: sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned, and
+ * holding what slab.h promises: zeros, or what the last batch left). Different b of one batch may
+ * be made by different workers at once.
+ */
+struct hwi_work {
+    struct hwi_seed seed;
+    int is_real; /* 0: an empty sequence, all padding, without a seed */
+    uint8_t *slab;
+    struct hwi_batch_scratch *scratch;
+    uint32_t b;
+    void *owner; /* the caller's */
+};
+
+/*
+ * A worker makes several works at once, in turns, so that one waits for memory while the others
+ * compute; which ones they are never shows in what they become. One thread at a time. Allocates
+ * everything it will ever need.
+ */
+struct hwi_worker;
+HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                                    hw_error *error);
+void hwi_worker_close(struct hwi_worker *worker);
+/* How many more works it can take, and how many are in it. */
+uint32_t hwi_worker_room(const struct hwi_worker *worker);
+uint32_t hwi_worker_live(const struct hwi_worker *worker);
+/* Takes a work in; needs room. */
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
+/* Advances its works, of which there must be one, until one is finished, which leaves. After an
+ * error they can only be abandoned. */
+HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                                       hw_error *error);
+/* Forgets its works. Their slabs hold halves of sequences: hwi_batch_discard. */
+void hwi_worker_abandon(struct hwi_worker *worker);
 
 /* Counters a worker adds to; the loader collects them. */
 struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
 };
+/* Adds counters to *sum and clears them. */
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
 
-/* A sequence to make: number b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents). Different b of one batch may be made by
- * different threads at once. */
-struct hwi_work {
-    struct hwi_seed seed;
-    int is_real; /* 0: an empty sequence, all padding */
-    uint8_t *slab;
-    struct hwi_batch_scratch *scratch;
-    uint32_t b;
-    void *owner; /* the giver's */
-};
-/* How many more works the worker takes, and how many it has. */
-uint32_t hwi_worker_room(const struct hwi_worker *worker);
-uint32_t hwi_worker_live(const struct hwi_worker *worker);
-/* Takes a work; needs room. */
-void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
-/* Goes on with all works in turn until one is finished, which leaves; needs a live one. After an
- * error the worker is to be abandoned. */
-HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
-                                       hw_error *error);
-/* Forgets all works. */
-void hwi_worker_abandon(struct hwi_worker *worker);
 /* What a context holds. */
 struct hwi_measure {
     uint32_t cells, rows, texts; /* texts: distinct ones */
 };
-/* Walks a seed without emitting. For the plan's sample. */
+/* Walks a seed without emitting. For the plan's sample; the worker has room. */
 HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
                                          struct hwi_measure *measure, hw_error *error);
-/* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
- * task is an index into plan->tasks. */
-HWI_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                     uint8_t *slab, struct hwi_batch_scratch *scratch,
-                                     uint32_t task, uint32_t sequence_count, hw_error *error);
-/* Adds the worker's counters to *sum and clears them. */
-void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
+
+/* ---- batch_texts.c: what a batch adds to its sequences ------------------------------------- */
+
+/*
+ * After all sequences: numbers the distinct texts of the batch and writes the [1] arrays. Returns
+ * in how many parts the rest of the work may be claimed, at least one. sequence_count counts the
+ * real sequences; task is an index into plan->tasks.
+ */
+uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
+                         struct hwi_batch_scratch *scratch, uint32_t task, uint32_t sequence_count);
+/* One part: vectors of texts, and the numbers of texts in cells. Any threads at once. */
+void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
+                      const struct hwi_batch_scratch *scratch, uint32_t part);
+/* After the last part; with packing this is where the contexts are packed, which counts. */
+void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
+                      uint32_t sequence_count, struct hwi_counters *counters);
 
 #endif
