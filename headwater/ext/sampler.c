@@ -105,7 +105,7 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 /* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
-                         int64_t visible_until[3]) {
+                         int64_t visible_until[3], PyObject **cpus) {
     static char *names[] = {"store",
                             "rank",
                             "world_size",
@@ -138,12 +138,13 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "attention_masks",
                             "packing",
                             "contexts_per_batch",
+                            "cpus",
                             NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
     int with_rows, attention_masks = 0, packing = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&",
+            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O",
             names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
@@ -155,7 +156,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->num_threads, core_i32, &options->num_prefetch, core_i32,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
             &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
-            &packing, core_u32, &options->contexts_per_batch)) {
+            &packing, core_u32, &options->contexts_per_batch, cpus)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -176,13 +177,13 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
-    PyObject *store, *tasks, *weights;
+    PyObject *store, *tasks, *weights, *cpus;
     int64_t visible_until[3];
     hw_sampler_options options = {.struct_bytes = sizeof options};
-    uint32_t *task_list = NULL;
+    uint32_t *task_list = NULL, *cpu_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
-    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until)) {
+    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus)) {
         return NULL;
     }
     if (!PyObject_TypeCheck(store, state->store_type)) {
@@ -195,9 +196,11 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     uint32_t task_count = hw_store_get_counts(handle).task_count;
     if (core_u32_list(tasks, &task_list, &options.task_count) != 0 ||
-        double_list(weights, &weight_list, task_list == NULL ? task_count : options.task_count)) {
+        double_list(weights, &weight_list, task_list == NULL ? task_count : options.task_count) ||
+        core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0) {
         goto done;
     }
+    options.cpus = cpu_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
     self = (struct sampler *)PyType_GenericAlloc(type, 0);
@@ -219,6 +222,7 @@ done:
     hw_store_close(handle);
     PyMem_Free(task_list);
     PyMem_Free(weight_list);
+    PyMem_Free(cpu_list);
     return (PyObject *)self;
 }
 
@@ -453,6 +457,7 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"text_ns", s.text_ns},
         {"producer_wait_ns", s.producer_wait_ns},
         {"consumer_wait_ns", s.consumer_wait_ns},
+        {"elapsed_ns", s.elapsed_ns},
         {"stopped_by_rows", s.stopped_by_rows},
         {"texts_over_budget", s.texts_over_budget},
         {"threads", s.threads},

@@ -258,6 +258,7 @@ class Sampler:
         attention_masks: bool = False,
         packing: bool = False,
         contexts_per_batch: SupportsIndex = 0,
+        cpus: Sequence[int] | None = None,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

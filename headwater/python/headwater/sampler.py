@@ -55,7 +55,8 @@ class Sampler:
     child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
     context_labels: "train", "none" or "all"; None: as each task says.
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
-    num_threads: None: usable cores / local_world_size, at most 16.
+    num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
+    cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
     adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
     targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
@@ -63,7 +64,9 @@ class Sampler:
     attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
     packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
         many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
-    with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
+    with_rows: adds row_depths, and row_ids in info. load: "mmap", "ram" or
+        "ram-interleaved" (over the memory nodes); only with db_path.
+    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Sampler:
         context_labels: str | None = None,
         visible_until: Time | Mapping[str, Time | None] | None = None,
         num_threads: int | None = None,
+        cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
         num_interleaved: int | None = None,
@@ -146,7 +150,7 @@ class Sampler:
                 tasks=None if tasks is None else self._tasks,
                 task_weights=self._weights(task_weights),
                 visible_until=until,
-                num_threads=_threads(num_threads, local_world_size),
+                num_threads=_threads(num_threads, cpus, local_world_size),
                 num_prefetch=_at_least("num_prefetch", num_prefetch, 0),
                 num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
@@ -159,6 +163,7 @@ class Sampler:
                 num_interleaved=0
                 if num_interleaved is None
                 else _at_least("num_interleaved", num_interleaved, 1),
+                cpus=cpus,
                 **words,
             )
         except BaseException:
@@ -293,13 +298,18 @@ class Sampler:
         """Read every page of the store once; see `Store.warm_up`."""
         self.store.warm_up(progress)
 
-    def stats(self) -> dict[str, Any]:
-        """Counters since the start: batches, sequences, cells, padded_cells, rows, fill, seconds
-        per stage over all threads (walk, emit, text), waits of producers and of the consumer,
-        batches ready now, contexts stopped by max_rows, texts over budget, threads, memory. With
-        packing also contexts cut and dropped, cells lost by both, and fill_unpacked: the fill
-        that the same contexts would have one to a sequence."""
-        return sampler_stats(self._core.stats(), self.shape)
+    def stats(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What was made, where the time went, and what bounds the run (docs/6-tuning.md).
+
+        Counters since the start, or since an earlier result: batches, sequences, cells,
+        padded_cells, rows, fill; seconds over all threads of walk, emit, text and of waiting for
+        the consumer (producer_wait), each with its share; seconds and share of the time in which
+        the consumer waited; bound_by: "consumer", "walk", "emit", "text" or "idle". Also contexts
+        stopped by max_rows, texts over budget, threads, batches ready now, memory. With packing
+        also contexts cut and dropped, cells lost by both, and fill_unpacked: the fill that the
+        same contexts would have one to a sequence.
+        """
+        return sampler_stats(self._core.stats(), self.shape, since)
 
     def stats_prometheus(self) -> str:
         """`stats()` in the text format of Prometheus."""
@@ -552,11 +562,12 @@ def _at_least(option: str, value: int, low: int) -> int:
     return value
 
 
-def _threads(num_threads: int | None, local_world_size: int) -> int:
+def _threads(num_threads: int | None, cpus: Sequence[int] | None, local_world_size: int) -> int:
+    given = 0 if cpus is None else _at_least("the number of cpus", len(cpus), 1)
     if num_threads is not None:
         return _at_least("num_threads", num_threads, 1)
     cores = len(os.sched_getaffinity(0)) // _at_least("local_world_size", local_world_size, 1)
-    return min(max(cores, 1), MAX_THREADS)
+    return given or min(max(cores, 1), MAX_THREADS)
 
 
 def _adjacency(adjacency: str | None, layout: str) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import headwater
 import numpy as np
 import pyarrow as pa
 import pytest
+from headwater.statistics import bound_by
 from tiny_store import DAY_US, write_tiny
 
 SMALL: dict[str, Any] = {
@@ -279,6 +282,96 @@ def test_statistics_count(sampler: headwater.Sampler) -> None:
     assert "# TYPE headwater_sampler_batches_total counter\n" in text
     assert 'headwater_sampler_batches_total{rank="0"} ' in text
     assert "headwater_sampler_fill{" in text
+
+
+def test_shares_of_the_time_add_up_and_a_window_counts_from_its_start(
+    sampler: headwater.Sampler,
+) -> None:
+    for _ in range(5):
+        sampler.next_train_batch()
+    before = sampler.stats()
+    parts = ("walk", "emit", "text", "producer_wait")
+    assert sum(before[f"{part}_share"] for part in parts) == pytest.approx(1)
+    assert 0 <= before["consumer_wait_share"] <= 1
+    assert before["bound_by"] in ("consumer", "walk", "emit", "text")
+    time.sleep(0.3)  # queues are full after a while: then nothing is made
+    full = sampler.stats()
+    time.sleep(0.05)
+    window = sampler.stats(since=full)
+    assert (window["sequences"], window["bound_by"]) == (0, "idle")
+    assert window["producer_wait_share"] == pytest.approx(1)
+    assert 0.05 <= window["elapsed_seconds"] < full["elapsed_seconds"] + 60
+    assert window["threads"] == 2
+    assert window["slab_bytes"] == full["slab_bytes"]
+    assert full["bound_by"] == "consumer"  # both threads slept longer than it waited
+
+
+def test_a_sampler_without_threads_is_bound_by_its_longest_stage(path: Path) -> None:
+    with headwater.Sampler(db_path=path, **{**SMALL, "num_prefetch": 0}) as sampler:
+        sampler.next_train_batch()
+        stats = sampler.stats()
+    stages = {stage: stats[f"{stage}_seconds"] for stage in ("walk", "emit", "text")}
+    assert stats["threads"] == 0
+    assert stats["bound_by"] == max(stages, key=lambda stage: stages[stage])
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        ({"sequences": 0}, "idle"),
+        ({}, "walk"),  # the consumer waited 5 s, a thread 1 s
+        ({"emit_seconds": 9.0}, "emit"),
+        ({"text_seconds": 9.0}, "text"),
+        ({"producer_wait_seconds": 10.0}, "consumer"),  # 5 s per thread, as long as the consumer
+        ({"producer_wait_seconds": 9.9}, "walk"),
+        ({"threads": 0, "producer_wait_seconds": 99.0}, "walk"),
+    ],
+)
+def test_who_waits_longer_is_not_the_bound(changed: dict[str, float], bound: str) -> None:
+    stats = {
+        "sequences": 8,
+        "threads": 2,
+        "walk_seconds": 4.0,
+        "emit_seconds": 3.0,
+        "text_seconds": 1.0,
+        "producer_wait_seconds": 2.0,
+        "consumer_wait_seconds": 5.0,
+    }
+    assert bound_by({**stats, **changed}) == bound
+
+
+def test_prometheus_names_the_bound(sampler: headwater.Sampler) -> None:
+    sampler.next_train_batch()
+    text = sampler.stats_prometheus()
+    values = re.findall(r'headwater_sampler_bound_by\{rank="0",bound="(\w+)"\} ([01])\n', text)
+    assert [name for name, _ in values] == ["consumer", "walk", "emit", "text", "idle"]
+    assert sum(int(value) for _, value in values) == 1
+    assert "# TYPE headwater_sampler_walk_share gauge\n" in text
+    assert "# TYPE headwater_sampler_elapsed_seconds_total counter\n" in text
+
+
+def test_threads_may_be_given_processors(path: Path) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    options = {name: value for name, value in SMALL.items() if name != "num_threads"}
+    with (
+        headwater.Sampler(db_path=path, **options, cpus=[usable[-1]] * 3) as pinned,
+        headwater.Sampler(db_path=path, **SMALL) as free,
+    ):
+        assert pinned.stats()["threads"] == 3
+        assert same(pinned.next_train_batch(), free.next_train_batch())
+    with pytest.raises(ValueError, match=r"cpus\[1\] is 100000, which is not among the \d+ proc"):
+        headwater.Sampler(db_path=path, **options, cpus=[usable[0], 100_000])
+    with pytest.raises(ValueError, match="the number of cpus is 0, expected at least 1"):
+        headwater.Sampler(db_path=path, **options, cpus=[])
+
+
+@pytest.mark.parametrize("load", ["ram", "ram-interleaved"])
+def test_batches_are_the_same_from_memory(path: Path, load: str) -> None:
+    with (
+        headwater.Sampler(db_path=path, **SMALL, load=load) as loaded,
+        headwater.Sampler(db_path=path, **SMALL) as mapped,
+    ):
+        assert same(loaded.batch("train", 3), mapped.batch("train", 3))
 
 
 def test_samplers_share_a_store(path: Path) -> None:
