@@ -107,15 +107,19 @@ static void make(struct making *making, uint32_t b, const struct hwi_seed *seed)
     assert_int_equal(hwi_worker_live(making->worker), 0);
 }
 
-static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
+static struct hwi_seed seed_of(const struct making *making, uint32_t task, uint32_t index) {
     const hw_seeds *seeds = &making->plan->store->seeds[task];
-    struct hwi_seed seed = {
+    return (struct hwi_seed){
         .task = task,
         .split = making->plan->tasks[task].splits[index],
         .index = index,
         .anchor = seeds->anchors[index],
         .obs_time = seeds->obs_times[index],
     };
+}
+
+static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
+    struct hwi_seed seed = seed_of(making, task, index);
     make(making, b, &seed);
 }
 
@@ -581,6 +585,57 @@ static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void *
     }
 }
 
+/* The eight places of a batch, every fourth empty, four at a time and in whatever order the worker
+ * finishes them; two that were given up before their first step leave nothing behind. */
+static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
+    hw_sampler_options options = everything();
+    options.batch_size = 8;
+    options.text_budget = 100;
+    struct making one, many;
+    start(&one, bookstore_of(state), &options);
+    start(&many, bookstore_of(state), &options);
+    struct hwi_work works[8], finished;
+    for (uint32_t b = 0; b < 8; b++) {
+        struct hwi_seed seed = seed_of(&many, TASK_PRICE, b % 4);
+        works[b] = (struct hwi_work){.seed = seed,
+                                     .is_real = b % 4 != 3,
+                                     .slab = many.slab,
+                                     .scratch = many.scratch,
+                                     .b = b,
+                                     .owner = &works[b]};
+        make(&one, b, b % 4 != 3 ? &seed : NULL);
+    }
+    uint32_t room = hwi_worker_room(many.worker);
+    assert_true(room >= 4);
+    hwi_worker_start(many.worker, &works[0]);
+    hwi_worker_start(many.worker, &works[1]);
+    assert_int_equal(hwi_worker_live(many.worker), 2);
+    hwi_worker_abandon(many.worker);
+    assert_int_equal(hwi_worker_live(many.worker), 0);
+    assert_int_equal(hwi_worker_room(many.worker), room);
+    uint32_t started = 0, done = 0;
+    hw_error error = {.message = ""};
+    for (uint32_t count = 0; count < 8; count++) {
+        while (started < 8 && hwi_worker_live(many.worker) < 4) {
+            hwi_worker_start(many.worker, &works[started++]);
+        }
+        fixture_check(hwi_worker_advance(many.worker, &finished, &error), &error, "advance");
+        assert_ptr_equal(finished.owner, &works[finished.b]);
+        done |= 1u << finished.b;
+    }
+    assert_int_equal(done, 0xff);
+    assert_int_equal(hwi_worker_live(many.worker), 0);
+    finish(&one, TASK_PRICE, 8);
+    finish(&many, TASK_PRICE, 8);
+    for (uint32_t f = 0; f < one.plan->field_count; f++) {
+        const struct hwi_field *field = &one.plan->fields[f];
+        assert_memory_equal(many.slab + field->offset, one.slab + field->offset,
+                            (size_t)field->bytes);
+    }
+    stop(&one);
+    stop(&many);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cells_of_a_cell_task_are_those_worked_out_by_hand),
@@ -597,6 +652,7 @@ int main(void) {
         cmocka_unit_test(only_an_anchor_from_the_future_has_a_negative_age),
         cmocka_unit_test(an_empty_sequence_is_all_padding),
         cmocka_unit_test(a_batch_over_the_remains_of_another_is_the_same_as_over_zeros),
+        cmocka_unit_test(works_in_a_worker_at_once_are_the_same_as_one_by_one),
     };
     return cmocka_run_group_tests(tests, open_databases, close_databases);
 }
