@@ -177,7 +177,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
-    PyObject *store, *tasks, *weights, *cpus;
+    PyObject *store, *tasks, *weights, *cpus = Py_None;
     int64_t visible_until[3];
     hw_sampler_options options = {.struct_bytes = sizeof options};
     uint32_t *task_list = NULL, *cpu_list = NULL;
