@@ -62,7 +62,7 @@ sanitize: $(VENV)/tools
 
 lint: $(VENV)/installed
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
-	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c
+	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c
 	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
