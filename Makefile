@@ -10,7 +10,7 @@ HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pypro
              $(wildcard headwater/meson.build headwater/meson.options)
 CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
 
-.PHONY: demo test test-c lint sanitize bench fuzz system clean
+.PHONY: demo test test-c lint sanitize bench bench-instructions fuzz system clean
 
 demo: $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -50,6 +50,12 @@ build/c/build.ninja: | $(VENV)/tools
 test-c: $(VENV)/installed build/c/build.ninja
 	$(MESON) test -C build/c --print-errorlogs
 
+# The benchmark's driver, optimised as in the wheel, with debug information for callgrind.
+build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
+	test -d build/driver || $(MESON) setup build/driver headwater -Dbench=true -Dpython=false \
+	    --buildtype=release -Ddebug=true
+	$(MESON) compile -C build/driver
+
 sanitize: $(VENV)/tools
 	test -d build/asan || $(MESON) setup build/asan headwater -Dtests=true -Dpython=false \
 	    -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized
@@ -72,6 +78,14 @@ lint: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/generate.py build/bench.hw
 	$(BIN)/headwater bench build/bench.hw
+
+# Needs valgrind. The lines are kept, so that a later commit can be compared.
+bench-instructions: $(VENV)/installed build/driver/bench/bench_sampler
+	$(BIN)/python headwater/bench/generate.py build/small.hw --rows 1000000
+	$(BIN)/python headwater/bench/generate.py build/small-text.hw --rows 1000000 --text-share 0.2
+	$(BIN)/python headwater/bench/instructions.py build/driver/bench/bench_sampler \
+	    build/small.hw build/small-text.hw --layout dense --layout compact \
+	    --record headwater/bench/results/instructions.jsonl
 
 # Coverage-guided, with clang's libFuzzer; `make test-c` replays a fixed number of cases instead.
 FUZZ_SECONDS ?= 120
