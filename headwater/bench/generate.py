@@ -73,7 +73,8 @@ class Forum:
 
     @property
     def name(self) -> str:
-        return f"forum {VERSION} " + json.dumps(asdict(self), sort_keys=True)
+        options = " ".join(f"{name}={value}" for name, value in asdict(self).items())
+        return f"forum {VERSION} {options}"
 
     @property
     def users(self) -> int:
