@@ -2,16 +2,18 @@
  * How fast does the C library make batches, and how long does one context take?
  *
  *     bench_sampler STORE [--threads N] [--batch B] [--length S] [--width W] [--max-rows R]
- *                   [--task N] [--seconds T] [--batches N] [--latency REQUESTS] [--ram]
- *                   [--layout dense|compact] [--text-mode batch|resident] [--interleaved K]
+ *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram]
+ *                   [--latency REQUESTS] [--layout dense|compact]
+ *                   [--text-mode batch|resident] [--interleaved K]
  *
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
- * time is the sampler's alone. Throughput runs for T seconds after WARM_BATCHES, keeping HELD
- * batches alive as a trainer does whose transfers are in flight. With --batches it makes exactly
- * that many inside measure_batches(), whatever the time, for
- *     valgrind --tool=callgrind --toggle-collect=measure_batches bench_sampler STORE --batches 4
- * With --latency it times single requests of one context each: `position` is batch k of a stream
- * of B = 1, `ad_hoc` opens a pass over one seed, takes its batch and closes it.
+ * time is the sampler's alone. Throughput takes N turns of T seconds after WARM_BATCHES, keeping
+ * HELD batches alive as a trainer does whose transfers are in flight; rates are medians of the
+ * turns, and the best (..._max). With --batches it makes exactly that many inside
+ * measure_batches(), whatever the time, for valgrind --tool=callgrind
+ * --toggle-collect=measure_batches bench_sampler STORE --batches 4 With --latency it times single
+ * requests of one context each: `position` is batch k of a stream of B = 1, `ad_hoc` opens a pass
+ * over one seed, takes its batch and closes it.
  *
  * meson says which options the library at hand knows (HAS_...), so that this driver also measures
  * an older library; asking for one that it lacks is an error.
@@ -29,12 +31,13 @@
 #define WARM_BATCHES 4u /* more than HELD: every slab of the pool was filled once */
 #define WARM_REQUESTS 20u
 #define MAX_REQUESTS 10000000u
+#define MAX_REPEATS 1000u
 #define NS_PER_SECOND 1e9
 
 struct settings {
     const char *store, *layout, *text_mode;
     uint32_t threads, interleaved;
-    uint64_t batch_count, request_count;
+    uint64_t batch_count, request_count, repeats;
     double seconds;
     hw_load load;
     uint32_t task;
@@ -46,6 +49,7 @@ struct settings {
 struct tally {
     uint64_t batches, padded_cells, cells, rows, bytes;
     double seconds, cpu_seconds;
+    double rates[MAX_REPEATS], cpu_rates[MAX_REPEATS]; /* padded cells per second, by turn */
     hw_sampler_stats stages;
 };
 
@@ -104,6 +108,8 @@ static void take_argument(struct settings *settings, const char *name, const cha
         settings->text_mode = value;
     } else if (strcmp(name, "--seconds") == 0) {
         settings->seconds = number(name, value);
+    } else if (strcmp(name, "--repeats") == 0) {
+        settings->repeats = (uint64_t)number(name, value);
     } else if (strcmp(name, "--batches") == 0) {
         settings->batch_count = (uint64_t)number(name, value);
     } else if (strcmp(name, "--latency") == 0) {
@@ -133,6 +139,7 @@ static void read_arguments(int argc, char **argv, struct settings *settings) {
         .layout = "dense",
         .text_mode = "batch",
         .seconds = 3,
+        .repeats = 1,
         .options = {.struct_bytes = sizeof settings->options},
     };
     for (int i = 1; i < argc; i++) {
@@ -152,6 +159,9 @@ static void read_arguments(int argc, char **argv, struct settings *settings) {
     }
     if (settings->request_count > MAX_REQUESTS) {
         stop("--latency", "too many requests");
+    }
+    if (settings->repeats < 1 || settings->repeats > MAX_REPEATS) {
+        stop("--repeats", "expected 1 to 1000");
     }
 }
 
@@ -237,31 +247,51 @@ static hw_batch *next_batch(hw_sampler *sampler) {
     return batch;
 }
 
-/* The name is what callgrind toggles on, so it must stay a function. */
+/* One turn. The name is what callgrind toggles on, so it must stay a function. */
 __attribute__((noinline)) void measure_batches(hw_sampler *sampler, const struct settings *settings,
                                                struct ring *ring, struct tally *tally) {
-    double start = seconds_of(CLOCK_MONOTONIC);
-    double cpu_start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    uint64_t wanted = settings->batch_count;
+    double start = seconds_of(CLOCK_MONOTONIC), seconds = 0;
+    uint64_t wanted = settings->batch_count, made = 0;
     do {
         hw_batch *batch = next_batch(sampler);
         count_batch(batch, tally);
         hold(ring, batch);
-        tally->seconds = seconds_of(CLOCK_MONOTONIC) - start;
-    } while (wanted > 0 ? tally->batches < wanted : tally->seconds < settings->seconds);
-    tally->cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;
+        made++;
+        seconds = seconds_of(CLOCK_MONOTONIC) - start;
+    } while (wanted > 0 ? made < wanted : seconds < settings->seconds);
 }
 
-static struct tally run_throughput(hw_sampler *sampler, const struct settings *settings) {
+static void take_turns(hw_sampler *sampler, const struct settings *settings, struct ring *ring,
+                       struct tally *tally) {
+    hw_shape shape = hw_sampler_shape(sampler);
+    double batch_cells = (double)shape.batch_size * shape.sequence_length;
+    for (uint64_t turn = 0; turn < settings->repeats; turn++) {
+        uint64_t before = tally->batches;
+        double start = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        measure_batches(sampler, settings, ring, tally);
+        double seconds = seconds_of(CLOCK_MONOTONIC) - start;
+        double cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+        double cells = (double)(tally->batches - before) * batch_cells;
+        tally->rates[turn] = cells / seconds;
+        tally->cpu_rates[turn] = cells / cpu_seconds;
+        tally->seconds += seconds;
+        tally->cpu_seconds += cpu_seconds;
+    }
+    tally->padded_cells = tally->batches * shape.batch_size * shape.sequence_length;
+    qsort(tally->rates, settings->repeats, sizeof *tally->rates, compare_doubles);
+    qsort(tally->cpu_rates, settings->repeats, sizeof *tally->cpu_rates, compare_doubles);
+}
+
+static void run_throughput(hw_sampler *sampler, const struct settings *settings,
+                           struct tally *tally) {
     struct ring ring = {0};
-    struct tally tally = {0};
     for (uint32_t i = 0; i < WARM_BATCHES; i++) {
         hold(&ring, next_batch(sampler));
     }
     hw_sampler_stats before = hw_sampler_get_stats(sampler);
-    measure_batches(sampler, settings, &ring, &tally);
+    take_turns(sampler, settings, &ring, tally);
     hw_sampler_stats after = hw_sampler_get_stats(sampler);
-    tally.stages = (hw_sampler_stats){
+    tally->stages = (hw_sampler_stats){
         .walk_ns = after.walk_ns - before.walk_ns,
         .emit_ns = after.emit_ns - before.emit_ns,
         .text_ns = after.text_ns - before.text_ns,
@@ -271,9 +301,6 @@ static struct tally run_throughput(hw_sampler *sampler, const struct settings *s
     for (uint32_t i = 0; i < HELD; i++) {
         hw_batch_release(ring.held[i]);
     }
-    hw_shape shape = hw_sampler_shape(sampler);
-    tally.padded_cells = tally.batches * shape.batch_size * shape.sequence_length;
-    return tally;
 }
 
 static void print_configuration(const struct settings *settings, hw_shape shape) {
@@ -286,20 +313,23 @@ static void print_configuration(const struct settings *settings, hw_shape shape)
            shape.text_budget);
 }
 
-static void print_throughput(const struct tally *tally) {
+static void print_throughput(const struct settings *settings, const struct tally *tally) {
     double padded = (double)tally->padded_cells;
-    printf(", \"batches\": %llu, \"padded_cells\": %llu, \"cells\": %llu, \"rows\": %llu, "
-           "\"fill\": %.4f, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
-           "\"padded_cells_per_s\": %.0f, \"padded_cells_per_cpu_s\": %.0f, "
-           "\"bytes_per_padded_cell\": %.2f",
-           (unsigned long long)tally->batches, (unsigned long long)tally->padded_cells,
-           (unsigned long long)tally->cells, (unsigned long long)tally->rows,
-           (double)tally->cells / padded, tally->seconds, tally->cpu_seconds,
-           padded / tally->seconds, padded / tally->cpu_seconds,
-           (double)tally->bytes * (double)tally->batches / padded);
-    printf(", \"walk_ns_per_padded_cell\": %.2f, \"emit_ns_per_padded_cell\": %.2f, "
-           "\"text_ns_per_padded_cell\": %.2f, \"producer_wait_s\": %.4f, "
-           "\"consumer_wait_s\": %.4f}\n",
+    uint64_t last = settings->repeats - 1;
+    printf(", \"repeats\": %llu, \"batches\": %llu, \"padded_cells\": %llu, \"cells\": %llu, "
+           "\"rows\": %llu, \"fill\": %.4f, \"seconds\": %.6f, \"cpu_seconds\": %.6f",
+           (unsigned long long)settings->repeats, (unsigned long long)tally->batches,
+           (unsigned long long)tally->padded_cells, (unsigned long long)tally->cells,
+           (unsigned long long)tally->rows, (double)tally->cells / padded, tally->seconds,
+           tally->cpu_seconds);
+    printf(", \"padded_cells_per_s\": %.0f, \"padded_cells_per_s_max\": %.0f, "
+           "\"padded_cells_per_cpu_s\": %.0f, \"padded_cells_per_cpu_s_max\": %.0f",
+           quantile(tally->rates, settings->repeats, 0.5), tally->rates[last],
+           quantile(tally->cpu_rates, settings->repeats, 0.5), tally->cpu_rates[last]);
+    printf(", \"bytes_per_padded_cell\": %.2f, \"walk_ns_per_padded_cell\": %.2f, "
+           "\"emit_ns_per_padded_cell\": %.2f, \"text_ns_per_padded_cell\": %.2f, "
+           "\"producer_wait_s\": %.4f, \"consumer_wait_s\": %.4f}\n",
+           (double)tally->bytes * (double)tally->batches / padded,
            (double)tally->stages.walk_ns / padded, (double)tally->stages.emit_ns / padded,
            (double)tally->stages.text_ns / padded,
            (double)tally->stages.producer_wait_ns / NS_PER_SECOND,
@@ -375,8 +405,9 @@ int main(int argc, char **argv) {
     if (settings.request_count > 0) {
         run_latency(sampler, store, &settings);
     } else {
-        struct tally tally = run_throughput(sampler, &settings);
-        print_throughput(&tally);
+        static struct tally tally;
+        run_throughput(sampler, &settings, &tally);
+        print_throughput(&settings, &tally);
     }
     hw_sampler_close(sampler);
     hw_store_close(store);
