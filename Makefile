@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/meson.build headwater/meson.options)
 CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
 
-.PHONY: demo test test-c lint sanitize bench bench-instructions fuzz system clean
+.PHONY: demo test test-c lint sanitize bench bench-page bench-instructions fuzz system clean
 
 demo: $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -75,16 +76,23 @@ lint: $(VENV)/installed
 	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater
 	$(BIN)/mypy --config-file confluence/pyproject.toml confluence/confluence
 
+# Some minutes, on stores of this size; `bench-page` then draws and writes docs/7-performance.
+BENCH_ROWS ?= 5000000
+BENCH_HUB ?= 1000000
 bench: $(VENV)/installed
-	$(BIN)/python headwater/bench/generate.py build/bench.hw
-	$(BIN)/headwater bench build/bench.hw
+	$(BIN)/python headwater/bench/figures.py --rows $(BENCH_ROWS) --hub $(BENCH_HUB) \
+	    --folder build/stores --out build/bench.jsonl $(BENCH_ARGS)
+
+bench-page: bench
+	$(BIN)/python headwater/bench/plot.py build/bench.jsonl --page docs/7-performance.md
 
 # Needs valgrind. The lines are kept, so that a later commit can be compared.
 bench-instructions: $(VENV)/installed build/driver/bench/bench_sampler
-	$(BIN)/python headwater/bench/generate.py build/small.hw --rows 1000000
-	$(BIN)/python headwater/bench/generate.py build/small-text.hw --rows 1000000 --text-share 0.2
+	mkdir -p build/stores
+	$(BIN)/python headwater/bench/generate.py build/stores/small.hw --rows 1000000
+	$(BIN)/python headwater/bench/generate.py build/stores/text.hw --rows 1000000 --text-share 0.2
 	$(BIN)/python headwater/bench/instructions.py build/driver/bench/bench_sampler \
-	    build/small.hw build/small-text.hw --layout dense --layout compact \
+	    build/stores/small.hw build/stores/text.hw --layout dense --layout compact \
 	    --record headwater/bench/results/instructions.jsonl
 
 # Coverage-guided, with clang's libFuzzer; `make test-c` replays a fixed number of cases instead.

@@ -67,19 +67,28 @@ def store_of(forum: Forum, folder: Path) -> Path:
     return path
 
 
-def supported(wanted: list[bench.Configuration]) -> list[bench.Configuration]:
-    kept = []
-    for configuration in wanted:
-        try:
-            configuration.options()
-            kept.append(configuration)
-        except ValueError as error:
-            print(f"left out: {error}", file=sys.stderr)
-    return kept
+class Supported:
+    """Leaves out what this version does not have, and tells each reason once."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+
+    def __call__(self, wanted: list[bench.Configuration]) -> list[bench.Configuration]:
+        kept = []
+        for configuration in wanted:
+            try:
+                configuration.options()
+                kept.append(configuration)
+            except ValueError as error:
+                if str(error) not in self.told:
+                    print(f"left out: {error}", file=sys.stderr)
+                self.told.add(str(error))
+        return kept
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     turns = {"seconds": options.seconds, "repeats": options.repeats}
+    supported = Supported()
     for figures in figure_sets(options.rows):
         store, wanted = store_of(figures.forum, options.folder), supported(figures.configurations)
         for line in bench.throughput(store, wanted, **turns) if wanted else []:

@@ -18,7 +18,7 @@ distinct ones to draw from (one in 32 rows; a million for 32 million rows).
 --hub N adds places and visits: place 0 has N visits, and N/100 places have exactly 100 each, their
 rows just as scattered. The tasks `hub` and `ordinary` ask about the first and about the others, at
 the same times (bench/hub.py). Visitors of the hub go nowhere else, so neither kind of context
-strays into the other.
+strays into the other. Visits hold no texts.
 
 --pad-rows adds tables of a few rows that refer to users, posts and comments, so that each record
 carries their child counts and fills 64 bytes, as those of the yardstick do.

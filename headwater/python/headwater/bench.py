@@ -122,10 +122,16 @@ def throughput(
     *,
     seconds: float = 2.0,
     repeats: int = 3,
+    cold: bool = False,
 ) -> list[dict[str, Any]]:
-    """A line per configuration, in their order, once all have had their turns."""
+    """A line per configuration, in their order, once all have had their turns.
+
+    The store's pages are read once before, as a long run has them; not if `cold`.
+    """
     machine, stores = machine_facts(), _open(path, wanted)
     store_facts = {load: _store_facts(store, ms) for load, (store, ms) in stores.items()}
+    for store, _ in stores.values() if not cold else ():
+        store.warm_up()
     turns: list[list[Turn]] = [[] for _ in wanted]
     for _ in range(repeats):
         for configuration, taken in zip(wanted, turns, strict=True):
@@ -269,7 +275,11 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def latency(
-    path: str | os.PathLike[str], wanted: Sequence[Configuration], *, requests: int = 2000
+    path: str | os.PathLike[str],
+    wanted: Sequence[Configuration],
+    *,
+    requests: int = 2000,
+    cold: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """A line per configuration: microseconds until one context is there, B = 1, no threads.
 
@@ -277,6 +287,8 @@ def latency(
     service does. Keys are those of random seeds of the task, so they lie all over the store.
     """
     machine, stores = machine_facts(), _open(path, wanted)
+    for store, _ in stores.values() if not cold else ():
+        store.warm_up()
     for configuration in wanted:
         store, open_ms = stores[configuration.load]
         task = configuration.task or store.metadata["tasks"][0]["name"]
@@ -377,7 +389,7 @@ def _store_facts(store: Store, open_ms: float) -> dict[str, Any]:
         "texts": metadata["text"]["count"],
         "text_dim": metadata["text"]["dim"],
         "bytes": sizes,
-        "csv_bytes": metadata["csv_bytes"],
+        "csv_bytes": metadata.get("csv_bytes"),
         "open_ms": round(open_ms, 3),
     }
 

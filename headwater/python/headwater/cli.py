@@ -142,6 +142,9 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
         "--repeats", type=int, default=3, metavar="N", help="turns; figures are medians (3)"
     )
     bench.add_argument(
+        "--cold", action="store_true", help="do not read the store's pages before measuring"
+    )
+    bench.add_argument(
         "--latency",
         type=int,
         nargs="?",
@@ -271,7 +274,9 @@ def _bench(options: argparse.Namespace) -> int:
         if options.latency < 1:
             raise ValueError(f"--latency is {options.latency}, expected at least 1")
         wanted = bench.configurations(**choices)
-        for line in bench.latency(options.store, wanted, requests=options.latency):
+        for line in bench.latency(
+            options.store, wanted, requests=options.latency, cold=options.cold
+        ):
             print(json.dumps(line), flush=True)
         return 0
     wanted = bench.configurations(**{"threads": bench.thread_counts(), **choices})
@@ -279,7 +284,11 @@ def _bench(options: argparse.Namespace) -> int:
         seconds = len(wanted) * options.repeats * options.seconds
         print(f"{len(wanted)} configurations, about {seconds:.0f} seconds", file=sys.stderr)
     lines = bench.throughput(
-        options.store, wanted, seconds=options.seconds, repeats=options.repeats
+        options.store,
+        wanted,
+        seconds=options.seconds,
+        repeats=options.repeats,
+        cold=options.cold,
     )
     for line in lines:
         print(json.dumps(line))
