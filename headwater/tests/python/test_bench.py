@@ -101,7 +101,7 @@ def test_the_text_share_is_of_cells(tiny: Path, capsys: pytest.CaptureFixture[st
         anchors = [row for batch in batches for row in batch.info["anchor_rows"].tolist()]
         names = [store.row(row)["cells"]["name"] for row in anchors]
     named = sum(name is not None for name in names)
-    assert 0 < named
+    assert named > 0
     assert line["store"]["text_share_of_cells"] == pytest.approx(named / (5 * len(names)), abs=1e-4)
     assert line["store"]["cells_per_row"] == pytest.approx(5 / 2)
 
