@@ -9,11 +9,13 @@
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
  * time is the sampler's alone. Throughput takes N turns of T seconds after WARM_BATCHES, keeping
  * HELD batches alive as a trainer does whose transfers are in flight; rates are medians of the
- * turns, and the best (..._max). With --batches it makes exactly that many inside
- * measure_batches(), whatever the time, for valgrind --tool=callgrind
- * --toggle-collect=measure_batches bench_sampler STORE --batches 4 With --latency it times single
- * requests of one context each: `position` is batch k of a stream of B = 1, `ad_hoc` opens a pass
- * over one seed, takes its batch and closes it.
+ * turns, and the best (..._max).
+ *
+ * With --batches it makes exactly that many in measure_batches(), whatever the time, for
+ * valgrind --tool=callgrind --toggle-collect='measure_batches*', as bench/instructions.py does.
+ *
+ * With --latency it times single requests of one context each for one task (0): `position` is batch
+ * k of a stream of B = 1, `ad_hoc` opens a pass over one seed, takes its batch and closes it.
  *
  * meson says which options the library at hand knows (HAS_...), so that this driver also measures
  * an older library; asking for one that it lacks is an error.
@@ -194,7 +196,7 @@ static hw_sampler *open_sampler(struct settings *settings, hw_store *store) {
     hw_sampler_options *options = &settings->options;
     hw_sampler *sampler = NULL;
     hw_error error;
-    if (settings->has_task) {
+    if (settings->has_task || settings->request_count > 0) {
         options->tasks = &settings->task;
         options->task_count = 1;
     }

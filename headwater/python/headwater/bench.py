@@ -206,6 +206,9 @@ def _line(configuration: Configuration, turns: Sequence[Turn]) -> dict[str, Any]
         "seconds": round(statistics.median(turn.seconds for turn in turns), 3),
         **_spread("padded_cells_per_s", rates),
         "padded_cells_per_s_per_thread": round(statistics.median(rates) / configuration.threads),
+        "padded_cells_per_cpu_s": round(
+            statistics.median(turn.padded_cells / turn.cpu_seconds for turn in turns)
+        ),
         **_spread("real_cells_per_s", real_rates),
         "fill": round(sum(turn.cells for turn in turns) / padded, 4),
         "batches": sum(len(turn.waits) for turn in turns),

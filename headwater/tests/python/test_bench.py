@@ -66,7 +66,7 @@ def test_every_combination_gives_a_line_that_can_be_read_alone(
         low, middle, high = (line[f"padded_cells_per_s{end}"] for end in ("_min", "", "_max"))
         assert 0 < low <= middle <= high
         assert 0 < line["fill"] <= 1
-        assert line["real_cells_per_s"] <= middle
+        assert line["real_cells_per_s"] <= middle and line["padded_cells_per_cpu_s"] > 0
         assert 0 < line["batch_ms_p50"] <= line["batch_ms_p99"]
         assert sum(line["stage_shares"].values()) == pytest.approx(1, abs=1e-3)
         assert set(line["wait_shares"]) == {"producers", "consumer"}
