@@ -107,7 +107,8 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def rate_table(lines: list[dict[str, Any]]) -> list[list[str]]:
     head = ["set", "rows", "text", "layout", "threads", "S", "w", "Mcells/s", "min", "max", "fill"]
-    table = [[*head, "bytes/cell", "walk", "emit", "text time", "ms p50", "ms p99"]]
+    stages = ("walk", "emit", "text time", "bound by")
+    table = [[*head, "bytes/cell", *stages, "ms p50", "ms p99"]]
     for line in lines:
         if line["question"] == "throughput":
             layout = line["layout"] + (f", {line['text_mode']}" if line["text_mode"] else "")
@@ -123,6 +124,7 @@ def rate_table(lines: list[dict[str, Any]]) -> list[list[str]]:
                     f"{line['fill']:.2f}",
                     f"{line['bytes_per_padded_cell']:.0f}",
                     *(f"{line['stage_shares'][stage]:.0%}" for stage in bench.STAGES),
+                    str(line["bound_by"] or ""),
                     *(f"{line[f'batch_ms_{name}']:.2f}" for name in ("p50", "p99")),
                 ]
             )
