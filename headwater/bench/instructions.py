@@ -105,8 +105,9 @@ def measure(driver: Path, store: str, options: list[str]) -> dict[str, object]:
             *options,
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+        if done.returncode != 0:  # valgrind's own lines begin with its number
+            said = [text for text in done.stderr.splitlines() if not text.startswith("==")]
+            raise RuntimeError(" ".join(said) or f"'{driver}' ended with {done.returncode}")
         costs = instructions_by_file(profile.read_text())
     if not costs:
         raise RuntimeError(f"nothing was counted; '{driver}' needs debug information")
