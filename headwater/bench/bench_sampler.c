@@ -2,14 +2,14 @@
  * How fast does the C library make batches, and how long does one context take?
  *
  *     bench_sampler STORE [--threads N] [--batch B] [--length S] [--width W] [--max-rows R]
- *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram]
+ *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram] [--cold]
  *                   [--latency REQUESTS] [--layout dense|compact]
  *                   [--text-mode batch|resident] [--interleaved K]
  *
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
  * time is the sampler's alone. Throughput takes N turns of T seconds after WARM_BATCHES, keeping
  * HELD batches alive as a trainer does whose transfers are in flight; rates are medians of the
- * turns, and the best (..._max).
+ * turns, and the best (..._max). Every page of the store is read once before (--cold: not).
  *
  * With --batches it makes exactly that many in measure_batches(), whatever the time, for
  * valgrind --tool=callgrind --toggle-collect='measure_batches*', as bench/instructions.py does.
@@ -43,7 +43,7 @@ struct settings {
     double seconds;
     hw_load load;
     uint32_t task;
-    int has_task;
+    int has_task, cold;
     hw_sampler_options options;
 };
 
@@ -147,6 +147,8 @@ static void read_arguments(int argc, char **argv, struct settings *settings) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--ram") == 0) {
             settings->load = HW_LOAD_RAM;
+        } else if (strcmp(argv[i], "--cold") == 0) {
+            settings->cold = 1;
         } else if (strncmp(argv[i], "--", 2) == 0 && i + 1 < argc) {
             take_argument(settings, argv[i], argv[i + 1]);
             i++;
@@ -402,6 +404,9 @@ int main(int argc, char **argv) {
     read_arguments(argc, argv, &settings);
     set_new_options(&settings);
     expect_ok(hw_store_open(settings.store, settings.load, &store, &error), &error);
+    if (!settings.cold) {
+        expect_ok(hw_store_warm_up(store, 1, &error), &error);
+    }
     hw_sampler *sampler = open_sampler(&settings, store);
     print_configuration(&settings, hw_sampler_shape(sampler));
     if (settings.request_count > 0) {
