@@ -8,6 +8,8 @@
 #include "emit_frame.h"
 #include "error.h"
 
+enum { NULL_SHIFT = 3 };
+static_assert(HW_CELL_NULL == 1u << NULL_SHIFT, "a null byte becomes the null bit of eight cells");
 static_assert(HWI_MAX_COLUMNS <= UINT16_MAX, "cell_columns has 16 bits");
 
 /* The arrays of one sequence, [S]. */
@@ -35,32 +37,44 @@ static uint32_t float_bits(float number) {
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
+/* A lane as the batch shows it: 0 where the cell is NULL. */
+static inline uint32_t lane_of(const uint8_t *record, struct hwi_cell_value value,
+                               const uint8_t *flags) {
+    uint32_t lane;
+    memcpy(&lane, record + value.lane, sizeof lane);
+    return lane & ((uint32_t)(flags[value.cell] >> NULL_SHIFT) - 1);
+}
+
 /* Emits a row that shows all its table's first cells; may write up to 7 cells past it. Returns 1 if
  * a category is out of range. */
 static inline uint32_t emit_whole(const struct compact_arrays *out, uint32_t at,
                                   const struct hwi_table_plan *cells, const uint8_t *record,
                                   const uint8_t *nulls, uint32_t category_count) {
-    static_assert(HW_CELL_NULL == 8, "the null bit of a cell is its null byte shifted by 3");
     for (uint32_t k = 0; k < cells->cell_count; k += 8) {
-        uint64_t flags, spread = hwi_frame_nulls(cells, nulls, k);
-        memcpy(&flags, cells->stypes + k, 8);
-        flags |= spread << 3;
-        memcpy(out->cells + at + k, &flags, 8);
+        uint64_t run, spread = hwi_frame_nulls(cells, nulls, k);
+        memcpy(&run, cells->stypes + k, 8);
+        run |= spread << NULL_SHIFT;
+        memcpy(out->cells + at + k, &run, 8);
         memcpy(out->columns + at + k, cells->short_columns + k, 16);
         memset(out->values + at + k, 0, 32);
         memset(out->times + at + k, 0, 32);
     }
-    const struct hwi_cell_value *value = cells->values;
-    const struct hwi_cell_value *categories = value + cells->number_count;
-    const struct hwi_cell_value *others = categories + cells->category_count;
-    const struct hwi_cell_value *end = others + cells->text_count + cells->bool_count;
     const uint8_t *flags = out->cells + at;
     uint32_t *values = out->values + at, most = 0;
+    const struct hwi_cell_value *value = cells->values, *end = value + cells->number_count;
     for (; value < end; value++) {
-        uint32_t lane, shown = (uint32_t)(flags[value->cell] >> 3) - 1;
-        memcpy(&lane, record + value->lane, sizeof lane);
-        values[value->cell] = lane & shown;
-        most = value >= categories && value < others && (lane & shown) > most ? lane & shown : most;
+        values[value->cell] = lane_of(record, *value, flags);
+    }
+    for (end += cells->category_count; value < end; value++) {
+        uint32_t lane = lane_of(record, *value, flags);
+        most = lane > most ? lane : most;
+        values[value->cell] = lane;
+    }
+    for (end += cells->text_count; value < end; value++) {
+        values[value->cell] = lane_of(record, *value, flags);
+    }
+    for (end += cells->bool_count; value < end; value++) {
+        values[value->cell] = lane_of(record, *value, flags) & 1;
     }
     return most >= category_count;
 }
