@@ -83,7 +83,7 @@ hw_status hwi_pages_interleave(void *pages, uint64_t bytes, hw_error *error) {
 #endif
     if (failed != 0) {
         return hwi_fail(error, HW_IO,
-                        "cannot interleave a store file over the memory nodes: %s; leave numa out, "
+                        "cannot interleave a store file over the memory nodes: %s; use load = ram, "
                         "or run the process under `numactl --interleave=all`",
                         strerror(errno));
     }
