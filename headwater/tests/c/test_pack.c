@@ -1,11 +1,14 @@
-/* First-fit: which sequence a context goes into. What packing then copies is test_packing.py's. */
+/* First-fit: which sequence a context goes into; and batches packed while others are made. What
+ * packing copies is test_packing.py's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "fixtures.h"
 #include "pack.h"
 
 static struct hwi_fit open_fit(uint32_t batch_size) {
@@ -52,10 +55,64 @@ static void a_sequence_holds_no_more_contexts_than_it_may(void **state) {
     hwi_fit_release(&fit);
 }
 
+/* One hash over every array of a batch, which it releases. */
+static uint64_t digest(hw_batch *batch) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hash = hw_hash64(tensor.data, tensor.bytes, hash);
+    }
+    hw_batch_release(batch);
+    return hash;
+}
+
+/* 21 contexts of 2 to 24 cells into 6 sequences of 24: some are cut, some dropped. */
+static void batches_packed_by_threads_are_those_packed_by_one(void **state) {
+    (void)state;
+    enum { COMPARED = 12 };
+    char *directory = fixture_directory(), *path = fixture_path(directory, "shop.hw");
+    hw_store *store = bookstore(path);
+    hw_error error = {.message = ""};
+    for (int layout = HW_LAYOUT_DENSE; layout <= HW_LAYOUT_COMPACT; layout++) {
+        hw_sampler_options options = {
+            .struct_bytes = sizeof options,
+            .split_ratios = {1, 0, 0},
+            .batch_size = 6,
+            .sequence_length = 24,
+            .max_rows = 8,
+            .text_budget = 200,
+            .num_threads = 3,
+            .num_prefetch = 3,
+            .layout = (hw_layout)layout,
+            .attention_masks = 1,
+            .packing = 1,
+            .contexts_per_batch = 21,
+        };
+        hw_sampler *sampler = NULL;
+        fixture_check(hw_sampler_open(store, &options, &sampler, &error), &error, "open");
+        for (uint64_t k = 0; k < COMPARED; k++) {
+            hw_batch *threaded = NULL, *alone = NULL;
+            fixture_check(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &threaded, &error),
+                          &error, "next");
+            fixture_check(hw_sampler_batch(sampler, HW_TRAIN, k, &alone, &error), &error, "batch");
+            assert_true(digest(threaded) == digest(alone));
+        }
+        hw_sampler_stats stats = hw_sampler_get_stats(sampler);
+        assert_true(stats.contexts_cut > 0 && stats.contexts_dropped > 0);
+        assert_true(stats.sequences >= 2 * COMPARED * 21);
+        assert_true(stats.packed_cells + stats.cells_cut <= stats.cells);
+        hw_sampler_close(sampler);
+    }
+    hw_store_close(store);
+    fixture_remove(directory);
+    free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_context_goes_into_the_first_sequence_with_room),
         cmocka_unit_test(a_sequence_holds_no_more_contexts_than_it_may),
+        cmocka_unit_test(batches_packed_by_threads_are_those_packed_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
