@@ -20,6 +20,7 @@ from jax import Array
 
 from confluence.config import Config
 from confluence.data import to_device
+from confluence.expand import as_dense
 from confluence.loss import TaskScales, batch_loss, read_truth
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
@@ -66,6 +67,7 @@ def train_step(
     category_limit: int,
 ) -> tuple[TrainState, dict[str, Array]]:
     """One step: loss, gradients, clipping, update, average. Pure; compiled by `StepRunner`."""
+    batch = as_dense(batch)
     hidden = None
     if cfg.cell_dropout > 0:
         key = jax.random.fold_in(jax.random.key(cfg.seed + 1), state.step)
@@ -204,7 +206,7 @@ class Predictor:
 
     def __init__(self, cfg: Config, tables: Tables, *, category_limit: int) -> None:
         def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
-            return forward(params, batch, tables, cfg, category_limit=category_limit)
+            return forward(params, as_dense(batch), tables, cfg, category_limit=category_limit)
 
         self._predict: Any = jax.jit(predict)
         self._tables = tables
