@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .convert import CanonicalTable, convert_tables, to_timestamp
+from .derive import derive
+from .document import read_document
 from .edges import find_parents
 from .embed import EmbedFunction, embedder_name, write_embeddings
 from .encode import Encoder, Layout
@@ -32,7 +34,7 @@ from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
 from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
-from .validate import check_schema, parse_schema, read_document
+from .validate import check_schema, csv_formats, parse_schema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -122,9 +124,9 @@ class _Build:
     def stages(self) -> BuildReport:
         connection = self.connect()
         try:
-            self.document()
             data = self.load(connection)
             schema = self.settle_schema(connection, data)
+            data = derive(connection, data, schema)
             sources = {table.name: table for table in data.tables}
             tables = convert_tables(
                 connection, schema, sources, tell=lambda name: self.tell("convert", name)
@@ -139,8 +141,14 @@ class _Build:
         return open_database(self.folder, memory_limit=self.options.memory_limit)
 
     def load(self, connection: DuckDBPyConnection) -> SourceData:
+        """The source in `raw.*`; CSV files as metadata.json describes them."""
+        document = self.document()
         return load_source(
-            self.options.source, connection, tell=lambda name: self.tell("read", name)
+            self.options.source,
+            connection,
+            tell=lambda name: self.tell("read", name),
+            csv_formats={} if document is None else csv_formats(document),
+            detect_csv=document is None,
         )
 
     def document(self) -> Any:

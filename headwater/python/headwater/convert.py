@@ -34,6 +34,7 @@ LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
 
 INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
+COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 EXACT_LIMIT = "9007199254740991"
 CSV_SAMPLE_ROWS = 262_144
@@ -153,7 +154,9 @@ def _exact(value: str) -> str:
     return f"CAST({value} AS DOUBLE) BETWEEN -{EXACT_LIMIT} AND {EXACT_LIMIT}"
 
 
-def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple[str, str]:
+def to_numerical(
+    value: str, type_name: str, *, integral: bool = False, decimal: str = "."
+) -> tuple[str, str]:
     """SQL and type of a number; NULL where there is none."""
     if type_name in INTEGER_TYPES or type_name == "BOOLEAN":
         return f"CAST({value} AS BIGINT)", "BIGINT"
@@ -165,6 +168,10 @@ def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple
         return f"CAST(epoch({value}) AS DOUBLE)", "DOUBLE"
     if integral:
         return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+    if decimal == ",":
+        is_number = f"regexp_full_match({value}, {COMMA_NUMBER_TEXT})"
+        plain = f"replace(replace({value}, '.', ''), ',', '.')"
+        return f"CASE WHEN {is_number} THEN TRY_CAST({plain} AS DOUBLE) END", "DOUBLE"
     # The cast also takes '2019_20'.
     text = f"CAST({value} AS VARCHAR)"
     number = f"TRY_CAST(CASE WHEN NOT contains({text}, '_') THEN {text} END AS DOUBLE)"
@@ -241,7 +248,7 @@ def count_rows(connection: DuckDBPyConnection, query: str) -> int:
 
 
 def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
-    from .errors import SchemaError
+    from .errors import SchemaError, nearest
 
     if schema.timezone is None:
         return
@@ -249,8 +256,6 @@ def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
         row[0] for row in connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
     ]
     if schema.timezone not in names:
-        from .validate import nearest
-
         hint = nearest(schema.timezone, names)
         raise SchemaError(f"'timezone' is '{schema.timezone}', which is unknown{hint}")
 
@@ -300,12 +305,7 @@ class _Converter:
     def value(self, slot: int) -> str:
         """SQL: a raw value with the NULL spellings taken out."""
         raw, source = f"c{self.raw[slot]}", self.sources[slot]
-        column = self.table.columns[slot]
-        spellings = column.null_values + self.table.null_values + self.schema.null_values
-        if not spellings or is_nested(source.type):
-            return raw
-        listed = ", ".join(literal(text) for text in spellings)
-        return f"CASE WHEN {_plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
+        return without_nulls(raw, source, self.schema, self.table, self.table.columns[slot])
 
     def profile(self) -> None:
         measures: list[str] = []
@@ -380,7 +380,8 @@ class _Converter:
         if meaning == "ignored":
             return value, source.type
         if meaning == "numerical":
-            return to_numerical(value, source.type, integral=profile.integral)
+            decimal = self.table.csv.decimal if self.table.csv is not None else "."
+            return to_numerical(value, source.type, integral=profile.integral, decimal=decimal)
         if meaning == "boolean":
             return to_boolean(value, source.type)
         if meaning == "timestamp":
@@ -436,7 +437,7 @@ class _Converter:
             if lost:
                 column, source = self.table.columns[slot], self.sources[slot]
                 value = f"({self.value(slot)})"
-                text = _plain_text(value, source)
+                text = plain_text(value, source)
                 example = self.connection.execute(
                     f"SELECT min({text}) FROM raw.t{self.source.index} "
                     f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
@@ -452,11 +453,15 @@ class _Converter:
         texts, whose lengths vary, are all counted."""
         row_count = count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}")
         step = -(-row_count // CSV_SAMPLE_ROWS) or 1
-        exact = [f"c{slot}" for slot, (_, kind) in enumerate(pairs) if kind == "VARCHAR"]
-        sampled = [
-            self.csv_text(slot, kind) for slot, (_, kind) in enumerate(pairs) if kind != "VARCHAR"
-        ]
-        total = row_count * len(pairs) + self.text_bytes(exact, "true")
+        own = [] if self.table.values_of else self.table.source_columns()  # the rest is derived
+        kinds = {
+            slot: kind
+            for slot, (_, kind) in enumerate(pairs)
+            if self.table.columns[slot].name in own
+        }
+        exact = [f"c{slot}" for slot, kind in kinds.items() if kind == "VARCHAR"]
+        sampled = [self.csv_text(slot, kind) for slot, kind in kinds.items() if kind != "VARCHAR"]
+        total = row_count * len(own) + self.text_bytes(exact, "true")
         sample_count = -(-row_count // step) or 1
         return total + self.text_bytes(sampled, f"rowid % {step} = 0") * row_count // sample_count
 
@@ -526,6 +531,17 @@ class _Converter:
         self.connection.execute(f"ALTER TABLE rows.kept RENAME TO t{self.index}")
 
 
+def without_nulls(
+    raw: str, source: SourceColumn, schema: Schema, table: Table, column: Column
+) -> str:
+    """SQL: a raw value, NULL where it is one of the spellings of NULL."""
+    spellings = column.null_values + table.null_values + schema.null_values
+    if not spellings or is_nested(source.type):
+        return raw
+    listed = ", ".join(literal(text) for text in spellings)
+    return f"CASE WHEN {plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
+
+
 def _key_columns(schema: Schema, table: Table) -> set[str]:
     """Columns that are part of a key of the table or are referred to by one."""
     names = set(table.primary_key)
@@ -540,7 +556,7 @@ def is_nested(type_name: str) -> bool:
     return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
 
 
-def _plain_text(value: str, source: SourceColumn) -> str:
+def plain_text(value: str, source: SourceColumn) -> str:
     """SQL: a raw value as the source would print it."""
     if source.type == "VARCHAR":
         return value

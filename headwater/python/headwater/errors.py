@@ -1,6 +1,12 @@
-"""What headwater raises, and which status of the C library becomes which of it."""
+"""What headwater raises, and which status of the C library becomes which of it.
+
+`nearest` is for messages about a name that is not there.
+"""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class HeadwaterError(Exception):
@@ -25,6 +31,14 @@ class SourceError(HeadwaterError):
 
 class TaskError(HeadwaterError):
     """A task cannot do what was asked, for example sample a split that has no seeds."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """ ", did you mean 'x'?" or nothing."""
+    options = list(names)
+    folded = {option.casefold(): option for option in options}
+    match = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return f", did you mean '{folded[match[0]]}'?" if match else ""
 
 
 # By hw_status: what the binding raises. Success, the end of a pass and an interrupted wait are

@@ -28,7 +28,7 @@ from .convert import (
     to_numerical,
     to_timestamp,
 )
-from .schema import Column, ColumnRef, ForeignKey, Schema, Table
+from .schema import Column, ColumnRef, CsvFormat, ForeignKey, Schema, Table
 from .sources import Source, SourceColumn, SourceData, SourceTable, load_source
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def infer(source: Source) -> Schema:
     with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
         connection = open_database(Path(folder))
         try:
-            return infer_schema(connection, load_source(source, connection))
+            return infer_schema(connection, load_source(source, connection, detect_csv=True))
         finally:
             connection.close()
 
@@ -131,6 +131,7 @@ def _infer_table(connection: DuckDBPyConnection, source: SourceTable) -> _Inferr
         temporal_column=temporal,
         time_resolution=_resolution(source, temporal, facts),
         foreign_keys=tuple(listed),
+        csv=source.csv if source.csv != CsvFormat() else None,
         graph=bool(source.primary_key) or any(c.stype != "ignored" for c in columns),
     )
     return _Inferred(table, frozenset(zones))

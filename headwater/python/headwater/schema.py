@@ -57,6 +57,32 @@ class Known:
 
 
 @dataclass(frozen=True)
+class CsvFormat:
+    """How the CSV files of a table are written; without it: RFC 4180 in UTF-8 with a header."""
+
+    header: bool = True
+    columns: tuple[str, ...] = ()  # in file order; empty: the header's, else the table's own
+    delimiter: str = ","
+    quote: str = '"'  # empty: no field is quoted
+    escape: str = '"'  # before a quote inside of a quoted field
+    encoding: str = "utf-8"
+    null_values: tuple[str, ...] = ()  # NULL where they stand unquoted, as an empty field is
+    decimal: str = "."  # "," takes 1.234,5 for a number
+    skip: int = 0  # lines before the header or the first row
+
+    def to_dict(self) -> dict[str, Any]:
+        default, entry = CsvFormat(), {}
+        for name in CSV_KEYS:
+            value = getattr(self, name)
+            if value != getattr(default, name):
+                entry[name] = list(value) if isinstance(value, tuple) else value
+        return entry
+
+
+CSV_KEYS = tuple(CsvFormat.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
 class Column:
     name: str
     stype: str  # the name of a headwater.SemanticType, lower case
@@ -65,6 +91,8 @@ class Column:
     description: str = ""
     null_values: tuple[str, ...] = ()
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
+    taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
+    note: str = ""  # for people; read by nobody
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {"stype": self.stype}
@@ -78,6 +106,10 @@ class Column:
             entry["null_values"] = list(self.null_values)
         if self.unit != "s":
             entry["unit"] = self.unit
+        if self.taken_from is not None:
+            entry["taken_from"] = _reference(self.taken_from)
+        if self.note:
+            entry["note"] = self.note
         return entry
 
 
@@ -107,6 +139,9 @@ class Table:
     foreign_keys: tuple[ForeignKey, ...] = ()  # those of "foreign_keys"; see every_key()
     null_values: tuple[str, ...] = ()
     description: str = ""
+    csv: CsvFormat | None = None  # of its files; None: as CSV usually is
+    values_of: tuple[ColumnRef, ...] = ()  # not of the source: the distinct values of columns
+    note: str = ""  # for people; read by nobody
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError if the table has none."""
@@ -117,6 +152,10 @@ class Table:
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def source_columns(self) -> list[str]:
+        """Names of the columns that the source must have."""
+        return [column.name for column in self.columns if column.taken_from is None]
 
     def every_key(self) -> list[ForeignKey]:
         """Foreign keys in the store's order: of single columns, then `foreign_keys` as listed."""
@@ -129,6 +168,12 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {}
+        if self.note:
+            entry["note"] = self.note
+        if self.csv is not None:
+            entry["csv"] = self.csv.to_dict()
+        if self.values_of:
+            entry["values_of"] = [_reference(column) for column in self.values_of]
         if self.primary_key:
             entry["primary_key"] = _one_or_list(self.primary_key)
         if self.temporal_column is not None:
@@ -172,9 +217,12 @@ class Task:
     context_labels: str = "train"
     require_label: bool = False
     allow_future_anchor: bool = False
+    note: str = ""  # for people; read by nobody
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {}
+        if self.note:
+            entry["note"] = self.note
         if self.query is not None:
             entry["query"] = self.query
         if self.seeds:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SourceError
+from .schema import CsvFormat
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,6 +53,8 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...] = ()  # as the source declares it
     foreign_keys: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = ()
+    csv: CsvFormat | None = None  # as detected, where it was to be
+    notes: tuple[str, ...] = ()  # what is to be checked of it
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -86,17 +89,27 @@ def load_source(
     connection: DuckDBPyConnection,
     *,
     tell: Callable[[str], None] = lambda table: None,
+    csv_formats: Mapping[str, CsvFormat] | None = None,
+    detect_csv: bool = False,
 ) -> SourceData:
-    """Copy every table of a source into schema `raw` of the connection."""
+    """Copy every table of a source into schema `raw` of the connection.
+
+    csv_formats: how the CSV files of a table are written; detect_csv: where it does not say, draft
+    a description (`SourceTable.csv`), else files are as CSV usually is.
+    """
     connection.execute("CREATE SCHEMA IF NOT EXISTS raw")
-    data = _load(source, connection, tell)
+    data = _load(source, connection, tell, csv_formats or {}, detect_csv)
     if not data.tables:
         raise SourceError(f"the source '{data.name}' has no tables")
     return data
 
 
 def _load(
-    source: Source, connection: DuckDBPyConnection, tell: Callable[[str], None]
+    source: Source,
+    connection: DuckDBPyConnection,
+    tell: Callable[[str], None],
+    csv_formats: Mapping[str, CsvFormat],
+    detect_csv: bool,
 ) -> SourceData:
     """Each kind is a file of its own, imported where it is used."""
     if isinstance(source, Mapping):
@@ -108,7 +121,7 @@ def _load(
     if not found:
         from .source_folder import load_folder
 
-        return load_folder(Path(text), connection, tell)
+        return load_folder(Path(text), connection, tell, formats=csv_formats, detect=detect_csv)
     if scheme == "sqlite":
         from .source_sqlite import load_sqlite, sqlite_path
 

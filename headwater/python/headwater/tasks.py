@@ -28,10 +28,10 @@ from .convert import (
     to_numerical,
     to_timestamp,
 )
+from .errors import nearest
 from .schema import SPLITS, ColumnRef, Schema, Task
 from .source_folder import scan_of
 from .sources import brief, literal, quote
-from .validate import nearest
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -174,7 +174,8 @@ def load_labels(connection: DuckDBPyConnection, schema: Schema, directory: Path)
             if not path.is_file():
                 raise _error(f"{where} is not there")
             try:
-                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan_of([path])}")
+                scan = scan_of(connection, path)
+                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan}")
             except duckdb.Error as error:
                 raise _error(f"{where} cannot be read: {brief(error)}") from error
             sizes = "coalesce(strlen(CAST(COLUMNS(*) AS VARCHAR)), 0) + 1"

@@ -11,6 +11,7 @@ import pytest
 from databases import TinyTable, arrow_tables, write_csv, write_sqlite
 from headwater.build import build, open_database
 from headwater.convert import convert_tables
+from headwater.document import STYPES
 from headwater.encode import stream_columns
 from headwater.errors import SchemaError, SourceError
 from headwater.report import BuildReport
@@ -18,7 +19,6 @@ from headwater.sampler import Sampler
 from headwater.schema import Column, Schema, Table
 from headwater.sources import SourceColumn, SourceTable, quote
 from headwater.store import Store
-from headwater.validate import STYPES
 
 
 def build_table(
