@@ -69,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser("init", help="draft a metadata.json from a source")
     init.add_argument("source", metavar="SOURCE", help=source)
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
+    init.add_argument(
+        "--update", action="store_true", help="keep what the file says, add what is new"
+    )
     init.set_defaults(command=_init)
 
     build = commands.add_parser("build", help="build a store from a source")
@@ -158,27 +161,46 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from .infer import infer
-    from .render import aligned
+    from .infer import draft_source
+    from .inference.update import update_schema
+    from .schema import Schema
 
     output = Path(options.output)
-    if output.exists():
-        raise ValueError(f"'{output}' is there already; remove it or choose another with -o")
-    schema = infer(options.source)
-    schema.save(output)
-    if options.json:
-        print(json.dumps(schema.to_dict()))
+    if output.exists() and not options.update:
+        raise ValueError(
+            f"'{output}' is there already; --update adds what is new to it, -o writes another"
+        )
+    if options.update and not output.exists():
+        raise ValueError(f"'{output}' is not there, so there is nothing to update")
+    edited = Schema.load(output) if options.update else None
+    draft = draft_source(options.source, edited)
+    if edited is None:
+        draft.schema().save(output)
+        print(json.dumps(draft.to_dict()) if options.json else draft)
+        if not options.json:
+            print(f"\n{output} is written. Check it, above all the lines under 'to check'.")
         return 0
-    for table in schema.tables:
-        notes = [f"key {', '.join(table.primary_key) or 'none'}"]
-        notes.append(f"time {table.temporal_column or 'none'}")
-        print(f"{table.name} ({'; '.join(notes)})")
-        lines = [["column", "type", "refers to"]]
-        for column in table.columns:
-            lines.append([column.name, column.stype, str(column.foreign_key or "")])
-        print(aligned(lines) + "\n")
-    print(f"{output} is written. Check the types, keys and time columns before you build.")
+    schema, told = update_schema(edited, draft)
+    if schema != edited:
+        schema.save(output)
+    print(json.dumps(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
+    if not options.json:
+        state = "is updated" if schema != edited else "is as it was"
+        print(f"{output} {state}. Entries that were there are unchanged.")
     return 0
+
+
+def _update_text(told: dict[str, list[str]]) -> str:
+    titles = {
+        "added": "added, each with a note",
+        "gone": "in the file and not in the source",
+        "otherwise": "kept as in the file, though init would now say otherwise",
+    }
+    parts = []
+    for kind, title in titles.items():
+        lines = "".join(f"\n  {line}" for line in told[kind])
+        parts.append(f"{title} ({len(told[kind])}):{lines}" if lines else f"{title}: nothing")
+    return "\n".join(parts)
 
 
 def _build(options: argparse.Namespace) -> int:
