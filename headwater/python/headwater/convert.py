@@ -64,6 +64,7 @@ class CanonicalTable:
     csv_bytes: int
     duplicate_count: int
     null_value_count: int  # values that were NULL spellings
+    untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
 
     @property
@@ -370,6 +371,7 @@ class _Converter:
             csv_bytes=csv_bytes,
             duplicate_count=duplicate_count,
             null_value_count=sum(profile.null_value_count for profile in self.profiles),
+            untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
         )
 
@@ -416,6 +418,12 @@ class _Converter:
             next_day = f"date_trunc('day', {to_local(stamp, zone)}) + INTERVAL 1 DAY"
             stamp = from_local(f"CAST({next_day} AS TIMESTAMP)", zone)
         return f"epoch_us({stamp})"
+
+    def untimed_count(self) -> int:
+        if self.table.temporal_column is None:
+            return 0
+        query = f"SELECT count(*) FROM rows.t{self.index} WHERE visible_at IS NULL"
+        return count_rows(self.connection, query)
 
     def order(self) -> list[str]:
         names = self.table.column_names()

@@ -89,16 +89,12 @@ class BuildReport:
         rows that are shown at any time and so may tell the future."""
         lines = []
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
-        nulls = {
-            (column["table"], column["name"]): column["stats"].get("nulls", 0)
-            for column in self.metadata["columns"]
-        }
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
-            if hidden and nulls.get((name, table["temporal_column"])):
-                count = nulls[name, table["temporal_column"]]
+            if hidden and table["untimed"]:
                 lines.append(
-                    f"{count:,} rows of {name} have no time and are never shown (see 'null_time')"
+                    f"{table['untimed']:,} rows of {name} have no time and are never shown "
+                    "(see 'null_time')"
                 )
             above = dict.fromkeys(key["references"]["table"] for key in table["foreign_keys"])
             parents = [parent for parent in above if timed[parent] is not None]
@@ -217,6 +213,7 @@ def _tables(layout: Layout) -> list[dict[str, Any]]:
                 ],
                 "duplicates_dropped": table.duplicate_count,
                 "null_values": table.null_value_count,
+                "untimed": table.untimed_count,
                 "conversions": [
                     {"column": c.column, "reason": c.reason, "count": c.count}
                     for c in table.conversions

@@ -27,6 +27,9 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
+BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
+LINE_LENGTH = 100
+
 SPLITS = tuple(_core.SPLITS)  # train, val, test
 
 
@@ -284,9 +287,8 @@ class Schema:
         return parse_schema(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write metadata.json, one key per line, to be reviewed and versioned."""
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write metadata.json, one column per line, to be reviewed and versioned."""
+        Path(path).write_text(_pretty(self.to_dict(), 0) + "\n", encoding="utf-8")
 
     def table(self, name: str) -> Table:
         """The table of that name; KeyError if the database has none."""
@@ -315,6 +317,30 @@ def format_duration(duration_us: int, *, sign: bool = False) -> str:
     count = duration_us // MICROSECONDS[unit]
     plural = "" if abs(count) == 1 else "s"
     return f"{count:+d} {unit}{plural}" if sign else f"{count} {unit}{plural}"
+
+
+def _pretty(value: Any, depth: int, taken: int = 0) -> str:
+    """JSON with an object per line where it fits; tables, their columns and tasks never share one.
+
+    taken: characters before the value in its line.
+    """
+    line = json.dumps(value, ensure_ascii=False)
+    if not value or not isinstance(value, Mapping | list):
+        return line
+    is_open = depth < BROKEN_DEPTH and isinstance(value, Mapping)
+    if depth == BROKEN_DEPTH and isinstance(value, Mapping):
+        is_open = all(isinstance(item, Mapping) for item in value.values())  # columns
+    if not is_open and taken + len(line) <= LINE_LENGTH:
+        return line
+    indent = "  " * (depth + 1)
+    if isinstance(value, list):
+        parts = [f"{indent}{_pretty(item, depth + 1, len(indent))}" for item in value]
+        return "[\n" + ",\n".join(parts) + "\n" + indent[2:] + "]"
+    parts = []
+    for key, item in value.items():
+        start = f"{indent}{json.dumps(key, ensure_ascii=False)}: "
+        parts.append(start + _pretty(item, depth + 1, len(start)))
+    return "{\n" + ",\n".join(parts) + "\n" + indent[2:] + "}"
 
 
 def _one_or_list(names: tuple[str, ...]) -> str | list[str]:

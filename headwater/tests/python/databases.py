@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 SHARED_DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-METADATA = Path(__file__).resolve().parent / "metadata"
 
 
 @dataclass(frozen=True)

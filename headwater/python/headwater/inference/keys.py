@@ -99,7 +99,7 @@ def _draft_composite_key(connection: DuckDBPyConnection, table: TableDraft) -> N
         product = 1
         for name in names:
             product *= max(table.column(name).facts.distinct_count, 1)
-        if len(names) < 2 or product < table.source.row_count:
+        if len(names) < 2 or product + limit < table.source.row_count:
             continue
         parts = ", ".join(key_text(table, name) for name in names)
         row = connection.execute(

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 NOT_CREATION = re.compile(
-    r"birth|dob|death|expir|end|due|last|updat|modif|edit|clos|delet|cancel|valid|until|deadline",
+    r"birth|born|dob|death|expir|end|due|last|updat|modif|edit|clos|delet|cancel|valid|until|deadline",
     re.IGNORECASE,
 )
-CREATION = re.compile(r"^(creat|date$|time$|timestamp|datetime|occurr)|creat.*|_at$", re.IGNORECASE)
+CREATION = re.compile(
+    r"^(creat|date$|time$|timestamp|datetime|occurr|opened|ordered|registered|joined|posted|"
+    r"submitted|published|received|logged|recorded|inserted|added)|creat.*|_at$",
+    re.IGNORECASE,
+)
 OVERWRITTEN = {"last", "updated", "modified", "latest", "changed", "refreshed"}
 # The last word of what counts up, or changes, while its row gets older.
 COUNTERS = {
@@ -85,6 +89,7 @@ def _temporal(
         orders = [_order(connection, table, column, other) for other in stamps if other != column]
         if orders and all(later > earlier == 0 for later, earlier in orders):
             table.time_reason = "of the times that every row has, never after another"
+            table.checks.append(f"temporal column {column.name}: {table.time_reason}")
             return column
     return None
 

@@ -48,10 +48,10 @@ def key_type(table: TableDraft, column: ColumnDraft, *, refers: bool) -> None:
     """
     draft_type(table, column)
     facts = column.facts
-    natural = not is_id_name(column.name) and (
-        facts.spaced_count > 0 or (len(table.primary_key) > 1 and not refers)
+    natural = not (refers or is_id_name(column.name)) and (
+        facts.spaced_count > 0 or len(table.primary_key) > 1
     )
-    if column.stype == "timestamp" or (natural and not refers and column.stype != "ignored"):
+    if column.stype == "timestamp" or (natural and column.stype not in ("ignored", "boolean")):
         return
     nulls = column.reason.partition("; NULL is ")
     column.stype = "identifier"

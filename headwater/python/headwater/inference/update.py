@@ -63,7 +63,7 @@ def _differences(where: str, old: Column, new: Column) -> list[str]:
         ("stype", old.stype, new.stype),
         ("foreign_key", old.foreign_key, new.foreign_key),
         ("known_at", old.known_at.to_json(), new.known_at.to_json()),
-        ("null_values", list(old.null_values), list(new.null_values)),
+        ("null_values", sorted(old.null_values), sorted(new.null_values)),
         ("unit", old.unit, new.unit),
     ]
     return [_difference(where, *pair) for pair in pairs if pair[1] != pair[2]]
