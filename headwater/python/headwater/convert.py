@@ -191,9 +191,22 @@ def to_boolean(value: str, type_name: str) -> tuple[str, str]:
 
 
 def to_timestamp(
-    value: str, type_name: str, *, zone: str | None = None, unit: str = "s"
+    value: str,
+    type_name: str,
+    *,
+    zone: str | None = None,
+    unit: str = "s",
+    format: str | None = None,
 ) -> tuple[str, str]:
     """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`."""
+    if format is not None and type_name == "VARCHAR":
+        stamp = f"CAST(try_strptime({value}, {literal(format)}) AS TIMESTAMP)"
+        if "%z" not in format:
+            stamp = from_local(stamp, zone)
+        return (
+            f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END",
+            "TIMESTAMP",
+        )
     if type_name == "DATE" or type_name in NAIVE_TYPES:
         finite = f"CASE WHEN isfinite({value}) THEN TRY_CAST({value} AS TIMESTAMP) END"
         stamp = from_local(finite, zone)
@@ -387,7 +400,10 @@ class _Converter:
         if meaning == "boolean":
             return to_boolean(value, source.type)
         if meaning == "timestamp":
-            return to_timestamp(value, source.type, zone=self.schema.timezone, unit=column.unit)
+            zone = self.schema.timezone
+            return to_timestamp(
+                value, source.type, zone=zone, unit=column.unit, format=column.format
+            )
         if meaning == "identifier" and source.type in INTEGER_TYPES:
             return f"CAST({value} AS BIGINT)", "BIGINT"
         if meaning == "identifier" and profile.integral:

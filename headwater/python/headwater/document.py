@@ -35,6 +35,11 @@ DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
 DURATION_US_MAX = 10_000 * 366 * MICROSECONDS["day"]  # beyond the calendar from any time
 NAME_BYTES_MAX = 1024
 CSV_SKIP_MAX = 1_000_000
+TIME_MARK = re.compile(r"%-?.")
+TIME_MARKS = (
+    "%Y", "%y", "%m", "%-m", "%b", "%B", "%d", "%-d", "%a", "%A", "%H", "%-H", "%I", "%-I", "%M",
+    "%-M", "%S", "%-S", "%f", "%g", "%p", "%z", "%%",
+)  # fmt: skip
 
 ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252", "ascii")
 
@@ -45,7 +50,8 @@ TABLE_KEYS = (
     "values_of", "note",
 )  # fmt: skip
 COLUMN_KEYS = (
-    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "taken_from", "note",
+    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "format",
+    "taken_from", "note",
 )  # fmt: skip
 TASK_KEYS = (
     "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
@@ -196,11 +202,30 @@ class Reader:
             description=self.text(entry, "description", where) or "",
             null_values=self.strings(entry, "null_values", where),
             unit=self.word(entry, "unit", where, ("s", "ms", "us", "ns")) or "s",
+            format=self.time_format(entry, where),
             taken_from=None
             if entry.get("taken_from") is None
             else self.reference(entry["taken_from"], f"'taken_from' of {where}"),
             note=self.text(entry, "note", where) or "",
         )
+
+    def time_format(self, entry: Mapping[str, Any], where: str) -> str | None:
+        """A strptime format; one without a year, month and day says no time."""
+        text = self.text(entry, "format", where)
+        if text is None:
+            return None
+        marks = set(TIME_MARK.findall(text))
+        unknown = marks - set(TIME_MARKS)
+        if unknown:
+            self.problems.append(f"'format' of {where} has the unknown mark '{min(unknown)}'")
+        elif not (
+            marks & {"%Y", "%y"} and marks & {"%m", "%-m", "%b", "%B"} and marks & {"%d", "%-d"}
+        ):
+            self.problems.append(
+                f"'format' of {where} is '{text}', expected one with year, month and day, such as "
+                "'%d.%m.%Y'"
+            )
+        return text
 
     def known(self, entry: Mapping[str, Any], where: str) -> Known:
         text = self.text(entry, "known_at", where)

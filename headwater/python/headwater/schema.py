@@ -94,6 +94,7 @@ class Column:
     description: str = ""
     null_values: tuple[str, ...] = ()
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
+    format: str | None = None  # of a timestamp stored as text, such as "%d.%m.%Y"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
     note: str = ""  # for people; read by nobody
 
@@ -109,6 +110,8 @@ class Column:
             entry["null_values"] = list(self.null_values)
         if self.unit != "s":
             entry["unit"] = self.unit
+        if self.format is not None:
+            entry["format"] = self.format
         if self.taken_from is not None:
             entry["taken_from"] = _reference(self.taken_from)
         if self.note:

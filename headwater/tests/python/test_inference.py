@@ -184,6 +184,34 @@ def test_times_that_may_mean_never_are_said_and_stay() -> None:
     assert column.null_values == () and column.facts.value_count == 4
 
 
+@pytest.mark.parametrize(
+    ("values", "format"),
+    [
+        (["31.12.2020", "01.02.2021", "3.4.2021"], "%d.%m.%Y"),
+        (["12/31/2020 10:30", "01/02/2021 00:00"], "%m/%d/%Y %H:%M"),
+        (["31/12/2020", "01/02/2021"], "%d/%m/%Y"),
+        (["5 Jan 2020", "17 Feb 2021"], "%d %b %Y"),
+        (["Jan 5, 2020", "Feb 17, 2021"], "%b %d, %Y"),
+    ],
+)
+def test_times_in_other_words_get_their_format(
+    tmp_path: Path, values: list[str], format: str
+) -> None:
+    rows = [(j, value) for j, value in enumerate(values)]
+    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", "x": "TEXT"}, rows)})
+    schema = infer(source)
+    column = schema.table("t").column("x")
+    assert (column.stype, column.format) == ("timestamp", format)
+    report = build(source, tmp_path / "s", schema)
+    assert report.losses() == []
+
+
+def test_a_day_that_may_be_a_month_is_left_to_the_reader() -> None:
+    found = column_of(["01/02/2020", "03/04/2020"])
+    assert found.table("t").column("x").stype == "text"
+    assert "day first and month first fit alike" in found.every_check()[0]
+
+
 # ---- times -------------------------------------------------------------------------------------
 
 

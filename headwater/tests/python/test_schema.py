@@ -65,6 +65,7 @@ def full_metadata() -> dict[str, Any]:
     tables["books"]["columns"]["in_print"]["known_at"] = "appeared"
     tables["books"]["columns"]["appeared"]["unit"] = "ms"
     tables["books"]["columns"]["genre"]["known_at"] = "never"
+    tables["sales"]["columns"]["sold_at"]["format"] = "%d.%m.%Y %H:%M"
     tables["logs"] = {
         "graph": False,
         "columns": {

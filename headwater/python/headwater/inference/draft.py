@@ -38,6 +38,7 @@ class ColumnDraft:
     known_at: Known = AT_CREATION
     null_values: tuple[str, ...] = ()
     unit: str = "s"
+    format: str | None = None
     taken_from: ColumnRef | None = None
     checks: list[str] = field(default_factory=list)
 
@@ -49,6 +50,7 @@ class ColumnDraft:
             known_at=self.known_at,
             null_values=self.null_values,
             unit=self.unit,
+            format=self.format,
             taken_from=self.taken_from,
             note="; ".join(self.checks),
         )

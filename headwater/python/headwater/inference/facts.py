@@ -40,6 +40,14 @@ SENTINEL_YEAR = 9999
 DECLARED_TIME = re.compile(r"DATE|TIME")
 URL_TEXT = r"'https?://\S+'"
 UUID_TEXT = "'[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}'"
+# Of times that are not ISO 8601. A year of two digits may be any century: such stay texts.
+DAY_FORMATS = (
+    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
+    "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
+)  # fmt: skip
+CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+TIME_SHAPE = "'[0-9A-Za-z]{1,9}[-/. ] ?[0-9A-Za-z]{1,9},?[-/. ] ?[0-9]{4}( .*)?'"
+TIME_LENGTH_MAX = 40
 MOSTLY = 0.95
 
 
@@ -66,6 +74,8 @@ class ColumnFacts:
     nulls: dict[str, int] = field(default_factory=dict)  # spellings taken out
     doubtful: dict[str, int] = field(default_factory=dict)  # spellings that stay values
     sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
+    format: str | None = None  # of times that are not ISO 8601
+    has_two_formats: bool = False  # day first and month first fit alike
 
     @property
     def is_unique(self) -> bool:
@@ -107,13 +117,18 @@ def column_facts(
             (nulls if is_null else doubtful)[text] = count
     if doubtful:
         facts = _measure(connection, source, slot, tuple(nulls), decimal)
-    sentinels = _sentinels(connection, source, slot, tuple(nulls), facts)
     values = {name: getattr(facts, name) for name in MEASURES}
+    time_format, time_count, has_two = _format(connection, source, slot, tuple(nulls), facts)
+    if time_format is not None:
+        values["time_count"] = time_count
+    sentinels = _sentinels(connection, source, slot, tuple(nulls), facts)
     return ColumnFacts(
         row_count=source.row_count,
         nulls=nulls,
         doubtful=doubtful,
         sentinels=sentinels,
+        format=time_format,
+        has_two_formats=has_two,
         **values,
     )
 
@@ -225,6 +240,35 @@ def _measure(
     return ColumnFacts(source.row_count, **dict(zip(MEASURES, row, strict=True)))
 
 
+def _format(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    slot: int,
+    nulls: tuple[str, ...],
+    facts: ColumnFacts,
+) -> tuple[str | None, int, bool]:
+    """The format of texts that are times otherwise written, how many fit, whether two fit alike."""
+    is_text = source.columns[slot].type == "VARCHAR" and facts.value_count > 0
+    if not is_text or facts.mostly(facts.time_count) or facts.mean_length > TIME_LENGTH_MAX:
+        return None, 0, False
+    relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
+    shape = f"count(*) FILTER (WHERE regexp_full_match(v, {TIME_SHAPE}))"
+    row = connection.execute(f"SELECT {shape} FROM {relation}").fetchone()
+    if row is None or not facts.mostly(row[0]):
+        return None, 0, False
+    formats = [f"{day}{clock}" for day in DAY_FORMATS for clock in CLOCK_FORMATS]
+    counts = ", ".join(f"count(try_strptime(v, {literal(text)}))" for text in formats)
+    found = connection.execute(f"SELECT {counts} FROM {relation}").fetchone()
+    assert found is not None
+    best = max(range(len(formats)), key=lambda j: (found[j], -j))
+    if not facts.mostly(found[best]):
+        return None, 0, False
+    day_first = formats[best].startswith("%d")
+    other = formats[best].translate(str.maketrans("dm", "md")) if day_first else ""
+    has_two = other in formats and found[formats.index(other)] == found[best]
+    return (None, 0, True) if has_two else (formats[best], found[best], False)
+
+
 def _sentinels(
     connection: DuckDBPyConnection,
     source: SourceTable,
@@ -235,7 +279,7 @@ def _sentinels(
     """Times that often stand for "never" or "not known", as the source spells them, with counts."""
     column = source.columns[slot]
     if not facts.mostly(facts.time_count) or is_number_type(column.type):
-        return {}
+        return {}  # also where a format is needed: the day then seldom stands for none
     stamp, _ = to_timestamp("v", column.type)
     listed = ", ".join(f"DATE '{day}'" for day in SENTINEL_DAYS)
     rows = connection.execute(

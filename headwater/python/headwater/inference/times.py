@@ -260,6 +260,7 @@ def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
     facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
     column = ColumnDraft(taken, facts, "ignored", f"not of the source: the time of {parent.name}")
     column.taken_from = ColumnRef(parent.name, name)
+    column.unit, column.format = parent.column(name).unit, parent.column(name).format
     column.checks.append(
         f"proposal: {table.name} has no time of its own and takes that of the row of {parent.name} "
         "it belongs to; without one its rows would be shown at any time"
@@ -304,7 +305,8 @@ def _stamp(table: TableDraft, name: str) -> str:
     """SQL: a time."""
     column = table.column(name)
     kind = table.source.columns[table.slot(name)].type
-    return to_timestamp(f"({_raw(table, column)})", kind, unit=column.unit)[0]
+    value = f"({_raw(table, column)})"
+    return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
 
 
 def _order(

@@ -34,6 +34,8 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     column.stype, column.reason = _type(source, column.name, facts)
     if column.stype == "timestamp" and source.type in INTEGER_TYPES:
         column.unit = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
+    if column.stype == "timestamp":
+        column.format = facts.format
     if facts.nulls:
         listed = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
         column.reason += f"; NULL is {listed}"
@@ -72,7 +74,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
     if is_nested(kind):
         return "ignored", f"type {kind}: lists and structures have no place in a store"
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
-        return "timestamp", _share("times", facts.time_count, count)
+        what = "times" if facts.format is None else f"times as {facts.format}"
+        return "timestamp", _share(what, facts.time_count, count)
     if facts.time_count == count:
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
     if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
@@ -141,6 +144,11 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     if failing > 0 and source.type == "VARCHAR":
         column.checks.append(
             f"{failing:,} of {facts.value_count:,} values are no {column.stype} and become NULL"
+        )
+    if facts.has_two_formats:
+        column.checks.append(
+            "looks like dates, but day first and month first fit alike; if they are, set stype "
+            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be'
         )
     words = [text for text in facts.nulls if text not in NEVER_VALUES]
     if words:

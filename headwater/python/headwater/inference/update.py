@@ -65,6 +65,7 @@ def _differences(where: str, old: Column, new: Column) -> list[str]:
         ("known_at", old.known_at.to_json(), new.known_at.to_json()),
         ("null_values", sorted(old.null_values), sorted(new.null_values)),
         ("unit", old.unit, new.unit),
+        ("format", old.format, new.format),
     ]
     return [_difference(where, *pair) for pair in pairs if pair[1] != pair[2]]
 
