@@ -227,6 +227,7 @@ class _Build:
                 stats_until_us=until_us,
                 options={"timezone": schema.timezone},
                 csv_bytes=sum(table.csv_bytes for table in tables) + self.label_bytes,
+                undecodable_count=data.undecodable_count,
             )
             report = BuildReport(
                 path=self.options.target,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .errors import HeadwaterError, SchemaError, SourceError, collected, nearest, raise_together
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, literal, quote
 
@@ -114,9 +115,12 @@ def convert_tables(
         converter.profile()
     _check_zones(schema, converters)
     tables = []
+    problems: list[HeadwaterError] = []
     for converter in converters:
         tell(converter.table.name)
-        tables.append(converter.convert())
+        with collected(problems):
+            tables.append(converter.convert())
+    raise_together(problems)
     return tables
 
 
@@ -262,8 +266,6 @@ def count_rows(connection: DuckDBPyConnection, query: str) -> int:
 
 
 def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
-    from .errors import SchemaError, nearest
-
     if schema.timezone is None:
         return
     names = [
@@ -275,8 +277,6 @@ def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
 
 
 def _check_zones(schema: Schema, converters: list[_Converter]) -> None:
-    from .errors import SchemaError
-
     if schema.timezone is not None:
         return
     zoned = [name for converter in converters for name in converter.timed(zoned=True)]
@@ -505,8 +505,6 @@ class _Converter:
 
     def settle_duplicates(self) -> int:
         """Check the primary key; drop duplicates if the table says which row stays."""
-        from .errors import SourceError
-
         if not self.table.primary_key:
             return 0
         names = self.table.column_names()
@@ -534,8 +532,6 @@ class _Converter:
         return extra
 
     def refuse_null_keys(self, parts: list[str]) -> None:
-        from .errors import SourceError
-
         absent = " OR ".join(f"{part} IS NULL" for part in parts)
         query = f"SELECT count(*) FROM rows.t{self.index} WHERE {absent}"
         count = count_rows(self.connection, query)

@@ -9,7 +9,8 @@ values of those: so teams that are only names in other tables become rows, by wh
 goes from match to match.
 
 Both happen between reading and converting, in `raw.*`; from there on nothing tells them from data
-of the source.
+of the source. Each step is one transaction and sees whether it was taken before, so that a build
+that goes on where another was killed may call `derive` again.
 """
 
 from __future__ import annotations
@@ -61,14 +62,17 @@ def _value_table(
             sql = canonical_text(value, _column(tables, reference).type)
         selects.append(f"SELECT {sql} AS c0 FROM raw.t{tables[reference.table].index}")
     index = len(tables)
-    connection.execute(
-        f"CREATE TABLE raw.t{index} AS SELECT DISTINCT c0 FROM ({' UNION ALL '.join(selects)}) "
-        "WHERE c0 IS NOT NULL ORDER BY c0"
-    )
-    row = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
-    assert row is not None
     column = SourceColumn(table.columns[0].name, "BIGINT" if integral else "VARCHAR")
-    return SourceTable(table.name, index, row[0], (column,))
+    if all(_raw_columns(connection, tables[name]) for name in {r.table for r in table.values_of}):
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS raw.t{index} AS SELECT DISTINCT c0 FROM "
+            f"({' UNION ALL '.join(selects)}) WHERE c0 IS NOT NULL ORDER BY c0"
+        )
+    made = SourceTable(table.name, index, 0, (column,))
+    if not _raw_columns(connection, made):
+        return made  # converted already
+    row = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
+    return replace(made, row_count=0 if row is None else row[0])
 
 
 def _take(
@@ -82,6 +86,10 @@ def _take(
     wanted = table.column(name).taken_from
     assert wanted is not None
     child, parent = tables[table.name], tables[wanted.table]
+    column = replace(_column(tables, wanted), name=name)
+    made = replace(child, columns=(*child.columns, column))
+    if _raw_columns(connection, child) != len(child.columns):
+        return made  # taken already, or converted
     key = next(key for key in table.every_key() if key.table == wanted.table)
     parts = [
         _text(schema, tables, ColumnRef(wanted.table, reference), "p.")
@@ -93,6 +101,7 @@ def _take(
         for j, column in enumerate(key.columns)
     )
     value = _value(schema, tables, wanted, "p.")
+    connection.begin()
     connection.execute(
         f"CREATE TABLE raw.taken AS SELECT c.*, v AS c{len(child.columns)} "
         f"FROM raw.t{child.index} c LEFT JOIN (SELECT {groups}, max({value}) AS v "
@@ -100,8 +109,17 @@ def _take(
     )
     connection.execute(f"DROP TABLE raw.t{child.index}")
     connection.execute(f"ALTER TABLE raw.taken RENAME TO t{child.index}")
-    column = replace(_column(tables, wanted), name=name)
-    return replace(child, columns=(*child.columns, column))
+    connection.commit()
+    return made
+
+
+def _raw_columns(connection: DuckDBPyConnection, table: SourceTable) -> int:
+    """Columns of a table's copy, 0 if it is no longer there."""
+    row = connection.execute(
+        "SELECT count(*) FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ?",
+        [f"t{table.index}"],
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _column(tables: dict[str, SourceTable], reference: ColumnRef) -> SourceColumn:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class HeadwaterError(Exception):
@@ -31,6 +32,24 @@ class SourceError(HeadwaterError):
 
 class TaskError(HeadwaterError):
     """A task cannot do what was asked, for example sample a split that has no seeds."""
+
+
+@contextmanager
+def collected(problems: list[HeadwaterError]) -> Iterator[None]:
+    """Go on after a HeadwaterError, which is kept."""
+    try:
+        yield
+    except HeadwaterError as error:
+        problems.append(error)
+
+
+def raise_together(problems: Sequence[HeadwaterError]) -> None:
+    """One error for several of a kind, so that all can be mended at once."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        raise type(problems[0])(f"{len(problems)} problems:{lines}") from problems[0]
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -96,6 +96,8 @@ class BuildReport:
                     f"{table['untimed']:,} rows of {name} have no time and are never shown "
                     "(see 'null_time')"
                 )
+            for key in table["keys_out_of_graph"]:
+                lines.append(f"foreign key {name}.{key} has no edges, as that table is not walked")
             above = dict.fromkeys(key["references"]["table"] for key in table["foreign_keys"])
             parents = [parent for parent in above if timed[parent] is not None]
             if timed[name] is None and parents:
@@ -110,6 +112,10 @@ class BuildReport:
         lines += _table_lines(self.metadata)
         for task in self.metadata["tasks"]:
             lines += _task_lines(task)
+        spelled = {t["name"]: t["null_values"] for t in self.metadata["tables"] if t["null_values"]}
+        if spelled:
+            listed = ", ".join(f"{count:,} of {name}" for name, count in spelled.items())
+            lines.append(f"spelled as NULL, as the metadata say: {listed}")
         losses = self.losses()
         lines.append(f"not taken as it was ({len(losses)}):" if losses else "nothing was dropped")
         lines += [f"  {line}" for line in losses]
@@ -165,6 +171,7 @@ def store_metadata(
     stats_until_us: int,
     options: dict[str, Any],
     csv_bytes: int,
+    undecodable_count: int,
 ) -> dict[str, Any]:
     """The dict written as metadata.json into the store, once the builder has everything."""
     layout, builder = encoder.layout, encoder.builder
@@ -175,6 +182,7 @@ def store_metadata(
         "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
         "options": options,
         "csv_bytes": csv_bytes,  # of the source: all tables, and label tables
+        "undecodable": undecodable_count,  # texts that were not UTF-8
         "tables": _tables(layout),
         "columns": [
             _column(column, builder.column_stats(number), encoder.categories.get(number))
@@ -210,6 +218,11 @@ def _tables(layout: Layout) -> list[dict[str, Any]]:
                         "nulls": edges.null_count,
                     }
                     for edges in keys
+                ],
+                "keys_out_of_graph": [  # foreign keys to tables with "graph": false: no edges
+                    f"{'+'.join(key.columns)} to {key.table}"
+                    for key in table.table.every_key()
+                    if all(other.table.name != key.table for other in layout.tables)
                 ],
                 "duplicates_dropped": table.duplicate_count,
                 "null_values": table.null_value_count,
