@@ -23,7 +23,7 @@ LABEL_WORDS = {
     "zip", "zipcode", "postal", "postcode", "plz", "phone", "telephone", "fax", "ean", "isbn",
     "issn", "iban", "ssn", "barcode",
 }  # fmt: skip
-TEXT_TYPES = re.compile(r"VARCHAR|UUID|JSON|ENUM.*")
+TEXT_TYPES = re.compile(r"VARCHAR|JSON|ENUM.*")
 
 
 def draft_type(table: TableDraft, column: ColumnDraft) -> None:
@@ -80,6 +80,10 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
     if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
         return _number_type(source, name, facts)
+    if kind == "UUID":
+        return "identifier", "type UUID, and names no table that is here"
+    if kind.startswith("ENUM") and facts.distinct_count <= MANY_COUNT_MAX:
+        return "categorical", f"an enumeration, {facts.distinct_count:,} distinct of {count:,}"
     if not TEXT_TYPES.fullmatch(kind):
         return "ignored", f"type {kind} has no place in a store"
     return _text_type(name, facts)
