@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -30,6 +30,7 @@ from .embed import EmbedFunction, embedder_name, write_embeddings
 from .encode import Encoder, Layout
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
+from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
 from .validate import check_schema, parse_schema, read_document
@@ -57,6 +58,9 @@ def build(
     memory_limit: str | None = None,
     progress: Progress | None = None,
     strict: bool = False,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
 ) -> BuildReport:
     """Build the store `out` from a source.
 
@@ -65,6 +69,7 @@ def build(
     rows up to here (default: the latest train time of the tasks with given temporal splits).
     seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of DuckDB,
     such as "4GB". progress: called with (stage, item). strict: anything dropped is a SourceError.
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
     embedder_name(embedder)
     options = _Options(
@@ -78,6 +83,7 @@ def build(
         memory_limit=memory_limit,
         tell=progress if progress is not None else lambda stage, item: None,
         strict=strict,
+        selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
     )
     with _building(options.target) as folder:
         report = _Build(folder, options).run()
@@ -98,6 +104,7 @@ class _Options:
     memory_limit: str | None
     tell: Progress
     strict: bool
+    selection: Selection
 
 
 class _Build:
@@ -129,7 +136,7 @@ class _Build:
             tables = convert_tables(
                 connection, schema, sources, tell=lambda name: self.tell("convert", name)
             )
-            connection = self.label(connection, schema, tables)
+            connection = self.label(connection, data, schema, tables)
             layout = self.plan(connection, schema, tables)
             return self.encode(connection, data, schema, tables, layout)
         finally:
@@ -140,7 +147,10 @@ class _Build:
 
     def load(self, connection: DuckDBPyConnection) -> SourceData:
         return load_source(
-            self.options.source, connection, tell=lambda name: self.tell("read", name)
+            self.options.source,
+            connection,
+            selection=self.options.selection,
+            tell=lambda name: self.tell("read", name),
         )
 
     def document(self) -> Any:
@@ -169,12 +179,17 @@ class _Build:
         return parse_schema(read_document(path), directory=path.resolve().parent, source=found)
 
     def label(
-        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
+        self,
+        connection: DuckDBPyConnection,
+        data: SourceData,
+        schema: Schema,
+        tables: list[CanonicalTable],
     ) -> DuckDBPyConnection:
         """Rows of every task; queries run in a database that can reach nothing else."""
         connection.execute("CREATE SCHEMA labels")
-        directory = self.options.seeds_dir or schema.directory or Path()
-        self.label_bytes = load_labels(connection, schema, directory)
+        directories = [self.options.seeds_dir or schema.directory or Path()]
+        directories += [data.directory] if data.directory is not None else []
+        self.label_bytes = load_labels(connection, schema, directories)
         if all(task.query is None for task in schema.tasks):
             return connection
         self.tell("tasks", "queries")
@@ -227,6 +242,7 @@ class _Build:
                 conversions=tuple(c for table in tables for c in table.conversions),
                 undecodable_count=data.undecodable_count,
                 inferred=self.options.metadata is None,
+                source_notes=data.notes,
             )
             self.refuse_losses(report)
             self.tell("write", "graph and records")

@@ -52,15 +52,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="headwater", description="From a relational database to batches of contexts."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    source = "sqlite:///file.db, or a folder of Parquet or CSV files"
-
     init = commands.add_parser("init", help="draft a metadata.json from a source")
-    init.add_argument("source", metavar="SOURCE", help=source)
+    add_source(init)
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
     init.set_defaults(command=_init)
 
     build = commands.add_parser("build", help="build a store from a source")
-    build.add_argument("source", metavar="SOURCE", help=source)
+    add_source(build)
     build.add_argument("out", metavar="OUT", help="folder of the store")
     build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
     build.add_argument("--embedder", default="hash", metavar="NAME", help="of texts (hash)")
@@ -106,6 +104,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+SOURCE_HELP = (
+    "sqlite:///file.db, postgresql://user@host/database (password from PGPASSWORD or ~/.pgpass), "
+    "duckdb:///file.duckdb, a folder of Parquet or CSV files, or a RelBench cache folder"
+)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """SOURCE and what chooses its tables."""
+    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    for option, metavar, text in (
+        (
+            "--schema",
+            "S",
+            "read this schema (public, or main of DuckDB); repeatable, with wildcards",
+        ),
+        ("--table", "T", "read only tables named so, such as 'a*'; repeatable; names a view too"),
+        ("--exclude-table", "T", "leave out tables named so; repeatable"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+
+
+def selected(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The filters as infer() and build() take them."""
+    return {
+        "schemas": options.schema,
+        "tables": options.table,
+        "exclude_tables": options.exclude_table,
+    }
+
+
 # ---- commands --------------------------------------------------------------------------------
 
 
@@ -116,7 +144,7 @@ def _init(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.exists():
         raise ValueError(f"'{output}' is there already; remove it or choose another with -o")
-    schema = infer(options.source)
+    schema = infer(options.source, **selected(options))
     schema.save(output)
     if options.json:
         print(json.dumps(schema.to_dict()))
@@ -152,6 +180,7 @@ def _build(options: argparse.Namespace) -> int:
             memory_limit=options.memory_limit,
             progress=display,
             strict=options.strict,
+            **selected(options),
         )
     finally:
         display.close()

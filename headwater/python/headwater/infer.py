@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from .convert import (
     to_timestamp,
 )
 from .schema import Column, ColumnRef, ForeignKey, Schema, Table
+from .selection import Selection
 from .sources import Source, SourceColumn, SourceData, SourceTable, load_source
 
 if TYPE_CHECKING:
@@ -46,14 +48,24 @@ NOT_CREATION = re.compile(
 CREATION = re.compile(r"^(creat|date$|time$|timestamp|datetime|occurr)|creat.*|_at$", re.IGNORECASE)
 
 
-def infer(source: Source) -> Schema:
-    """Tables, keys, types and time columns of a source, to be saved, edited and built from."""
+def infer(
+    source: Source,
+    *,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Schema:
+    """Tables, keys, types and time columns of a source, to be saved, edited and built from.
+
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read."""
     from .build import open_database
+
+    selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
 
     with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
         connection = open_database(Path(folder))
         try:
-            return infer_schema(connection, load_source(source, connection))
+            return infer_schema(connection, load_source(source, connection, selection=selection))
         finally:
             connection.close()
 
@@ -64,7 +76,13 @@ def infer_schema(connection: DuckDBPyConnection, data: SourceData) -> Schema:
     zones = {zoned for table in tables for zoned in table.zones}
     # Naive and zoned times together need to be told what the naive ones mean; UTC is a draft.
     timezone = "UTC" if zones == {True, False} else None
-    return Schema(data.name, tuple(table.table for table in tables), timezone=timezone)
+    return Schema(
+        data.name,
+        tuple(table.table for table in tables),
+        tasks=data.tasks,
+        timezone=timezone,
+        directory=data.directory,
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +136,7 @@ def _infer_table(connection: DuckDBPyConnection, source: SourceTable) -> _Inferr
             zones.update(
                 zoned for zoned, n in ((True, fact.zoned_count), (False, naive_count)) if n
             )
-    temporal = _temporal_column(source, columns, facts)
+    temporal = source.time_column or _temporal_column(source, columns, facts)
     listed = [
         ForeignKey(child, parent, references)
         for child, parent, references in source.foreign_keys
@@ -182,7 +200,7 @@ def _stype(column: SourceColumn, fact: _Facts) -> str:
         return "timestamp"
     if kind == "BOOLEAN":
         return "boolean"
-    if is_nested(kind):
+    if is_nested(kind) or kind == "BIT":  # '1010' is no number
         return "ignored"
     if fact.time_count == count:
         return "timestamp"
@@ -193,7 +211,9 @@ def _stype(column: SourceColumn, fact: _Facts) -> str:
         return "boolean"
     if fact.number_count == count and not fact.padded_count:
         return "boolean" if fact.zero_one_count == count else "numerical"
-    if kind not in ("VARCHAR", "UUID", "JSON") and not kind.startswith("ENUM"):
+    if kind.startswith("ENUM"):
+        return "categorical"
+    if kind not in ("VARCHAR", "UUID", "JSON"):
         return "ignored"
     few = fact.distinct_count <= CATEGORY_COUNT_MAX
     return "categorical" if few and fact.distinct_count * CATEGORY_REPEATS_MIN <= count else "text"
