@@ -94,6 +94,8 @@ class _DuckdbFile:
         selected = ", ".join(f"{quote(name)} AS c{j}" for j, name in enumerate(columns))
         try:
             self.connection.execute(f"CREATE TABLE raw.t{index} AS SELECT {selected} FROM {where}")
+        except duckdb.OutOfMemoryException:
+            raise  # the build says what to do
         except duckdb.Error as error:
             raise SourceError(
                 f"cannot read table '{schema}.{table}' of '{self.path}': {brief(error)}"

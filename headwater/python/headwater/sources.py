@@ -150,6 +150,18 @@ def file_path(rest: str) -> Path:
     return Path(rest) if not relative.exists() and Path(rest).exists() else relative
 
 
+def source_files(source: Source) -> list[Path] | None:
+    """The files a source consists of, in order; None of one that has no files, so that nobody can
+    tell by them whether it changed: a server, or tables of Python."""
+    if isinstance(source, Mapping):
+        return None
+    text = os.fspath(source)
+    scheme, found, rest = text.partition("://")
+    if found:
+        return [file_path(rest)] if scheme in ("sqlite", "duckdb") else None
+    return sorted(file for file in Path(text).rglob("*") if file.is_file())
+
+
 def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
     """Copy what a table function or registered table reads to raw.t<index>, and describe it."""
     import duckdb
@@ -157,6 +169,8 @@ def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) 
     try:
         # A stream can be read once: it is copied first and described after.
         connection.execute(f"CREATE TABLE raw.t{index} AS SELECT * FROM {scan}")
+    except duckdb.OutOfMemoryException:
+        raise  # the build says what to do
     except duckdb.Error as error:
         raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
     described = connection.execute(f"DESCRIBE raw.t{index}").fetchall()
