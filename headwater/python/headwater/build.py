@@ -188,7 +188,7 @@ class _Build:
         """Rows of every task; queries run in a database that can reach nothing else."""
         connection.execute("CREATE SCHEMA labels")
         directories = [self.options.seeds_dir or schema.directory or Path()]
-        directories += [data.directory] if data.directory is not None else []
+        directories += [Path(data.directory)] if data.directory is not None else []
         self.label_bytes = load_labels(connection, schema, directories)
         if all(task.query is None for task in schema.tasks):
             return connection

@@ -81,7 +81,7 @@ def infer_schema(connection: DuckDBPyConnection, data: SourceData) -> Schema:
         tuple(table.table for table in tables),
         tasks=data.tasks,
         timezone=timezone,
-        directory=data.directory,
+        directory=None if data.directory is None else Path(data.directory),
     )
 
 

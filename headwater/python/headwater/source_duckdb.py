@@ -82,6 +82,11 @@ class _DuckdbFile:
                 chosen.append((schema, name))
         if views:
             self.notes.append(f"not read unless named by --table: {', '.join(views)}")
+        if not chosen:
+            raise SourceError(
+                f"schema '{', '.join(schemas)}' of '{self.path}' has no tables to read; "
+                "choose another with --schema"
+            )
         return chosen
 
     def copy(

@@ -52,7 +52,7 @@ def load_folder(
     if not is_cache:
         return SourceData(name, tuple(tables))
     tasks, notes = draft_tasks(connection, path, tables)
-    return SourceData(name, tuple(tables), notes=tuple(notes), tasks=tasks, directory=path)
+    return SourceData(name, tuple(tables), notes=tuple(notes), tasks=tasks, directory=str(path))
 
 
 def _files_of(folder: Path) -> dict[str, list[Path]]:

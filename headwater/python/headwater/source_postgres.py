@@ -108,7 +108,7 @@ def load_postgres(
             tell(names[relation.oid])
             tables.append(_copy(server, relation, names[relation.oid], index, keys))
         name = str(server.rows("SELECT current_database()::text")[0][0])
-    return SourceData(name, tuple(tables), notes=tuple(notes))
+    return SourceData(name, tuple(tables), server.undecodable_count, notes=tuple(notes))
 
 
 # ---- address and connection ------------------------------------------------------------------
@@ -189,12 +189,16 @@ class _Server:
 
     def __init__(self, link: Any, connection: DuckDBPyConnection, shown: str) -> None:
         self.link, self.connection, self.shown = link, connection, shown
+        self.has_encoding = True  # without one, texts are whatever bytes were put in
+        self.undecodable_count = 0
 
     def begin(self) -> None:
         self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for setting in SETTINGS:
             self.run(f"SET LOCAL {setting}")
-        version = int(self.rows("SELECT current_setting('server_version_num')::int4")[0][0])
+        query = "SELECT current_setting('server_version_num')::int4, current_setting('{}')::text"
+        ((version, encoding),) = self.rows(query.format("server_encoding"))
+        self.has_encoding = encoding != "SQL_ASCII"
         if version < SERVER_VERSION_MIN:
             raise SourceError(
                 f"'{self.shown}' is PostgreSQL {version // 10000}, expected 11 or later"
@@ -232,7 +236,9 @@ class _Server:
                     cursor.register("stream", stream.__arrow_c_stream__())
                     yield cursor
                     cursor.unregister("stream")
-                except (Error, duckdb.InvalidInputException) as error:
+                except duckdb.OutOfMemoryException:
+                    raise  # the build says what to do
+                except (Error, duckdb.Error) as error:
                     said = _words(error)
                     raise SourceError(
                         f"cannot read {what} of '{self.shown}': {said}{advice}"
@@ -385,6 +391,12 @@ class _Reading:
 
 
 AS_TEXT = _Reading("{0}::text")
+# Of a database without an encoding: bytes that are not UTF-8 become replacement characters.
+AS_BYTES = _Reading(
+    "convert_to({0}::text, 'SQL_ASCII')",
+    "coalesce(TRY(decode({0})), "
+    r"regexp_replace(CAST({0} AS VARCHAR), '\\x[0-9A-F]{{2}}', chr(65533), 'g'))",
+)
 
 # Infinite times, and those beyond DuckDB's, come as bounds and become infinite again: outside of
 # the years 1 to 9999 in any case, where conversion makes them NULL and counts them.
@@ -437,7 +449,10 @@ _MEASURES = {
 
 
 def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Keys) -> SourceTable:
-    readings = _readings(server, relation)
+    readings = [
+        AS_BYTES if reading is AS_TEXT and not server.has_encoding else reading
+        for reading in _readings(server, relation)
+    ]
     advice = "; leave the table out with --exclude-table" if relation.kind == "f" else ""
     selected = ", ".join(
         f"{reading.server.format(quote(column.name))} AS c{j}"
@@ -449,6 +464,11 @@ def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Ke
     query = f"SELECT {selected} FROM {relation.sql}"
     with server.stream(query, f"table '{relation.full_name}'", advice) as cursor:
         cursor.execute(f"CREATE TABLE raw.t{index} AS SELECT {converted} FROM stream")
+    for j, reading in enumerate(readings):
+        if reading is AS_BYTES:
+            query = f"SELECT count(*) FROM raw.t{index} WHERE contains(c{j}, chr(65533))"
+            row = server.connection.execute(query).fetchone()
+            server.undecodable_count += 0 if row is None else row[0]
     return describe_copy(
         server.connection,
         name,

@@ -30,12 +30,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SourceError
+from .schema import Task
 from .selection import Selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-    from .schema import Task
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -72,7 +71,7 @@ class SourceData:
     undecodable_count: int = 0  # texts that were not UTF-8, read with replacement characters
     notes: tuple[str, ...] = ()  # what was left out though it is there
     tasks: tuple[Task, ...] = ()  # that come with the source, their label tables in `directory`
-    directory: Path | None = None
+    directory: str | None = None
 
 
 def quote(name: str) -> str:

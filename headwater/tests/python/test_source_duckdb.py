@@ -119,7 +119,9 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"cannot read the DuckDB file '.*text.duckdb'"):
         infer(f"duckdb:///{tmp_path}/text.duckdb")
     empty = write(tmp_path / "empty.duckdb", "SELECT 1")
-    with pytest.raises(SourceError, match="'empty' has no tables"):
+    with pytest.raises(
+        SourceError, match=r"schema 'main' of '.*empty.duckdb' has no tables to read"
+    ):
         infer(empty)
     with pytest.raises(SourceError, match="write 'duckdb:///"):
         infer(tmp_path / "empty.duckdb")

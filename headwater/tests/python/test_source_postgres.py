@@ -511,6 +511,21 @@ def test_text_of_another_encoding_arrives_as_unicode(
     assert column(read, data, "v") == ("VARCHAR", ["Zürich"])
 
 
+def test_bytes_of_a_database_without_an_encoding(
+    postgres: PostgresServer, read: Callable[..., SourceData]
+) -> None:
+    """Texts are UTF-8 where they can be; what cannot be is replaced, and counted."""
+    name = postgres.database("", encoding="SQL_ASCII")
+    postgres.psql(
+        name,
+        r"""CREATE TABLE t (v text);
+        INSERT INTO t VALUES (E'caf\xe9\n!'), ('Zürich\x'), (NULL);""",
+    )
+    data = read(postgres.address(name))
+    assert column(read, data, "v") == ("VARCHAR", ["caf\ufffd\ufffd!", "Zürich\\x", None])
+    assert data.undecodable_count == 1
+
+
 def test_rows_arrive_in_the_table_s_order(
     postgres: PostgresServer, read: Callable[..., SourceData]
 ) -> None:
