@@ -5,11 +5,7 @@ come by binary COPY as an Arrow stream (the driver is ADBC's) straight into Duck
 bounded by a batch. Passwords come from where libpq looks (PGPASSWORD, PGPASSFILE, ~/.pgpass); an
 address that holds one is refused, since addresses end in histories, process lists and logs.
 
-The driver is right about integers, reals, booleans, bytes, UUIDs and times of day. The rest is
-settled by `_RULES`, an expression for the server and one for DuckDB: it would wrap infinite times
-around to the year -290279, drop the point of `money`, refuse long intervals, flatten arrays of
-arrays, and hand out raw bytes for what it does not know. A type without a rule arrives as the text
-PostgreSQL writes.
+How values of each type travel is in `postgres_types.py`.
 """
 
 from __future__ import annotations
@@ -19,21 +15,27 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from .errors import SourceError
+from .postgres_types import (
+    AS_BYTES,
+    AS_TEXT,
+    MEASURES,
+    PostgresColumn,
+    Reading,
+    measured_as,
+    reading_of,
+)
 from .selection import Selection
-from .sources import Key, SourceData, SourceTable, brief, describe_copy, literal, quote
+from .sources import Key, SourceData, SourceTable, brief, describe_copy, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SERVER_VERSION_MIN = 110000  # catalog columns of partitions and their keys
 CONNECT_TIMEOUT_S = 10
-DOUBLE_DIGITS = 15  # decimal digits that survive a double
-DECIMAL_DIGITS = 38  # of DuckDB's widest DECIMAL
 SECRET_OPTIONS = ("password", "sslpassword")
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^:@/?#,\[\]]*)(:[0-9]*)?"
 ADDRESS = re.compile(rf"([^:@/?#]*@)?{_HOST}(,{_HOST})*(/[^:@/?#]*)?(\?([^&=]+=[^&]*&?)*)?")
@@ -56,23 +58,13 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class _Column:
-    name: str
-    type: str  # of the catalog; domains are resolved; "" for a type that is not built in
-    typmod: int
-    element: str  # type of an array's elements
-    labels: tuple[str, ...]  # of an enum
-    is_array: bool
-
-
-@dataclass(frozen=True)
 class _Relation:
     schema: str
     table: str
     oid: int
     kind: str  # pg_class.relkind
     readable: bool
-    columns: tuple[_Column, ...] = ()
+    columns: tuple[PostgresColumn, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -196,8 +188,10 @@ class _Server:
         self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for setting in SETTINGS:
             self.run(f"SET LOCAL {setting}")
-        query = "SELECT current_setting('server_version_num')::int4, current_setting('{}')::text"
-        ((version, encoding),) = self.rows(query.format("server_encoding"))
+        ((version, encoding),) = self.rows(
+            "SELECT current_setting('server_version_num')::int4, "
+            "current_setting('server_encoding')::text"
+        )
         self.has_encoding = encoding != "SQL_ASCII"
         if version < SERVER_VERSION_MIN:
             raise SourceError(
@@ -311,7 +305,7 @@ def _choose(
     return filled, notes
 
 
-def _columns(server: _Server, relations: Sequence[_Relation]) -> dict[int, list[_Column]]:
+def _columns(server: _Server, relations: Sequence[_Relation]) -> dict[int, list[PostgresColumn]]:
     """Columns by table, domains resolved to what they are made of."""
     rows = server.rows(
         "WITH RECURSIVE resolved AS ("
@@ -332,10 +326,10 @@ def _columns(server: _Server, relations: Sequence[_Relation]) -> dict[int, list[
         "LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem WHERE r.typtype <> 'd' "
         "ORDER BY r.attrelid, r.attnum"
     )
-    columns: dict[int, list[_Column]] = {}
+    columns: dict[int, list[PostgresColumn]] = {}
     for oid, name, type_name, typmod, element, labels, is_array in rows:
         columns.setdefault(oid, []).append(
-            _Column(name, type_name, typmod, element, tuple(labels), is_array)
+            PostgresColumn(name, type_name, typmod, element, tuple(labels), is_array)
         )
     return columns
 
@@ -382,72 +376,6 @@ class _Keys:
 # ---- rows ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """How a column travels: the server's expression, and DuckDB's of what arrives."""
-
-    server: str = "{0}"
-    duckdb: str = "{0}"
-
-
-AS_TEXT = _Reading("{0}::text")
-# Of a database without an encoding: bytes that are not UTF-8 become replacement characters.
-AS_BYTES = _Reading(
-    "convert_to({0}::text, 'SQL_ASCII')",
-    "coalesce(TRY(decode({0})), "
-    r"regexp_replace(CAST({0} AS VARCHAR), '\\x[0-9A-F]{{2}}', chr(65533), 'g'))",
-)
-
-# Infinite times, and those beyond DuckDB's, come as bounds and become infinite again: outside of
-# the years 1 to 9999 in any case, where conversion makes them NULL and counts them.
-_BOUNDED = _Reading(
-    "CASE WHEN {{0}} > '{2}-01-01{0}'::{1} THEN '{2}-01-01{0}'::{1} "
-    "WHEN {{0}} < '4713-01-01{0} BC'::{1} THEN '4713-01-01{0} BC'::{1} ELSE {{0}} END",
-    "CASE WHEN {{0}} >= {1} '{2}-01-01{0}' THEN {1} 'infinity' "
-    "WHEN {{0}} <= {1} '4713-01-01 (BC){0}' THEN {1} '-infinity' ELSE {{0}} END",
-)
-
-
-def _bounded(clock: str, type_name: str, year: int) -> _Reading:
-    return _Reading(
-        _BOUNDED.server.format(clock, type_name, year),
-        _BOUNDED.duckdb.format(clock, type_name, year),
-    )
-
-
-_RULES = {
-    **dict.fromkeys(
-        ("bool", "int2", "int4", "int8", "float4", "float8", "bytea", "uuid", "time"), _Reading()
-    ),
-    "oid": _Reading("{0}::int8"),
-    "date": _bounded("", "date", 5_000_000),
-    "timestamp": _bounded(" 00:00:00", "timestamp", 290_000),
-    "timestamptz": _bounded(" 00:00:00+00", "timestamptz", 290_000),
-    "interval": _Reading(
-        "format('%s months %s days %s microseconds', "
-        "extract(year FROM {0})::int8 * 12 + extract(month FROM {0})::int8, "
-        "extract(day FROM {0})::int8, extract(hour FROM {0})::int8 * 3600000000 + "
-        "extract(minute FROM {0})::int8 * 60000000 + extract(microseconds FROM {0})::int8)",
-        "CAST({0} AS INTERVAL)",
-    ),
-    "money": _Reading("{0}::numeric", "CAST({0} AS DECIMAL(19, 2))"),
-    # The cast to text appends /32, the type's own output does not.
-    "inet": _Reading("CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END"),
-}
-_RULES["interval"] = _Reading(
-    f"CASE WHEN {{0}} IS NOT NULL THEN {_RULES['interval'].server} END", _RULES["interval"].duckdb
-)
-LIST_ELEMENTS = ("bool", "int2", "int4", "int8", "float4", "float8", "text")
-
-# What is counted before a table is read: values no rule fits, and how wide numbers are.
-_MEASURES = {
-    "numeric": ("count({0}) - count(scale({0}))", "max(scale({0}))",
-                "max(abs({0})) FILTER (WHERE scale({0}) IS NOT NULL)"),
-    "interval": ("count(*) FILTER (WHERE NOT isfinite({0}))", "NULL", "NULL"),
-    "array": ("count(*) FILTER (WHERE array_ndims({0}) > 1)", "NULL", "NULL"),
-}  # fmt: skip
-
-
 def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Keys) -> SourceTable:
     readings = [
         AS_BYTES if reading is AS_TEXT and not server.has_encoding else reading
@@ -479,16 +407,16 @@ def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Ke
     )
 
 
-def _readings(server: _Server, relation: _Relation) -> list[_Reading]:
+def _readings(server: _Server, relation: _Relation) -> list[Reading]:
     """One pass over the columns whose type does not tell enough, then a reading for each."""
-    kinds = [_measured(column) for column in relation.columns]
+    kinds = [measured_as(column) for column in relation.columns]
     measured = [j for j, kind in enumerate(kinds) if kind]
     found: dict[int, tuple[int, int | None, str | None]] = {}
     if measured:
         selected = ", ".join(
             f"({measure.format(quote(relation.columns[j].name))})::text AS m{j}_{place}"
             for j in measured
-            for place, measure in enumerate(_MEASURES[kinds[j]])
+            for place, measure in enumerate(MEASURES[kinds[j]])
         )
         with server.stream(
             f"SELECT {selected} FROM {relation.sql}", f"table '{relation.full_name}'", ""
@@ -498,49 +426,6 @@ def _readings(server: _Server, relation: _Relation) -> list[_Reading]:
             odd, scale, largest = row[3 * place : 3 * place + 3]
             found[j] = int(odd), None if scale is None else int(scale), largest
     return [
-        _reading(column, *found.get(j, (0, None, None)))
+        reading_of(column, *found.get(j, (0, None, None)))
         for j, column in enumerate(relation.columns)
     ]
-
-
-def _measured(column: _Column) -> str:
-    if column.is_array:
-        return "array"
-    return column.type if column.type in _MEASURES else ""
-
-
-def _reading(column: _Column, odd_count: int, scale: int | None, largest: str | None) -> _Reading:
-    if column.labels:
-        listed = ", ".join(literal(label) for label in column.labels).replace("{", "{{")
-        return _Reading("{0}::text", f"CAST({{0}} AS ENUM({listed.replace('}', '}}')}))")
-    if column.is_array and odd_count:
-        return _Reading("to_jsonb({0})::text")
-    if column.is_array:
-        return _Reading("{0}" if column.element in LIST_ELEMENTS else "{0}::text[]")
-    if column.type == "numeric":
-        return _numeric(column, odd_count, scale, largest)
-    return AS_TEXT if odd_count else _RULES.get(column.type, AS_TEXT)
-
-
-def _numeric(column: _Column, odd_count: int, scale: int | None, largest: str | None) -> _Reading:
-    """DECIMAL as declared, else as wide as the values are; where NaN or an infinity is among them
-    DOUBLE if that is exact; text for the rest."""
-    declared = _declared_decimal(column.typmod)
-    if declared is not None and not odd_count:
-        return _Reading("{0}", f"CAST({{0}} AS DECIMAL{declared})")
-    scale = scale or 0
-    digits = scale + (0 if largest is None else len(str(abs(int(Decimal(largest))))))
-    if odd_count and digits <= DOUBLE_DIGITS:
-        return _Reading("{0}", "CAST({0} AS DOUBLE)")
-    if not odd_count and digits <= DECIMAL_DIGITS:
-        return _Reading("{0}", f"CAST({{0}} AS DECIMAL({max(digits, 1)}, {scale}))")
-    return AS_TEXT
-
-
-def _declared_decimal(typmod: int) -> tuple[int, int] | None:
-    """Precision and scale of numeric(p, s) where DuckDB has that type."""
-    if typmod < 4:
-        return None
-    precision, scale = (typmod - 4) >> 16 & 0xFFFF, ((typmod - 4 & 0x7FF) ^ 0x400) - 0x400
-    fits = precision <= DECIMAL_DIGITS and 0 <= scale <= precision
-    return (precision, scale) if fits else None
