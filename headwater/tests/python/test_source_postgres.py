@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -534,6 +535,19 @@ def test_rows_arrive_in_the_table_s_order(
     data = read(postgres.address(postgres.database(script)))
     _, found = column(read, data, "id")
     assert found == [str(i) for i in range(1, 50_001)]
+
+
+def test_pyarrow_is_not_needed(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Where it is installed DuckDB reads streams by way of it, so tests alone would not tell."""
+    script = "CREATE TABLE t (id int PRIMARY KEY, at timestamptz, n numeric, a text[]);"
+    script += "INSERT INTO t VALUES (1, '2020-01-01', 1.5, '{a}')"
+    address = postgres.address(postgres.database(script))
+    program = "import sys; sys.modules['pyarrow'] = None; import headwater; "
+    program += "headwater.build(sys.argv[1], sys.argv[2])"
+    command = [sys.executable, "-c", program, address, str(tmp_path / "s")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert Store(tmp_path / "s").row(0)["cells"]["n"] == 1.5
 
 
 def test_the_command_line_chooses_tables(
