@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -32,6 +32,7 @@ from .embed import EmbedFunction, embedder_name, write_embeddings
 from .encode import Encoder, Layout
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
+from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
 from .validate import check_schema, csv_formats, parse_schema
@@ -59,6 +60,9 @@ def build(
     memory_limit: str | None = None,
     progress: Progress | None = None,
     strict: bool = False,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
 ) -> BuildReport:
     """Build the store `out` from a source.
 
@@ -67,6 +71,7 @@ def build(
     rows up to here (default: the latest train time of the tasks with given temporal splits).
     seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of DuckDB,
     such as "4GB". progress: called with (stage, item). strict: anything dropped is a SourceError.
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
     embedder_name(embedder)
     options = _Options(
@@ -80,6 +85,7 @@ def build(
         memory_limit=memory_limit,
         tell=progress if progress is not None else lambda stage, item: None,
         strict=strict,
+        selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
     )
     with _building(options.target) as folder:
         report = _Build(folder, options).run()
@@ -100,6 +106,7 @@ class _Options:
     memory_limit: str | None
     tell: Progress
     strict: bool
+    selection: Selection
 
 
 class _Build:
@@ -131,7 +138,7 @@ class _Build:
             tables = convert_tables(
                 connection, schema, sources, tell=lambda name: self.tell("convert", name)
             )
-            connection = self.label(connection, schema, tables)
+            connection = self.label(connection, data, schema, tables)
             layout = self.plan(connection, schema, tables)
             return self.encode(connection, data, schema, tables, layout)
         finally:
@@ -146,6 +153,7 @@ class _Build:
         return load_source(
             self.options.source,
             connection,
+            selection=self.options.selection,
             tell=lambda name: self.tell("read", name),
             csv_formats={} if document is None else csv_formats(document),
             detect_csv=document is None,
@@ -177,12 +185,17 @@ class _Build:
         return parse_schema(read_document(path), directory=path.resolve().parent, source=found)
 
     def label(
-        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
+        self,
+        connection: DuckDBPyConnection,
+        data: SourceData,
+        schema: Schema,
+        tables: list[CanonicalTable],
     ) -> DuckDBPyConnection:
         """Rows of every task; queries run in a database that can reach nothing else."""
         connection.execute("CREATE SCHEMA labels")
-        directory = self.options.seeds_dir or schema.directory or Path()
-        self.label_bytes = load_labels(connection, schema, directory)
+        directories = [self.options.seeds_dir or schema.directory or Path()]
+        directories += [Path(data.directory)] if data.directory is not None else []
+        self.label_bytes = load_labels(connection, schema, directories)
         if all(task.query is None for task in schema.tasks):
             return connection
         self.tell("tasks", "queries")
@@ -236,6 +249,7 @@ class _Build:
                 conversions=tuple(c for table in tables for c in table.conversions),
                 undecodable_count=data.undecodable_count,
                 inferred=self.options.metadata is None,
+                source_notes=data.notes,
             )
             self.refuse_losses(report)
             self.tell("write", "graph and records")

@@ -64,10 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="headwater", description="From a relational database to batches of contexts."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    source = "sqlite:///file.db, or a folder of Parquet or CSV files"
-
     init = commands.add_parser("init", help="draft a metadata.json from a source")
-    init.add_argument("source", metavar="SOURCE", help=source)
+    add_source(init)
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
     init.add_argument(
         "--update", action="store_true", help="keep what the file says, add what is new"
@@ -75,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(command=_init)
 
     build = commands.add_parser("build", help="build a store from a source")
-    build.add_argument("source", metavar="SOURCE", help=source)
+    add_source(build)
     build.add_argument("out", metavar="OUT", help="folder of the store")
     build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
     build.add_argument("--embedder", default="hash", metavar="NAME", help="of texts (hash)")
@@ -157,6 +155,36 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     )
 
 
+SOURCE_HELP = (
+    "sqlite:///file.db, postgresql://user@host/database (password from PGPASSWORD or ~/.pgpass), "
+    "duckdb:///file.duckdb, a folder of Parquet or CSV files, or a RelBench cache folder"
+)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """SOURCE and what chooses its tables."""
+    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    for option, metavar, text in (
+        (
+            "--schema",
+            "S",
+            "read this schema (public, or main of DuckDB); repeatable, with wildcards",
+        ),
+        ("--table", "T", "read only tables named so, such as 'a*'; repeatable; names a view too"),
+        ("--exclude-table", "T", "leave out tables named so; repeatable"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+
+
+def selected(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The filters as infer() and build() take them."""
+    return {
+        "schemas": options.schema,
+        "tables": options.table,
+        "exclude_tables": options.exclude_table,
+    }
+
+
 # ---- commands --------------------------------------------------------------------------------
 
 
@@ -173,7 +201,7 @@ def _init(options: argparse.Namespace) -> int:
     if options.update and not output.exists():
         raise ValueError(f"'{output}' is not there, so there is nothing to update")
     edited = Schema.load(output) if options.update else None
-    draft = draft_source(options.source, edited)
+    draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
         draft.schema().save(output)
         print(json.dumps(draft.to_dict()) if options.json else draft)
@@ -222,6 +250,7 @@ def _build(options: argparse.Namespace) -> int:
             memory_limit=options.memory_limit,
             progress=display,
             strict=options.strict,
+            **selected(options),
         )
     finally:
         display.close()

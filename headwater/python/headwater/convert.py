@@ -37,6 +37,7 @@ INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
 COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
+EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
 CSV_SAMPLE_ROWS = 262_144
 
@@ -165,8 +166,14 @@ def to_numerical(
     """SQL and type of a number; NULL where there is none."""
     if type_name in INTEGER_TYPES or type_name == "BOOLEAN":
         return f"CAST({value} AS BIGINT)", "BIGINT"
-    if type_name in WIDE_TYPES or type_name.startswith("DECIMAL"):
+    if type_name in WIDE_TYPES:
         return f"CAST({value} AS DOUBLE)", "DOUBLE"
+    if type_name.startswith("DECIMAL"):
+        # A cast of more digits than a double has is off by one in the last place; of text it is
+        # not, so that the same number is the same from any source.
+        is_narrow = int(type_name[8:-1].partition(",")[0]) <= EXACT_DIGITS
+        exact = value if is_narrow else f"CAST({value} AS VARCHAR)"
+        return f"CAST({exact} AS DOUBLE)", "DOUBLE"
     if type_name in REAL_TYPES:
         return f"CASE WHEN isfinite({value}) THEN CAST({value} AS DOUBLE) END", "DOUBLE"
     if type_name in ("INTERVAL", "TIME"):

@@ -7,7 +7,7 @@ as `headwater init` prints them. The rules are in `inference/`, one file for eac
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from .inference.times import draft_known_at, draft_parent_times, draft_times
 from .inference.types import draft_type, key_type
 from .inference.values import suggest_value_tables
 from .schema import Schema
+from .selection import Selection
 from .sources import Source, SourceData, SourceTable, load_source
 from .validate import csv_formats
 
@@ -27,20 +28,39 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def infer(source: Source) -> Schema:
-    """Tables, keys, types, time columns and draft tasks of a source, to be saved and edited."""
-    return draft_source(source).schema()
+def infer(
+    source: Source,
+    *,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Schema:
+    """Tables, keys, types, time columns and draft tasks of a source, to be saved and edited.
+
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read."""
+    draft = draft_source(source, schemas=schemas, tables=tables, exclude_tables=exclude_tables)
+    return draft.schema()
 
 
-def draft_source(source: Source, edited: Schema | None = None) -> Draft:
+def draft_source(
+    source: Source,
+    edited: Schema | None = None,
+    *,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Draft:
     """What is inferred, with reasons; an edited schema says how files and NULLs are written."""
     from .build import open_database
 
+    selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
     formats = {} if edited is None else csv_formats(edited)
     with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
         connection = open_database(Path(folder))
         try:
-            data = load_source(source, connection, csv_formats=formats, detect_csv=True)
+            data = load_source(
+                source, connection, selection=selection, csv_formats=formats, detect_csv=True
+            )
             return draft_schema(connection, data, edited)
         finally:
             connection.close()
@@ -68,7 +88,10 @@ def draft_schema(
         draft_known_at(connection, tables, table)
     draft_parent_times(tables)
     suggest_value_tables(connection, tables)
-    draft = Draft(data.name, tables, draft_tasks(connection, tables))
+    # A source that comes with tasks needs no drafts.
+    tasks = list(data.tasks) or draft_tasks(connection, tables)
+    draft = Draft(data.name, tables, tasks, checks=list(data.notes))
+    draft.directory = None if data.directory is None else Path(data.directory)
     _settle_timezone(draft)
     return draft
 

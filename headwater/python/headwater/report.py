@@ -45,6 +45,7 @@ class BuildReport:
     store_bytes: dict[str, int] = field(default_factory=dict)  # by part
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
+    source_notes: tuple[str, ...] = ()  # what the source has and the build did not read
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -53,6 +54,7 @@ class BuildReport:
             "store_bytes": self.store_bytes,
             "undecodable_count": self.undecodable_count,
             "inferred": self.inferred,
+            "source_notes": list(self.source_notes),
             "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
             "metadata": self.metadata,
         }
@@ -87,7 +89,7 @@ class BuildReport:
     def notes(self) -> list[str]:
         """What is as the metadata say and yet often a mistake: rows that are never shown, and
         rows that are shown at any time and so may tell the future."""
-        lines = []
+        lines = list(self.source_notes)
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"

@@ -2,8 +2,8 @@
 
 `orders.parquet` or `orders.csv` is table `orders`, and so are the parts in `orders/*.parquet` or
 `orders/*.csv`; CSV files may also end in .tsv or .dat, and in .gz or .zst after that. Tables are
-sorted by name. How a CSV file is read is in `source_csv.py`, and how its description is drafted in
-`csv_detect.py`.
+sorted by name. How a CSV file is read is in `source_csv.py`, how its description is drafted in
+`csv_detect.py`, what a RelBench cache folder adds to its Parquet files in `source_relbench.py`.
 """
 
 from __future__ import annotations
@@ -16,30 +16,41 @@ from typing import TYPE_CHECKING
 from .csv_detect import detect_csv
 from .errors import SourceError
 from .schema import CsvFormat
+from .selection import Selection
 from .source_csv import copy_csv, csv_name, is_csv, scan_of_csv
+from .source_relbench import declare_keys, draft_tasks, holds_relbench
 from .sources import SourceData, SourceTable, copy_scan, literal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+DATABASE_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}
+
 
 def load_folder(
     path: Path,
     connection: DuckDBPyConnection,
+    selection: Selection,
     tell: Callable[[str], None],
     *,
     formats: Mapping[str, CsvFormat],
     detect: bool,
 ) -> SourceData:
     """formats: how the CSV files of a table are written; detect: draft what is not there."""
-    if path.is_file() and path.suffix in (".db", ".sqlite", ".sqlite3"):
-        raise SourceError(f"'{path}' is a file; write 'sqlite:///{path}' for an SQLite database")
     if path.is_file():
+        kind = DATABASE_FILES.get(path.suffix)
+        if kind is not None:
+            raise SourceError(f"'{path}' is a file; write '{kind}:///{path}' for a database")
         raise SourceError(f"'{path}' is a file, expected the folder it is in")
     if not path.is_dir():
         raise SourceError(f"there is no folder '{path}'")
+    selection.refuse_schemas("a folder of files")
+    is_cache = holds_relbench(path)
+    found = _files_of(path / "db" if is_cache else path)
+    kept = selection.choose([(name,) for name in found], where=str(path))
+    chosen = [item for item, keep in zip(found.items(), kept, strict=True) if keep]
     tables = []
-    for index, (name, files) in enumerate(_files_of(path).items()):
+    for index, (name, files) in enumerate(chosen):
         tell(name)
         if files[0].suffix == ".parquet":
             tables.append(copy_scan(connection, name, index, _scan_of_parquet(files)))
@@ -47,7 +58,12 @@ def load_folder(
             tables.append(_copy_csv(connection, name, index, files, formats, detect))
     if not tables:
         raise SourceError(f"the folder '{path}' holds no Parquet and no CSV file")
-    return SourceData(path.resolve().name, tuple(tables))
+    name = path.resolve().name
+    tables = declare_keys(connection, tables, {name: files[0] for name, files in chosen})
+    if not is_cache:
+        return SourceData(name, tuple(tables))
+    tasks, notes = draft_tasks(connection, path, tables)
+    return SourceData(name, tuple(tables), notes=tuple(notes), tasks=tasks, directory=str(path))
 
 
 def _copy_csv(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SourceError
+from .selection import Selection
 from .sources import SourceColumn, SourceData, SourceTable, quote
 
 if TYPE_CHECKING:
@@ -21,16 +22,13 @@ if TYPE_CHECKING:
 SQLITE_CHUNK_ROWS = 65_536
 
 
-def sqlite_path(rest: str) -> Path:
-    """`sqlite:///file.db` is relative, `sqlite:////folder/file.db` absolute; an absolute path
-    written with three slashes is taken where nothing stands at the relative one."""
-    relative = Path(rest.removeprefix("/"))
-    return Path(rest) if not relative.exists() and Path(rest).exists() else relative
-
-
 def load_sqlite(
-    path: Path, connection: DuckDBPyConnection, tell: Callable[[str], None]
+    path: Path,
+    connection: DuckDBPyConnection,
+    selection: Selection,
+    tell: Callable[[str], None],
 ) -> SourceData:
+    selection.refuse_schemas("SQLite")
     if not path.is_file():
         raise SourceError(f"there is no SQLite file '{path}'")
     uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -44,6 +42,8 @@ def load_sqlite(
                     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
                 )
             ]
+            kept = selection.choose([(name,) for name in names], where=str(path))
+            names = [name for name, keep in zip(names, kept, strict=True) if keep]
             tables, broken = [], 0
             for index, name in enumerate(names):
                 tell(name)

@@ -1,20 +1,22 @@
 """Where the data comes from: copies every table of a source into DuckDB, as it is.
 
-A source is `sqlite:///file.db`, a folder of Parquet or CSV files, or a dict of tables (pandas,
-polars, Arrow, anything with `__arrow_c_stream__`, or a dict of NumPy columns). Each table becomes
-`raw.t<i>` with columns `c<j>`, rows in source order; `SourceTable` keeps the names and types people
-know. Nothing is converted here beyond what DuckDB must have: SQLite stores a type per value, so a
-column that mixes types arrives as text. Meaning is given later, by the schema (convert.py).
+A source is `sqlite:///file.db`, `postgresql://host/database`, `duckdb:///file.duckdb`, a folder of
+Parquet or CSV files, a RelBench cache folder, or a dict of tables (pandas, polars, Arrow, anything
+with `__arrow_c_stream__`, or a dict of NumPy columns). Each table becomes `raw.t<i>` with columns
+`c<j>`, rows in source order; `SourceTable` keeps the names and types people know. Nothing is
+converted here beyond what DuckDB must have: SQLite stores a type per value, so a column that mixes
+types arrives as text. Meaning is given later, by the schema (convert.py).
 
 Tables are sorted by name where the source has no order of its own, so that builds repeat.
 
 This file holds what all kinds share; a kind is a file `source_<kind>.py` with one function that
-takes (where, connection, tell), makes `raw.t0`, `raw.t1`, ... in the connection, calls tell(name)
-before each table and returns `SourceData`. What it must keep:
+takes (where, connection, selection, tell), makes `raw.t0`, `raw.t1`, ... in the connection, calls
+tell(name) before each table and returns `SourceData`. What it must keep:
 
 - a table's rows in one order that repeats, and every value exactly, in a DuckDB type whose text
   is the value's (convert.py reads types by their DuckDB names);
 - all tables at one moment (a snapshot) where the source can change meanwhile;
+- only the tables that the selection chooses are read;
 - keys as declared, in `SourceTable`, only between tables it returns;
 - failures as `SourceError` that names the source and the table and says what to do.
 """
@@ -22,18 +24,21 @@ before each table and returns `SourceData`. What it must keep:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SourceError
-from .schema import CsvFormat
+from .schema import CsvFormat, Task
+from .selection import Selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
+
+Key = tuple[tuple[str, ...], str, tuple[str, ...]]  # columns, the table they refer to, its columns
 
 MESSAGE_LENGTH = 400
 
@@ -52,7 +57,8 @@ class SourceTable:
     row_count: int
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...] = ()  # as the source declares it
-    foreign_keys: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = ()
+    foreign_keys: tuple[Key, ...] = ()
+    time_column: str | None = None
     csv: CsvFormat | None = None  # as detected, where it was to be
     notes: tuple[str, ...] = ()  # what is to be checked of it
 
@@ -62,9 +68,12 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class SourceData:
-    name: str  # a name for the database: the file or folder
+    name: str  # a name for the database: the file, folder or database
     tables: tuple[SourceTable, ...]
     undecodable_count: int = 0  # texts that were not UTF-8, read with replacement characters
+    notes: tuple[str, ...] = ()  # what was left out though it is there
+    tasks: tuple[Task, ...] = ()  # that come with the source, their label tables in `directory`
+    directory: str | None = None
 
 
 def quote(name: str) -> str:
@@ -88,25 +97,27 @@ def load_source(
     source: Source,
     connection: DuckDBPyConnection,
     *,
+    selection: Selection | None = None,
     tell: Callable[[str], None] = lambda table: None,
     csv_formats: Mapping[str, CsvFormat] | None = None,
     detect_csv: bool = False,
 ) -> SourceData:
-    """Copy every table of a source into schema `raw` of the connection.
+    """Copy the tables of a source, or those that are selected, into schema `raw`.
 
     csv_formats: how the CSV files of a table are written; detect_csv: where it does not say, draft
     a description (`SourceTable.csv`), else files are as CSV usually is.
     """
     connection.execute("CREATE SCHEMA IF NOT EXISTS raw")
-    data = _load(source, connection, tell, csv_formats or {}, detect_csv)
+    data = _load(source, connection, selection or Selection(), tell, csv_formats or {}, detect_csv)
     if not data.tables:
-        raise SourceError(f"the source '{data.name}' has no tables")
+        raise SourceError(f"the source '{data.name}' has no tables, or none is selected")
     return data
 
 
 def _load(
     source: Source,
     connection: DuckDBPyConnection,
+    selection: Selection,
     tell: Callable[[str], None],
     csv_formats: Mapping[str, CsvFormat],
     detect_csv: bool,
@@ -115,23 +126,51 @@ def _load(
     if isinstance(source, Mapping):
         from .source_frames import load_frames
 
-        return load_frames(source, connection, tell)
+        return load_frames(source, connection, selection, tell)
     text = os.fspath(source)
     scheme, found, rest = text.partition("://")
     if not found:
         from .source_folder import load_folder
 
-        return load_folder(Path(text), connection, tell, formats=csv_formats, detect=detect_csv)
+        return load_folder(
+            Path(text), connection, selection, tell, formats=csv_formats, detect=detect_csv
+        )
     if scheme == "sqlite":
-        from .source_sqlite import load_sqlite, sqlite_path
+        from .source_sqlite import load_sqlite
 
-        return load_sqlite(sqlite_path(rest), connection, tell)
-    if scheme in ("postgresql", "postgres", "duckdb"):
-        raise SourceError(f"sources of kind '{scheme}://' come with a later version of headwater")
+        return load_sqlite(file_path(rest), connection, selection, tell)
+    if scheme == "duckdb":
+        from .source_duckdb import load_duckdb
+
+        return load_duckdb(file_path(rest), connection, selection, tell)
+    if scheme in ("postgresql", "postgres"):
+        from .source_postgres import load_postgres
+
+        return load_postgres(text, connection, selection, tell)
     raise SourceError(
-        f"unknown kind of source '{scheme}://', expected sqlite:///file.db, a folder of Parquet or "
-        "CSV files, or a dict of tables"
+        f"unknown kind of source '{scheme}://', expected sqlite:///file.db, "
+        "postgresql://host/database, duckdb:///file.duckdb, a folder of Parquet or CSV files, a "
+        "RelBench cache folder, or a dict of tables"
     )
+
+
+def file_path(rest: str) -> Path:
+    """`sqlite:///file.db` is relative, `sqlite:////folder/file.db` absolute; an absolute path
+    written with three slashes is taken where nothing stands at the relative one."""
+    relative = Path(rest.removeprefix("/"))
+    return Path(rest) if not relative.exists() and Path(rest).exists() else relative
+
+
+def source_files(source: Source) -> list[Path] | None:
+    """The files a source consists of, in order; None of one that has no files, so that nobody can
+    tell by them whether it changed: a server, or tables of Python."""
+    if isinstance(source, Mapping):
+        return None
+    text = os.fspath(source)
+    scheme, found, rest = text.partition("://")
+    if found:
+        return [file_path(rest)] if scheme in ("sqlite", "duckdb") else None
+    return sorted(file for file in Path(text).rglob("*") if file.is_file())
 
 
 def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
@@ -141,6 +180,8 @@ def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) 
     try:
         # A stream can be read once: it is copied first and described after.
         connection.execute(f"CREATE TABLE raw.t{index} AS SELECT * FROM {scan}")
+    except duckdb.OutOfMemoryException:
+        raise  # the build says what to do
     except duckdb.Error as error:
         raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
     described = connection.execute(f"DESCRIBE raw.t{index}").fetchall()
@@ -148,10 +189,29 @@ def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) 
         connection.execute(f"ALTER TABLE raw.t{index} RENAME COLUMN {quote(row[0])} TO hw_c{j}")
     for j in range(len(described)):
         connection.execute(f"ALTER TABLE raw.t{index} RENAME COLUMN hw_c{j} TO c{j}")
+    return describe_copy(connection, name, index, [row[0] for row in described])
+
+
+def describe_copy(
+    connection: DuckDBPyConnection,
+    name: str,
+    index: int,
+    columns: Sequence[str],
+    *,
+    primary_key: Sequence[str] = (),
+    foreign_keys: Sequence[Key] = (),
+) -> SourceTable:
+    """What is now in raw.t<index>, under the names the source has for it."""
+    types = [row[1] for row in connection.execute(f"DESCRIBE raw.t{index}").fetchall()]
     count = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
     return SourceTable(
         name=name,
         index=index,
         row_count=0 if count is None else count[0],
-        columns=tuple(SourceColumn(row[0], row[1]) for row in described),
+        columns=tuple(
+            SourceColumn(column, type_name)
+            for column, type_name in zip(columns, types, strict=True)
+        ),
+        primary_key=tuple(primary_key),
+        foreign_keys=tuple(foreign_keys),
     )

@@ -165,14 +165,17 @@ def name_files(query: str, tables: list[str]) -> str:
     return "".join(tokens)
 
 
-def load_labels(connection: DuckDBPyConnection, schema: Schema, directory: Path) -> int:
-    """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV."""
+def load_labels(connection: DuckDBPyConnection, schema: Schema, directories: Sequence[Path]) -> int:
+    """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV. A table is
+    looked for in each of the folders."""
     import duckdb
 
     csv_bytes = 0
     for index, task in enumerate(schema.tasks):
         for split, name in task.seeds:
-            path, relation = directory / name, f"labels.q{index}_{split}"
+            paths = [directory / name for directory in directories]
+            path = next((path for path in paths if path.is_file()), paths[0])
+            relation = f"labels.q{index}_{split}"
             where = f"label table '{path}' of task '{task.name}'"
             if path.suffix not in (".csv", ".parquet"):
                 raise _error(f"{where} is neither .csv nor .parquet")

@@ -247,12 +247,6 @@ def _only(metadata: dict[str, Any], *names: str) -> TinyDatabase:
     return {name: database[name] for name in names}
 
 
-@pytest.mark.parametrize("scheme", ["postgresql://host/db", "duckdb:///file.duckdb"])
-def test_sources_of_later_versions_say_so(tmp_path: Path, scheme: str) -> None:
-    with pytest.raises(SourceError, match="come with a later version"):
-        build(scheme, tmp_path / "s")
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -250,6 +250,18 @@ def test_every_type_of_duckdb_converts_to_every_semantic_type(tmp_path: Path) ->
     connection.close()
 
 
+def test_a_decimal_is_the_number_that_its_text_is(tmp_path: Path) -> None:
+    """DuckDB's own cast of this one is off by one in the last place, so that a CSV file of the same
+    values had another mean."""
+    value = "107535136359726248.8594842949"
+    connection = duckdb.connect()
+    direct = f"SELECT CAST(CAST('{value}' AS DECIMAL(38, 10)) AS DOUBLE)"
+    assert connection.execute(direct).fetchall() != [(float(value),)]
+    source = connection.sql(f"SELECT 1 AS id, CAST('{value}' AS DECIMAL(38, 10)) AS v")
+    report, _ = build_table(tmp_path, {"t": source}, keyed({"stype": "numerical"}))
+    assert report.metadata["columns"][1]["stats"]["mean"] == float(value)
+
+
 def test_long_and_wide_values_survive(tmp_path: Path) -> None:
     long = "wörd " * 200_000
     source = arrow_tables(one_column("TEXT", [long, "\0zero\0", "🜁", "x" * 70_000]))

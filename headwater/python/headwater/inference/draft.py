@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..schema import (
@@ -120,13 +121,20 @@ class Draft:
     tasks: list[Task] = field(default_factory=list)
     timezone: str | None = None
     checks: list[str] = field(default_factory=list)
+    directory: Path | None = None  # where the label tables of its tasks are
 
     def table(self, name: str) -> TableDraft:
         return next(table for table in self.tables if table.name == name)
 
     def schema(self) -> Schema:
         tables = tuple(table.table() for table in self.tables)
-        return Schema(self.name, tables, tuple(self.tasks), timezone=self.timezone)
+        return Schema(
+            self.name,
+            tables,
+            tuple(self.tasks),
+            timezone=self.timezone,
+            directory=self.directory,
+        )
 
     def every_check(self) -> list[str]:
         """What a person should look at, named; one line for columns of which the same is said."""

@@ -54,7 +54,7 @@ NEWER_SHARE = 0.5
 def draft_times(connection: DuckDBPyConnection, table: TableDraft) -> None:
     """The temporal column, with the resolution of texts that are dates."""
     stamps = [column for column in table.columns if column.stype == "timestamp"]
-    found = _temporal(connection, table, stamps)
+    found = _declared(table) or _temporal(connection, table, stamps)
     if found is None:
         beginnings = [column for column in stamps if not NOT_CREATION.search(column.name)]
         if beginnings and table.source.row_count:
@@ -68,6 +68,13 @@ def draft_times(connection: DuckDBPyConnection, table: TableDraft) -> None:
     source = table.source.columns[table.slot(found.name)]
     if source.type == "VARCHAR" and source.declared != "DATE":
         table.time_resolution = "instant" if found.facts.clock_count else "day"
+
+
+def _declared(table: TableDraft) -> ColumnDraft | None:
+    if table.source.time_column is None:
+        return None
+    table.time_reason = "declared"
+    return table.column(table.source.time_column)
 
 
 def _temporal(

@@ -71,6 +71,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "timestamp", f"type {kind}"
     if kind == "BOOLEAN":
         return "boolean", "type BOOLEAN"
+    if kind == "BIT":
+        return "ignored", "type BIT: 1010 is no number"
     if is_nested(kind):
         return "ignored", f"type {kind}: lists and structures have no place in a store"
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
