@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .convert import INTEGER_TYPES, canonical_text, without_nulls
+from .convert import INTEGER_TYPES, canonical_text, count_rows, without_nulls
 from .schema import ColumnRef, Schema, Table
 from .sources import SourceColumn, SourceData, SourceTable
 
@@ -101,14 +101,24 @@ def _take(
         for j, column in enumerate(key.columns)
     )
     value = _value(schema, tables, wanted, "p.")
+    name = f"t{child.index}"
+    query = (
+        f"SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw' AND view_name = '{name}'"
+    )
+    is_view = count_rows(connection, query) > 0
+    taken = f"{name}_taken{len(child.columns)}"
     connection.begin()
     connection.execute(
-        f"CREATE TABLE raw.taken AS SELECT c.*, v AS c{len(child.columns)} "
-        f"FROM raw.t{child.index} c LEFT JOIN (SELECT {groups}, max({value}) AS v "
-        f"FROM raw.t{parent.index} p GROUP BY ALL) ON {equal} ORDER BY c.rowid"
+        f"CREATE TABLE raw.{taken} AS SELECT c.* EXCLUDE (hw_row), v AS c{len(child.columns)} "
+        f"FROM (SELECT *, row_number() OVER () AS hw_row FROM raw.{name}) c "
+        f"LEFT JOIN (SELECT {groups}, max({value}) AS v FROM raw.t{parent.index} p GROUP BY ALL) "
+        f"ON {equal} ORDER BY hw_row"
     )
-    connection.execute(f"DROP TABLE raw.t{child.index}")
-    connection.execute(f"ALTER TABLE raw.taken RENAME TO t{child.index}")
+    if is_view:  # of files that are not copied; it stays one
+        connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS SELECT * FROM raw.{taken}")
+    else:
+        connection.execute(f"DROP TABLE raw.{name}")
+        connection.execute(f"ALTER TABLE raw.{taken} RENAME TO {name}")
     connection.commit()
     return made
 

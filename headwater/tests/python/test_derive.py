@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from databases import arrow_tables, bookstore, bookstore_metadata
 from headwater.build import build
+from headwater.derive import derive
 from headwater.errors import SchemaError
 from headwater.report import BuildReport
 from headwater.schema import Schema
+from headwater.sources import SourceColumn, SourceData, SourceTable
 from headwater.store import Store
 
 
@@ -55,6 +58,55 @@ def test_a_taken_time_hides_rows_until_their_parent_is_there(tmp_path: Path) -> 
     # The dangling sale and the one without a book have no time, and are never shown.
     assert store.row(store.find("sales", ("b", 2)))["time"] is None
     assert "2 rows of sales have no time and are never shown (see 'null_time')" in report.notes()
+
+
+def test_a_step_that_was_taken_is_not_taken_again() -> None:
+    """A build that goes on where another was killed calls it on what the other left; of a source
+    whose tables are views, too."""
+    for kind in ("TABLE", "VIEW"):
+        connection = duckdb.connect()
+        connection.execute("CREATE SCHEMA raw")
+        connection.execute("CREATE TABLE raw.t0 AS SELECT 1 AS c0, 7 AS c1")
+        connection.execute(f"CREATE {kind} raw.t1 AS SELECT range AS c0, 1 AS c1 FROM range(3)")
+        parent = SourceTable(
+            "p", 0, 1, (SourceColumn("id", "INTEGER"), SourceColumn("x", "INTEGER"))
+        )
+        child = SourceTable(
+            "c", 1, 3, (SourceColumn("id", "BIGINT"), SourceColumn("p_id", "INTEGER"))
+        )
+        schema = Schema.from_dict(
+            {
+                "tables": {
+                    "p": {"columns": {"id": {"stype": "identifier"}, "x": {"stype": "numerical"}}},
+                    "c": {
+                        "columns": {
+                            "id": {"stype": "identifier"},
+                            "p_id": {"stype": "identifier", "foreign_key": "p.id"},
+                            "x": {"stype": "numerical", "taken_from": "p.x"},
+                        }
+                    },
+                    "v": {
+                        "values_of": ["c.id"],
+                        "primary_key": "k",
+                        "columns": {"k": {"stype": "identifier"}},
+                    },
+                }
+            }
+        )
+        data = SourceData("d", (parent, child))
+        first = derive(connection, data, schema)
+        assert derive(connection, data, schema) == first
+        assert connection.execute("SELECT * FROM raw.t1").fetchall() == [
+            (0, 1, 7), (1, 1, 7), (2, 1, 7),
+        ]  # fmt: skip
+        assert connection.execute("SELECT c0 FROM raw.t2").fetchall() == [(0,), (1,), (2,)]
+        for name in ("t0", "t1", "t2"):  # converted, all of them
+            kind_now = kind if name == "t1" else "TABLE"
+            connection.execute(f"DROP {kind_now} raw.{name}")
+        assert [t.column_names() for t in derive(connection, data, schema).tables] == [
+            ["id", "x"], ["id", "p_id", "x"], ["k"],
+        ]  # fmt: skip
+        connection.close()
 
 
 def test_the_distinct_values_of_columns_are_rows(tmp_path: Path) -> None:
