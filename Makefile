@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/meson.build headwater/meson.options)
 CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
 
-.PHONY: demo test test-c lint sanitize bench fuzz system clean
+.PHONY: demo test test-c lint sanitize bench bench-page bench-instructions fuzz system clean
 
 demo: $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -50,6 +51,12 @@ build/c/build.ninja: | $(VENV)/tools
 test-c: $(VENV)/installed build/c/build.ninja
 	$(MESON) test -C build/c --print-errorlogs
 
+# The benchmark's driver, optimised as in the wheel, with debug information for callgrind.
+build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
+	test -d build/driver || $(MESON) setup build/driver headwater -Dbench=true -Dpython=false \
+	    --buildtype=release -Ddebug=true
+	$(MESON) compile -C build/driver
+
 sanitize: $(VENV)/tools
 	test -d build/asan || $(MESON) setup build/asan headwater -Dtests=true -Dpython=false \
 	    -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized
@@ -62,16 +69,31 @@ sanitize: $(VENV)/tools
 
 lint: $(VENV)/installed
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
-	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c
+	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c
 	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater
 	$(BIN)/mypy --config-file confluence/pyproject.toml confluence/confluence
 
+# Some minutes, on stores of this size; `bench-page` then draws and writes docs/7-performance.
+BENCH_ROWS ?= 5000000
+BENCH_HUB ?= 1000000
 bench: $(VENV)/installed
-	$(BIN)/python headwater/bench/generate.py build/bench.hw
-	$(BIN)/headwater bench build/bench.hw
+	$(BIN)/python headwater/bench/figures.py --rows $(BENCH_ROWS) --hub $(BENCH_HUB) \
+	    --folder build/stores --out build/bench.jsonl $(BENCH_ARGS)
+
+bench-page: bench
+	$(BIN)/python headwater/bench/plot.py build/bench.jsonl --page docs/7-performance.md
+
+# Needs valgrind. The lines are kept, so that a later commit can be compared.
+bench-instructions: $(VENV)/installed build/driver/bench/bench_sampler
+	mkdir -p build/stores
+	$(BIN)/python headwater/bench/generate.py build/stores/small.hw --rows 1000000
+	$(BIN)/python headwater/bench/generate.py build/stores/text.hw --rows 1000000 --text-share 0.2
+	$(BIN)/python headwater/bench/instructions.py build/driver/bench/bench_sampler \
+	    build/stores/small.hw build/stores/text.hw --layout dense --layout compact \
+	    --record headwater/bench/results/instructions.jsonl
 
 # Coverage-guided, with clang's libFuzzer; `make test-c` replays a fixed number of cases instead.
 FUZZ_SECONDS ?= 120

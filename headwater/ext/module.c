@@ -42,13 +42,18 @@ static const struct constant CONSTANTS[] = {
     {"IDENTIFIER_CELLS", "none", HW_IDENTIFIERS_NONE},
     {"TASK_ORDERS", "weighted", HW_TASKS_WEIGHTED},
     {"TASK_ORDERS", "round_robin", HW_TASKS_ROUND_ROBIN},
+    {"LAYOUTS", "dense", HW_LAYOUT_DENSE},
+    {"LAYOUTS", "compact", HW_LAYOUT_COMPACT},
     {"ADJACENCIES", "dense", HW_ADJACENCY_DENSE},
     {"ADJACENCIES", "parents", HW_ADJACENCY_PARENTS},
     {"ADJACENCIES", "both", HW_ADJACENCY_BOTH},
     {"TARGETS", "inline", HW_TARGETS_INLINE},
     {"TARGETS", "separate", HW_TARGETS_SEPARATE},
+    {"TEXT_MODES", "batch", HW_TEXTS_BATCH},
+    {"TEXT_MODES", "resident", HW_TEXTS_RESIDENT},
     {"LOADS", "mmap", HW_LOAD_MMAP},
     {"LOADS", "ram", HW_LOAD_RAM},
+    {"LOADS", "ram-interleaved", HW_LOAD_RAM_INTERLEAVED},
     {"EMBEDDING_KINDS", "texts", HW_EMBED_TEXTS},
     {"EMBEDDING_KINDS", "columns", HW_EMBED_COLUMNS},
     {"EMBEDDING_KINDS", "categories", HW_EMBED_CATEGORIES},
@@ -74,6 +79,9 @@ static int add_constants(PyObject *module) {
         if (failed) {
             return -1;
         }
+    }
+    if (PyModule_AddIntConstant(module, "FORMAT_VERSION", HW_FORMAT_VERSION) < 0) {
+        return -1;
     }
     return PyModule_AddStringConstant(module, "VERSION", HW_VERSION);
 }
@@ -283,6 +291,46 @@ static PyObject *batch_fields(PyObject *module, PyObject *unused) {
     return list;
 }
 
+PyDoc_STRVAR(
+    calendar_tables_doc,
+    "calendar_tables() -> dict[str, Array]\n\n"
+    "float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours "
+    "[24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year.");
+
+static PyObject *calendar_tables(PyObject *module, PyObject *unused) {
+    (void)unused;
+    const struct core_state *state = PyModule_GetState(module);
+    hw_calendar_tables tables;
+    hw_calendar_tables_fill(&tables);
+    const struct {
+        const char *name;
+        const float *values;
+        uint64_t shape[3];
+    } parts[] = {
+        {"sixtieths", tables.sixtieths[0], {60, 2}},
+        {"hours", tables.hours[0], {24, 2}},
+        {"weekdays", tables.weekdays[0], {7, 2}},
+        {"dates", tables.dates[0], {HW_DATE_COUNT, 6}},
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && dict != NULL; i++) {
+        size_t bytes = sizeof(float) * (size_t)(parts[i].shape[0] * parts[i].shape[1]);
+        void *copy = PyMem_Malloc(bytes);
+        if (copy == NULL) {
+            Py_DECREF(dict);
+            return PyErr_NoMemory();
+        }
+        memcpy(copy, parts[i].values, bytes);
+        PyObject *array = core_array(state, copy, core_format_of(HW_FLOAT32), 2, parts[i].shape,
+                                     (struct core_owner){copy, PyMem_Free});
+        if (array == NULL || PyDict_SetItemString(dict, parts[i].name, array) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(array);
+    }
+    return dict;
+}
+
 /* ---- module ------------------------------------------------------------------------------ */
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
@@ -349,6 +397,7 @@ static PyMethodDef module_methods[] = {
     {"hash64", hash64, METH_VARARGS, hash64_doc},
     {"hash_embed", hash_embed, METH_VARARGS, hash_embed_doc},
     {"batch_fields", batch_fields, METH_NOARGS, batch_fields_doc},
+    {"calendar_tables", calendar_tables, METH_NOARGS, calendar_tables_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -102,51 +102,44 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
     return 0;
 }
 
-/* Options that sampler.py passes by number; every one of them is given. */
+/* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
-                         int64_t visible_until[3]) {
-    static char *names[] = {"store",
-                            "rank",
-                            "world_size",
-                            "split_ratios",
-                            "split_seed",
-                            "seed",
-                            "batch_size",
-                            "sequence_length",
-                            "max_rows",
-                            "child_width",
-                            "max_hops",
-                            "width_scope",
-                            "child_order",
-                            "identifier_cells",
-                            "context_labels",
-                            "adjacency",
-                            "targets",
-                            "task_order",
-                            "tasks",
-                            "task_weights",
-                            "visible_until",
-                            "num_threads",
-                            "num_prefetch",
-                            "num_prefetch_val",
-                            "text_budget",
-                            "with_rows",
-                            NULL};
+                         int64_t visible_until[3], PyObject **cpus) {
+    static char *names[] = {"store",          "rank",
+                            "world_size",     "split_ratios",
+                            "split_seed",     "seed",
+                            "batch_size",     "sequence_length",
+                            "max_rows",       "child_width",
+                            "max_hops",       "width_scope",
+                            "child_order",    "identifier_cells",
+                            "context_labels", "adjacency",
+                            "targets",        "task_order",
+                            "tasks",          "task_weights",
+                            "visible_until",  "num_threads",
+                            "num_prefetch",   "num_prefetch_val",
+                            "text_budget",    "with_rows",
+                            "layout",         "num_interleaved",
+                            "text_mode",      "attention_masks",
+                            "packing",        "contexts_per_batch",
+                            "cpus",           NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
-    int with_rows;
+    uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
+    int with_rows, attention_masks = 0, packing = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p", names, store,
-            core_u32, &options->rank, core_u32, &options->world_size, &options->split_ratios[0],
-            &options->split_ratios[1], &options->split_ratios[2], core_u64, &options->split_seed,
-            core_u64, &options->seed, core_u32, &options->batch_size, core_u32,
-            &options->sequence_length, core_u32, &options->max_rows, core_u32,
-            &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope, core_u32,
-            &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency, core_u32,
-            &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0], core_i64,
-            &visible_until[1], core_i64, &visible_until[2], core_u32, &options->num_threads,
-            core_i32, &options->num_prefetch, core_i32, &options->num_prefetch_val, core_u32,
-            &options->text_budget, &with_rows)) {
+            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O",
+            names, store, core_u32, &options->rank, core_u32, &options->world_size,
+            &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
+            core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
+            &options->batch_size, core_u32, &options->sequence_length, core_u32, &options->max_rows,
+            core_u32, &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope,
+            core_u32, &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency,
+            core_u32, &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0],
+            core_i64, &visible_until[1], core_i64, &visible_until[2], core_u32,
+            &options->num_threads, core_i32, &options->num_prefetch, core_i32,
+            &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
+            &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
+            &packing, core_u32, &options->contexts_per_batch, cpus)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -157,19 +150,23 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->targets = (hw_targets)targets;
     options->task_order = (hw_task_order)task_order;
     options->with_rows = (uint8_t)with_rows;
+    options->layout = (hw_layout)layout;
+    options->text_mode = (hw_text_mode)text_mode;
+    options->attention_masks = (uint8_t)attention_masks;
+    options->packing = (uint8_t)packing;
     options->visible_until = visible_until;
     return 1;
 }
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
-    PyObject *store, *tasks, *weights;
+    PyObject *store, *tasks, *weights, *cpus = Py_None;
     int64_t visible_until[3];
     hw_sampler_options options = {.struct_bytes = sizeof options};
-    uint32_t *task_list = NULL;
+    uint32_t *task_list = NULL, *cpu_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
-    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until)) {
+    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus)) {
         return NULL;
     }
     if (!PyObject_TypeCheck(store, state->store_type)) {
@@ -182,9 +179,11 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     uint32_t task_count = hw_store_get_counts(handle).task_count;
     if (core_u32_list(tasks, &task_list, &options.task_count) != 0 ||
-        double_list(weights, &weight_list, task_list == NULL ? task_count : options.task_count)) {
+        double_list(weights, &weight_list, task_list == NULL ? task_count : options.task_count) ||
+        core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0) {
         goto done;
     }
+    options.cpus = cpu_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
     self = (struct sampler *)PyType_GenericAlloc(type, 0);
@@ -206,6 +205,7 @@ done:
     hw_store_close(handle);
     PyMem_Free(task_list);
     PyMem_Free(weight_list);
+    PyMem_Free(cpu_list);
     return (PyObject *)self;
 }
 
@@ -271,14 +271,17 @@ static PyObject *batch_at(PyObject *self, PyObject *args) {
 /* ---- what it is -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(shape_doc, "shape() -> dict[str, int]\n\nbatch_size, sequence_length, max_rows, "
-                        "text_budget, text_dim, parent_slots.");
+                        "text_budget, text_dim, parent_slots, contexts_per_batch, "
+                        "contexts_per_sequence.");
 
 static PyObject *shape(PyObject *self, PyObject *unused) {
     (void)unused;
     hw_shape s = hw_sampler_shape(core_sampler_handle(self));
-    return Py_BuildValue("{sIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
+    return Py_BuildValue("{sIsIsIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
                          s.sequence_length, "max_rows", s.max_rows, "text_budget", s.text_budget,
-                         "text_dim", s.text_dim, "parent_slots", s.parent_slots);
+                         "text_dim", s.text_dim, "parent_slots", s.parent_slots,
+                         "contexts_per_batch", s.contexts_per_batch, "contexts_per_sequence",
+                         s.contexts_per_sequence);
 }
 
 PyDoc_STRVAR(seed_count_doc, "seed_count(split: int, task: int) -> int\n\n"
@@ -437,6 +440,7 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"text_ns", s.text_ns},
         {"producer_wait_ns", s.producer_wait_ns},
         {"consumer_wait_ns", s.consumer_wait_ns},
+        {"elapsed_ns", s.elapsed_ns},
         {"stopped_by_rows", s.stopped_by_rows},
         {"texts_over_budget", s.texts_over_budget},
         {"threads", s.threads},
@@ -444,6 +448,11 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"val_queue", s.val_queue},
         {"slab_bytes", s.slab_bytes},
         {"slab_count", s.slab_count},
+        {"contexts_cut", s.contexts_cut},
+        {"contexts_dropped", s.contexts_dropped},
+        {"cells_cut", s.cells_cut},
+        {"packed_cells", s.packed_cells},
+        {"packed_sequences", s.packed_sequences},
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; i < sizeof counters / sizeof counters[0] && dict != NULL; i++) {

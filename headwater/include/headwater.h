@@ -25,6 +25,7 @@ extern "C" {
 #endif
 
 #define HW_VERSION "0.1.0"
+#define HW_FORMAT_VERSION 2 /* of the stores that are built; 1 is read too */
 
 #if defined(__GNUC__)
 #define HW_API __attribute__((visibility("default")))
@@ -92,13 +93,25 @@ typedef enum hw_identifier_cells {
     HW_IDENTIFIERS_NONE = 2,
 } hw_identifier_cells;
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
+typedef enum hw_layout {
+    HW_LAYOUT_DENSE = 0, /* an array per slot, ready to compute with */
+    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times: for transfer */
+} hw_layout;
 typedef enum hw_adjacency {
-    HW_ADJACENCY_DENSE = 0, /* fk_adj */
+    HW_ADJACENCY_DENSE = 0, /* fk_adj; in the compact layout: parents */
     HW_ADJACENCY_PARENTS = 1,
     HW_ADJACENCY_BOTH = 2,
 } hw_adjacency;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
-typedef enum hw_load { HW_LOAD_MMAP = 0, HW_LOAD_RAM = 1 } hw_load;
+typedef enum hw_text_mode {
+    HW_TEXTS_BATCH = 0, /* each batch brings its texts' vectors */
+    HW_TEXTS_RESIDENT = 1, /* the caller has all vectors; cells name texts of the store */
+} hw_text_mode;
+typedef enum hw_load {
+    HW_LOAD_MMAP = 0,
+    HW_LOAD_RAM = 1, /* read into memory at open, on huge pages where the kernel gives them */
+    HW_LOAD_RAM_INTERLEAVED = 2, /* the same, spread over the memory nodes of the machine */
+} hw_load;
 
 /*
  * XXH64 (Yann Collet's published algorithm) of `size` bytes: checksums, key hashes, name hashes.
@@ -411,11 +424,21 @@ typedef struct hw_sampler_options {
     uint32_t task_count;
     const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
-    uint32_t num_threads; /* 0: usable cores, at most 16 */
-    int32_t num_prefetch; /* < 0: 3; 0: synchronous, no threads */
+    uint32_t num_threads; /* 0: cpu_count; without cpus the usable cores, at most 16 */
+    int32_t num_prefetch; /* batches made ahead, at least as many as the threads hold sequences of
+                             (docs/6-tuning.md). < 0: 3; 0: synchronous, no threads */
     int32_t num_prefetch_val; /* < 0: 1 */
-    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape */
+    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
+    hw_layout layout; /* compact: adjacency is parents */
+    hw_text_mode text_mode;
+    uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
+    uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
+    uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
+    uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
+                                 on contents */
+    const uint32_t *cpus; /* thread i runs on cpus[i mod cpu_count] only; NULL: where it likes */
+    uint32_t cpu_count;
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
@@ -427,9 +450,11 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 /* Shuts down and frees. Batches handed out stay valid. */
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
-/* B, S, R, U, D_t and P of this sampler's batches. */
+/* B, S, R, U, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
+ * in one sequence: B and 1 without packing. */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
+    uint32_t contexts_per_batch, contexts_per_sequence;
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
@@ -481,10 +506,14 @@ HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
 typedef struct hw_sampler_stats {
     uint64_t batches, sequences, cells, padded_cells, rows;
     uint64_t walk_ns, emit_ns, text_ns; /* summed over threads */
-    uint64_t producer_wait_ns, consumer_wait_ns;
+    uint64_t producer_wait_ns; /* summed over threads, those that sleep now included */
+    uint64_t consumer_wait_ns;
+    uint64_t elapsed_ns; /* since the sampler was opened */
     uint64_t stopped_by_rows, texts_over_budget;
     uint32_t threads, train_queue, val_queue; /* batches ready now */
     uint64_t slab_bytes, slab_count;
+    /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches */
+    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
 } hw_sampler_stats;
 HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
 
@@ -501,6 +530,14 @@ typedef enum hw_dtype {
     HW_FLOAT32 = 7,
 } hw_dtype;
 HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
+
+/* Bits of a compact cell (`cells`), and of its time (`cell_times`). docs/3-batch.md, "Compact". */
+#define HW_CELL_TYPE_MASK 7u /* hw_semantic_type */
+#define HW_CELL_NULL 8u
+#define HW_CELL_TARGET 16u
+#define HW_CELL_PADDING 32u
+#define HW_TIME_WEEKDAY_SHIFT 17u /* above the second of the day; Monday 0 */
+#define HW_TIME_YEAR_DAY_SHIFT 20u /* above the weekday; from 0, + 366 in a leap year */
 
 typedef struct hw_tensor {
     const char *name;
@@ -528,7 +565,24 @@ typedef struct hw_batch_field {
     const char *when; /* NULL: always; else the option that adds it */
     const char *meaning;
 } hw_batch_field;
+/* With packing, arrays [B] and [B,15] have T behind B, num_contexts excepted. */
 HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
+
+/*
+ * The 14 cyclic parts of `timestamp_values` as (sin, cos) pairs, for whoever expands the compact
+ * layout: `sixtieths` of second and minute, then hour and weekday (Monday 0), and `dates` with the
+ * pairs of day, month and day of year, by day of year from 0, + 366 in a leap year. Day 365 of a
+ * common year does not exist and holds 0.
+ */
+#define HW_DATE_COUNT 732
+typedef struct hw_calendar_tables {
+    float sixtieths[60][2];
+    float hours[24][2];
+    float weekdays[7][2];
+    float dates[HW_DATE_COUNT][6];
+} hw_calendar_tables;
+/* Fills all of `tables`. Any thread. */
+HW_API void hw_calendar_tables_fill(hw_calendar_tables *tables);
 
 #ifdef __cplusplus
 }

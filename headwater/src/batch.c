@@ -1,19 +1,27 @@
 /*
- * One sequence, then one batch: walk to scratch (walk.c), emit the scratch into the batch's memory
- * (emit.c), number the texts (batch_texts.c). A worker is the scratch of one thread.
+ * Sequences: walk to scratch (walk.c), emit the scratch into the batch's memory (emit.c), number
+ * the texts (batch_texts.c). A worker is the scratch of one thread. It holds several walks and
+ * takes a step of each in turn, so that one walk's reads are on their way while the others are at
+ * work; a walk that is complete is emitted at once, while its rows are in cache. With packing the
+ * sequences go to the staging slab of the batch's scratch, by its plan; pack.h.
  */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "batch_texts.h"
 #include "emit.h"
 #include "error.h"
+#include "pack.h"
 
 struct hwi_worker {
-    struct hwi_walk walk;
+    const struct hwi_plan *plan;
+    struct hwi_walk *walks; /* [walk_count] */
+    struct hwi_work *works; /* [walk_count] what each walk is for */
+    uint32_t *order; /* [walk_count] walks: the live ones first */
+    uint32_t walk_count, live_count, turn;
+    struct hwi_canvas canvas;
     struct hwi_permuter permuter;
     struct hwi_texts texts;
     struct hwi_counters counters;
@@ -27,13 +35,32 @@ static uint64_t now_ns(void) {
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
+static hw_status open_walks(struct hwi_worker *worker, uint32_t count, hw_error *error) {
+    worker->walks = calloc(count, sizeof *worker->walks);
+    worker->works = calloc(count, sizeof *worker->works);
+    worker->order = calloc(count, sizeof *worker->order);
+    if (worker->walks == NULL || worker->works == NULL || worker->order == NULL) {
+        return hwi_no_memory(error, "the walks of a worker", count * sizeof *worker->walks);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        worker->order[i] = i;
+        HW_TRY(hwi_walk_open(worker->plan, &worker->walks[i], error));
+        worker->walk_count++;
+    }
+    return HW_OK;
+}
+
 hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
                           hw_error *error) {
     struct hwi_worker *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return hwi_no_memory(error, "a worker", sizeof *made);
     }
-    hw_status status = hwi_walk_open(plan, &made->walk, error);
+    made->plan = plan = hwi_making_plan(plan);
+    hw_status status = open_walks(made, plan->options.num_interleaved, error);
+    if (status == HW_OK) {
+        status = hwi_canvas_open(plan, &made->canvas, error);
+    }
     if (status == HW_OK) {
         status = hwi_permuter_open(plan, &made->permuter, error);
     }
@@ -52,14 +79,19 @@ void hwi_worker_close(struct hwi_worker *worker) {
     if (worker == NULL) {
         return;
     }
-    hwi_walk_release(&worker->walk);
+    for (uint32_t i = 0; i < worker->walk_count; i++) {
+        hwi_walk_release(&worker->walks[i]);
+    }
+    free(worker->walks);
+    free(worker->works);
+    free(worker->order);
+    hwi_canvas_release(&worker->canvas);
     hwi_permuter_release(&worker->permuter);
     hwi_texts_release(&worker->texts);
     free(worker);
 }
 
-void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
-    const struct hwi_counters *own = &worker->counters;
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
     sum->sequences += own->sequences;
     sum->cells += own->cells;
     sum->rows += own->rows;
@@ -68,64 +100,99 @@ void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *su
     sum->text_ns += own->text_ns;
     sum->stopped_by_rows += own->stopped_by_rows;
     sum->texts_over_budget += own->texts_over_budget;
-    worker->counters = (struct hwi_counters){0};
+    sum->contexts_cut += own->contexts_cut;
+    sum->contexts_dropped += own->contexts_dropped;
+    sum->cells_cut += own->cells_cut;
+    sum->packed_cells += own->packed_cells;
+    sum->packed_sequences += own->packed_sequences;
+    *own = (struct hwi_counters){0};
 }
 
-/* ---- one sequence ------------------------------------------------------------------------ */
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
+    hwi_counters_take(&worker->counters, sum);
+}
 
-hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
-                            struct hwi_batch_scratch *scratch, uint32_t b,
-                            const struct hwi_seed *seed, hw_error *error) {
-    if (seed == NULL) {
-        hwi_emit_nothing(plan, &worker->walk, &worker->permuter, slab, b);
-        scratch->text_counts[b] = scratch->cell_counts[b] = 0;
+/* ---- sequences --------------------------------------------------------------------------- */
+
+uint32_t hwi_worker_room(const struct hwi_worker *worker) {
+    return worker->walk_count - worker->live_count;
+}
+
+uint32_t hwi_worker_live(const struct hwi_worker *worker) {
+    return worker->live_count;
+}
+
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work) {
+    uint32_t walk = worker->order[worker->live_count++];
+    worker->works[walk] = *work;
+    worker->walks[walk].state = HWI_WALK_START;
+}
+
+void hwi_worker_abandon(struct hwi_worker *worker) {
+    worker->live_count = worker->turn = 0;
+}
+
+/* A step of one walk: its first begins it. */
+static hw_status step(struct hwi_walk *walk, const struct hwi_work *work, int *is_done,
+                      hw_error *error) {
+    if (walk->state != HWI_WALK_START) {
+        return hwi_walk_step(walk, is_done, error);
+    }
+    *is_done = !work->is_real;
+    return work->is_real ? hwi_walk_start(walk, &work->seed, error) : HW_OK;
+}
+
+static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const struct hwi_work *work,
+                      hw_error *error) {
+    const struct hwi_plan *plan = worker->plan;
+    struct hwi_batch_scratch *scratch = work->scratch;
+    uint8_t *slab = scratch->packing == NULL ? work->slab : scratch->packing->staging;
+    if (!work->is_real) {
+        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
+        hwi_texts_none(scratch, work->b);
         return HW_OK;
     }
-    uint64_t start = now_ns();
-    HW_TRY(hwi_walk_seed(&worker->walk, seed, error));
-    uint64_t walked = now_ns();
-    uint16_t *text_cells = scratch->text_cells + (size_t)b * plan->shape.sequence_length;
-    HW_TRY(hwi_emit_sequence(plan, &worker->walk, &worker->permuter, slab, b, seed, text_cells,
-                             &scratch->cell_counts[b], error));
-    HW_TRY(hwi_texts_number(&worker->texts, plan, slab, scratch, b,
+    uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
+    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, slab, work->b,
+                             &work->seed, text_cells, &scratch->cell_counts[work->b], error));
+    HW_TRY(hwi_texts_number(&worker->texts, plan, slab, scratch, work->b,
                             &worker->counters.texts_over_budget, error));
+    worker->counters.sequences++;
+    worker->counters.cells += walk->cell_count;
+    worker->counters.rows += walk->row_count;
+    worker->counters.stopped_by_rows += walk->stopped_by_rows;
+    return HW_OK;
+}
+
+hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                             hw_error *error) {
+    uint64_t start = now_ns();
+    int is_done = 0;
+    for (;;) {
+        worker->turn = worker->turn + 1 < worker->live_count ? worker->turn + 1 : 0;
+        uint32_t walk = worker->order[worker->turn];
+        HW_TRY(step(&worker->walks[walk], &worker->works[walk], &is_done, error));
+        if (is_done) {
+            break;
+        }
+    }
+    uint32_t walk = worker->order[worker->turn];
+    uint64_t walked = now_ns();
+    HW_TRY(emit(worker, &worker->walks[walk], &worker->works[walk], error));
     worker->counters.walk_ns += walked - start;
     worker->counters.emit_ns += now_ns() - walked;
-    worker->counters.sequences++;
-    worker->counters.cells += worker->walk.cell_count;
-    worker->counters.rows += worker->walk.row_count;
-    worker->counters.stopped_by_rows += worker->walk.stopped_by_rows;
+    *finished = worker->works[walk];
+    worker->order[worker->turn] = worker->order[--worker->live_count];
+    worker->order[worker->live_count] = walk;
     return HW_OK;
 }
 
 hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                               uint32_t *row_count, uint32_t *text_count, hw_error *error) {
-    HW_TRY(hwi_walk_seed(&worker->walk, seed, error));
-    *row_count = worker->walk.row_count;
-    *text_count = hwi_texts_count(&worker->texts, &worker->walk);
-    return HW_OK;
-}
-
-/* ---- one batch --------------------------------------------------------------------------- */
-
-hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan, uint8_t *slab,
-                           struct hwi_batch_scratch *scratch, uint32_t task,
-                           uint32_t sequence_count, hw_error *error) {
-    (void)error;
-    uint64_t start = now_ns();
-    const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    const struct hwi_task_info *info = &plan->store->tasks[task_plan->task];
-    const struct hwi_column_info *target = &plan->store->columns[info->target_column];
-    int is_categorical = info->target_stype == HW_CATEGORICAL;
-    uint32_t category_start = is_categorical ? target->category_start : 0;
-    uint32_t category_count = is_categorical ? target->category_count : 0;
-    uint32_t text_count = hwi_texts_merge(&worker->texts, plan, slab, scratch);
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = info->target_stype;
-    memcpy(hwi_field_at(plan, slab, HWI_TASK_IDX, 0), &task_plan->task, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_START, 0), &category_start, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_CAT_EMB_COUNT, 0), &category_count, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_NUM_SEQUENCES, 0), &sequence_count, 4);
-    memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &text_count, 4);
-    worker->counters.text_ns += now_ns() - start;
+                               struct hwi_measure *measure, hw_error *error) {
+    struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
+    HW_TRY(hwi_walk_seed(walk, seed, error));
+    *measure = (struct hwi_measure){.cells = walk->cell_count,
+                                    .rows = walk->row_count,
+                                    .texts = hwi_texts_count(&worker->texts, walk)};
     return HW_OK;
 }

@@ -5,6 +5,14 @@
 #include <string.h>
 
 #include "error.h"
+#include "pack.h"
+
+enum {
+    PART_BYTES = 128 * 1024, /* of vectors: about 10 us, and half of a second-level cache */
+    VECTORS_AHEAD = 4, /* asked for while one is copied; 32 lines at D_t = 256 */
+    LINE_BYTES = 64,
+    LOOKUPS_AHEAD = 8,
+};
 
 /* ---- sets of ids ------------------------------------------------------------------------- */
 
@@ -19,6 +27,11 @@ static int id_set_open(struct hwi_id_set *set, uint64_t most) {
     return set->entries != NULL;
 }
 
+static void id_set_close(struct hwi_id_set *set) {
+    free(set->entries);
+    *set = (struct hwi_id_set){0};
+}
+
 static void id_set_clear(struct hwi_id_set *set) {
     if (++set->stamp == 0) {
         memset(set->entries, 0, ((size_t)set->mask + 1) * sizeof *set->entries);
@@ -26,9 +39,13 @@ static void id_set_clear(struct hwi_id_set *set) {
     }
 }
 
+static uint32_t id_set_start(const struct hwi_id_set *set, uint32_t id) {
+    return (id * 2654435761u) & set->mask;
+}
+
 /* The entry of an id; its stamp is older if the id is new. */
 static struct hwi_id_entry *id_set_find(struct hwi_id_set *set, uint32_t id) {
-    uint32_t at = (id * 2654435761u) & set->mask;
+    uint32_t at = id_set_start(set, id);
     while (set->entries[at].stamp == set->stamp && set->entries[at].id != id) {
         at = (at + 1) & set->mask;
     }
@@ -48,38 +65,49 @@ static uint32_t quota_of(const struct hwi_plan *plan) {
     return plan->text_quota < length ? plan->text_quota : length;
 }
 
-hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts, hw_error *error) {
+/* Distinct texts that a batch may have, without row 0. */
+static uint64_t most_merged(const struct hwi_plan *plan) {
     uint64_t kept = (uint64_t)plan->shape.batch_size * quota_of(plan);
-    kept = kept < plan->shape.text_budget ? kept : plan->shape.text_budget;
-    if (!id_set_open(&texts->sequence, plan->shape.sequence_length) ||
-        !id_set_open(&texts->batch, kept)) {
-        hwi_texts_release(texts);
-        return hwi_no_memory(error, "a worker's texts", kept * 2 * sizeof *texts->batch.entries);
+    return kept < plan->shape.text_budget ? kept : plan->shape.text_budget;
+}
+
+hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts, hw_error *error) {
+    if (!id_set_open(&texts->sequence, plan->shape.sequence_length)) {
+        return hwi_no_memory(error, "a worker's texts", plan->shape.sequence_length);
     }
     return HW_OK;
 }
 
 void hwi_texts_release(struct hwi_texts *texts) {
-    free(texts->sequence.entries);
-    free(texts->batch.entries);
-    *texts = (struct hwi_texts){0};
+    id_set_close(&texts->sequence);
 }
 
 hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_scratch **scratch,
                                  hw_error *error) {
+    const struct hwi_plan *packed = plan->staging != NULL ? plan : NULL;
+    plan = hwi_making_plan(plan);
     size_t batch = plan->shape.batch_size, length = plan->shape.sequence_length;
-    size_t quota = quota_of(plan);
+    size_t quota = quota_of(plan), merged = (size_t)most_merged(plan);
     struct hwi_batch_scratch *made = calloc(1, sizeof *made);
+    int is_whole = 0;
     if (made != NULL) {
         made->texts = calloc(batch * quota + 1, sizeof *made->texts);
         made->text_counts = calloc(batch, sizeof *made->text_counts);
         made->text_cells = calloc(batch * length, sizeof *made->text_cells);
         made->cell_counts = calloc(batch, sizeof *made->cell_counts);
+        made->rows = calloc(merged + 1, sizeof *made->rows);
+        is_whole = made->texts != NULL && made->text_counts != NULL && made->text_cells != NULL &&
+                   made->cell_counts != NULL && made->rows != NULL &&
+                   id_set_open(&made->merged, merged);
     }
-    if (made == NULL || !made->texts || !made->text_counts || !made->text_cells ||
-        !made->cell_counts) {
+    if (!is_whole) {
         hwi_batch_scratch_close(made);
         return hwi_no_memory(error, "the texts of a batch", batch * length * 2);
+    }
+    hw_status status = packed == NULL ? HW_OK : hwi_packing_open(packed, &made->packing, error);
+    if (status != HW_OK) {
+        hwi_batch_scratch_close(made);
+        return status;
     }
     *scratch = made;
     return HW_OK;
@@ -93,28 +121,51 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch) {
     free(scratch->text_counts);
     free(scratch->text_cells);
     free(scratch->cell_counts);
+    free(scratch->rows);
+    id_set_close(&scratch->merged);
+    hwi_packing_close(scratch->packing);
     free(scratch);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------- */
+/* ---- one sequence ------------------------------------------------------------------------ */
+
+static hw_status bad_text(const struct hwi_plan *plan, uint32_t text, hw_error *error) {
+    return hwi_fail(error, HW_BAD_STORE,
+                    "a cell holds text %u, the store has %u; run `headwater verify`", text,
+                    plan->store->info->text_count);
+}
+
+/* Resident texts: the store's numbers stay, above the 0 of no text. */
+static hw_status number_resident(const struct hwi_plan *plan, uint32_t *ids, const uint16_t *cells,
+                                 uint32_t cell_count, hw_error *error) {
+    for (uint32_t i = 0; i < cell_count; i++) {
+        uint32_t text = ids[cells[i]];
+        if (text >= plan->store->info->text_count) {
+            return bad_text(plan, text, error);
+        }
+        ids[cells[i]] = text + 1;
+    }
+    return HW_OK;
+}
 
 hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan, uint8_t *slab,
                            struct hwi_batch_scratch *scratch, uint32_t b, uint64_t *over_budget,
                            hw_error *error) {
     uint32_t length = plan->shape.sequence_length, quota = quota_of(plan), count = 0;
-    uint32_t *ids = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, (size_t)b * length * 4);
+    uint32_t *ids = hwi_field_at(plan, slab, hwi_text_ids_field(plan), (size_t)b * length * 4);
     const uint16_t *cells = scratch->text_cells + (size_t)b * length;
     uint32_t *kept = scratch->texts + (size_t)b * quota;
+    scratch->text_counts[b] = 0;
+    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+        return number_resident(plan, ids, cells, scratch->cell_counts[b], error);
+    }
     id_set_clear(&texts->sequence);
     for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
         uint32_t text = ids[cells[i]];
         struct hwi_id_entry *entry = id_set_find(&texts->sequence, text);
         if (entry->stamp != texts->sequence.stamp) {
             if (text >= plan->store->info->text_count) {
-                return hwi_fail(error, HW_BAD_STORE,
-                                "a cell holds text %u, the store has %u; run "
-                                "`headwater verify`",
-                                text, plan->store->info->text_count);
+                return bad_text(plan, text, error);
             }
             uint32_t place = count < quota ? ++count : 0;
             if (place > 0) {
@@ -127,6 +178,10 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
     }
     scratch->text_counts[b] = count;
     return HW_OK;
+}
+
+void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b) {
+    scratch->text_counts[b] = scratch->cell_counts[b] = 0;
 }
 
 uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk) {
@@ -155,32 +210,146 @@ uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk) {
     return count;
 }
 
-uint32_t hwi_texts_merge(struct hwi_texts *texts, const struct hwi_plan *plan, uint8_t *slab,
-                         struct hwi_batch_scratch *scratch) {
-    uint32_t length = plan->shape.sequence_length, dim = plan->shape.text_dim, used = 1;
-    uint32_t quota = quota_of(plan);
-    uint8_t *vectors = hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, 0);
-    const uint8_t *source = plan->store->vectors[HW_EMBED_TEXTS];
-    id_set_clear(&texts->batch);
-    memset(vectors, 0, (size_t)dim * 2);
+/* ---- one batch --------------------------------------------------------------------------- */
+
+/* Gives each distinct text of the batch the next row of vectors, by first appearance. */
+static void merge_texts(const struct hwi_plan *plan, struct hwi_batch_scratch *scratch) {
+    struct hwi_id_set *merged = &scratch->merged;
+    uint32_t quota = quota_of(plan), used = 1;
+    id_set_clear(merged);
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
-        uint32_t *kept = scratch->texts + (size_t)b * quota;
-        for (uint32_t i = 0; i < scratch->text_counts[b]; i++) {
-            struct hwi_id_entry *entry = id_set_find(&texts->batch, kept[i]);
-            if (entry->stamp != texts->batch.stamp) {
-                memcpy(vectors + (size_t)used * dim * 2, source + (size_t)kept[i] * dim * 2,
-                       (size_t)dim * 2);
-                id_set_put(&texts->batch, entry, kept[i], used++);
+        uint32_t *texts = scratch->texts + (size_t)b * quota, count = scratch->text_counts[b];
+        for (uint32_t i = 0; i < count; i++) {
+            if (i + LOOKUPS_AHEAD < count) {
+                __builtin_prefetch(&merged->entries[id_set_start(merged, texts[i + LOOKUPS_AHEAD])],
+                                   1);
             }
-            kept[i] = entry->place;
-        }
-        uint32_t *ids = hwi_field_at(plan, slab, HWI_TEXT_EMBED_IDS, (size_t)b * length * 4);
-        const uint16_t *cells = scratch->text_cells + (size_t)b * length;
-        for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
-            uint32_t place = ids[cells[i]];
-            ids[cells[i]] = place == 0 ? 0 : kept[place - 1];
+            struct hwi_id_entry *entry = id_set_find(merged, texts[i]);
+            if (entry->stamp != merged->stamp) {
+                scratch->rows[used] = texts[i];
+                id_set_put(merged, entry, texts[i], used++);
+            }
+            texts[i] = entry->place;
         }
     }
-    memset(vectors + (size_t)used * dim * 2, 0, (size_t)(plan->shape.text_budget - used) * dim * 2);
-    return used;
+    scratch->row_count = used;
+}
+
+static void write_number(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
+                         uint32_t number) {
+    memcpy(hwi_field_at(plan, slab, id, 0), &number, sizeof number);
+}
+
+/* Where the sequences were made: with packing in the staging batch. */
+static const struct hwi_plan *making(const struct hwi_plan *plan,
+                                     const struct hwi_batch_scratch *scratch, uint8_t **slab) {
+    if (scratch->packing != NULL) {
+        *slab = scratch->packing->staging;
+    }
+    return hwi_making_plan(plan);
+}
+
+uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
+                         struct hwi_batch_scratch *scratch, uint32_t task,
+                         uint32_t sequence_count) {
+    plan = making(plan, scratch, &slab);
+    const struct hwi_task_plan *task_plan = &plan->tasks[task];
+    const struct hwi_task_info *info = &plan->store->tasks[task_plan->task];
+    const struct hwi_column_info *target = &plan->store->columns[info->target_column];
+    int is_categorical = info->target_stype == HW_CATEGORICAL;
+    *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = info->target_stype;
+    write_number(plan, slab, HWI_TASK_IDX, task_plan->task);
+    write_number(plan, slab, HWI_CAT_EMB_START, is_categorical ? target->category_start : 0);
+    write_number(plan, slab, HWI_CAT_EMB_COUNT, is_categorical ? target->category_count : 0);
+    write_number(plan, slab, HWI_NUM_SEQUENCES, sequence_count);
+    scratch->part_count = 1;
+    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+        return scratch->part_count;
+    }
+    merge_texts(plan, scratch);
+    memcpy(&scratch->dirty_count, hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), 4);
+    if (scratch->dirty_count < scratch->row_count) {
+        scratch->dirty_count = scratch->row_count;
+    }
+    /* Until the last part is done, rows up to here may be written: it may be given up before. */
+    write_number(plan, slab, HWI_NUM_TEXTS, scratch->dirty_count);
+    uint64_t parts = (uint64_t)scratch->row_count * plan->shape.text_dim * 2 / PART_BYTES;
+    scratch->part_count = parts < plan->shape.batch_size ? (uint32_t)parts : plan->shape.batch_size;
+    scratch->part_count += scratch->part_count == 0;
+    return scratch->part_count;
+}
+
+/* Copies rows [first, end) of vectors, asking for the next ones ahead; the copies stay in the
+ * cache, where the caller's transfer finds them. */
+static void gather_rows(const struct hwi_plan *plan, uint8_t *slab, const uint32_t *rows,
+                        uint32_t first, uint32_t end) {
+    size_t bytes = (size_t)plan->shape.text_dim * 2;
+    const uint8_t *source = plan->store->vectors[HW_EMBED_TEXTS];
+    uint8_t *vectors = hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, 0);
+    for (uint32_t row = first; row < end; row++) {
+        if (row + VECTORS_AHEAD < end) {
+            const uint8_t *ahead = source + rows[row + VECTORS_AHEAD] * bytes;
+            for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) {
+                __builtin_prefetch(ahead + byte);
+            }
+        }
+        memcpy(vectors + row * bytes, source + rows[row] * bytes, bytes);
+    }
+}
+
+/* Batch-wide numbers for the cells of sequence b. */
+static void number_cells(const struct hwi_plan *plan, uint8_t *slab,
+                         const struct hwi_batch_scratch *scratch, uint32_t b) {
+    size_t at = (size_t)b * plan->shape.sequence_length;
+    uint32_t *ids = hwi_field_at(plan, slab, hwi_text_ids_field(plan), 4 * at);
+    const uint32_t *texts = scratch->texts + (size_t)b * quota_of(plan);
+    const uint16_t *cells = scratch->text_cells + at;
+    for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
+        uint32_t place = ids[cells[i]];
+        ids[cells[i]] = place == 0 ? 0 : texts[place - 1];
+    }
+}
+
+/* Where part `part` of `count` things begins. */
+static uint32_t part_start(const struct hwi_batch_scratch *scratch, uint32_t count, uint32_t part) {
+    return (uint32_t)((uint64_t)count * part / scratch->part_count);
+}
+
+void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
+                      const struct hwi_batch_scratch *scratch, uint32_t part) {
+    plan = making(plan, scratch, &slab);
+    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+        return;
+    }
+    uint32_t used = scratch->row_count, batch_size = plan->shape.batch_size;
+    uint32_t first = part_start(scratch, scratch->dirty_count, part);
+    uint32_t end = part_start(scratch, scratch->dirty_count, part + 1);
+    uint32_t clean = first > used ? first : used; /* rows from here on are cleared */
+    if (first == 0) {
+        first = 1; /* row 0 is zero in every batch */
+    }
+    if (first < used) {
+        gather_rows(plan, slab, scratch->rows, first, end < used ? end : used);
+    }
+    if (clean < end) {
+        size_t bytes = (size_t)plan->shape.text_dim * 2;
+        memset(hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, clean * bytes), 0,
+               (end - clean) * bytes);
+    }
+    uint32_t last = part_start(scratch, batch_size, part + 1);
+    for (uint32_t b = part_start(scratch, batch_size, part); b < last; b++) {
+        number_cells(plan, slab, scratch, b);
+    }
+}
+
+void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
+                      uint32_t sequence_count, struct hwi_counters *counters) {
+    uint8_t *made = slab;
+    const struct hwi_plan *made_by = making(plan, scratch, &made);
+    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+        write_number(made_by, made, HWI_NUM_TEXTS, scratch->row_count);
+    }
+    if (scratch->packing != NULL) {
+        hwi_pack(plan, scratch->packing, slab, sequence_count, counters);
+    }
 }

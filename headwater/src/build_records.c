@@ -53,17 +53,62 @@ static void encode_cells(const hw_builder *b, const struct hwi_build_table *tabl
     }
 }
 
-static hw_status write_records(const hw_builder *b, const struct hwi_build_table *table,
+/* Whether, and how far off, the rows' times stand in their records. */
+struct time_check {
+    const struct hwi_column_info *column; /* NULL: they do not */
+    int64_t offset_us;
+    uint32_t row_count; /* with a time */
+};
+
+static struct time_check begin_check(const hw_builder *b, const struct hwi_build_table *table) {
+    struct time_check check = {0};
+    if (table->info.flags & HWI_TABLE_TEMPORAL) {
+        const struct hwi_column_info *column = &b->columns[table->info.temporal_column].info;
+        check.column = column->lane_offset == HWI_NONE ? NULL : column;
+    }
+    return check;
+}
+
+static void check_time(struct time_check *check, const struct hwi_build_table *table, uint32_t row,
+                       const uint8_t *record) {
+    if (check->column == NULL) {
+        return;
+    }
+    int64_t time = hwi_read_i64(table->times.data + 8 * (uint64_t)row), offset = 0;
+    int is_null = hwi_bit(record + table->info.null_offset, check->column->null_bit);
+    if (row - table->info.timed_start >= table->info.timed_count) {
+        check->column = is_null ? check->column : NULL;
+        return;
+    }
+    if (is_null ||
+        __builtin_sub_overflow(time, hwi_read_i64(record + check->column->lane_offset), &offset)) {
+        check->column = NULL;
+        return;
+    }
+    if (check->row_count++ == 0) {
+        check->offset_us = offset;
+    } else if (offset != check->offset_us) {
+        check->column = NULL;
+    }
+}
+
+static hw_status write_records(const hw_builder *b, struct hwi_build_table *table,
                                struct hwi_writer *writer, uint8_t *record, hw_error *error) {
     uint32_t record_bytes = table->info.record_bytes, child_start = 0;
+    struct time_check check = begin_check(b, table);
     HW_TRY(hwi_writer_begin(writer, HWI_SECTION(HWI_SECTION_RECORDS, 0), record_bytes, error));
     for (uint32_t row = 0; row < table->info.row_count; row++) {
         memset(record, 0, record_bytes);
         encode_links(b, table, row, &child_start, record);
         encode_cells(b, table, table->rows.data + (uint64_t)row * table->spill_row_bytes, record);
+        check_time(&check, table, row, record);
         HW_TRY(hwi_writer_append(writer, record, record_bytes, error));
     }
     HW_TRY(hwi_writer_end(writer, error));
+    if (check.column != NULL) {
+        table->info.flags |= HWI_TABLE_TIME_IN_LANE;
+        table->info.time_offset_us = check.offset_us;
+    }
     if (table->info.flags & HWI_TABLE_TEMPORAL) {
         HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_TIMES, 0), 8, table->times.data,
                                   table->info.row_count, error));

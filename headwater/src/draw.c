@@ -1,6 +1,6 @@
 /*
- * Groups of children, by hops. While hop h is drawn from, new groups have h + 1 hops or more, so
- * the current hop is laid out once: under "uniform" as an array with each group as often as it has
+ * Groups of children of one hop. While hop h is drawn from, new groups have h + 1 hops or more, so
+ * a hop is laid out once: under "uniform" as an array with each group as often as it has
  * draws left (an entry is drawn, the last takes its place); under "recent" as one region for each
  * key, a heap of groups by their newest undrawn child. Children of a group are drawn lazily: a
  * partial shuffle of positions where all fit the width, else by rejection among those drawn before.
@@ -8,32 +8,23 @@
  */
 #include "draw.h"
 
-#include <assert.h>
 #include <string.h>
 
 void hwi_draw_reset(struct hwi_walk *walk) {
-    for (uint32_t hop = 0; hop < walk->hop_end; hop++) {
-        walk->hop_first[hop] = HWI_NONE;
-    }
-    walk->group_count = walk->draws_count = walk->segment_count = 0;
-    walk->hop = walk->hop_end = 0;
+    walk->group_count = walk->draws_count = 0;
     walk->bucket_count = walk->turn_count = walk->turn_next = 0;
     walk->ahead_count = walk->ahead_next = 0;
 }
 
-/* ---- adding groups ----------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------ */
 
-static void append_group(struct hwi_walk *walk, uint32_t hop, struct hwi_group group) {
-    uint32_t index = walk->group_count++;
-    group.draws = group.next = HWI_NONE;
-    walk->groups[index] = group;
-    if (walk->hop_first[hop] == HWI_NONE) {
-        walk->hop_first[hop] = index;
-    } else {
-        walk->groups[walk->hop_last[hop]].next = index;
-    }
-    walk->hop_last[hop] = index;
-    walk->hop_end = hop >= walk->hop_end ? hop + 1 : walk->hop_end;
+static struct hwi_group *add_group(struct hwi_walk *walk, uint32_t visible, uint32_t quota) {
+    struct hwi_group *group = &walk->groups[walk->group_count++];
+    group->visible = visible;
+    group->quota = quota;
+    group->drawn = 0;
+    group->draws = HWI_NONE;
+    return group;
 }
 
 /* Deals a row's width to its keys in turn; quota[slot] receives each one's part. */
@@ -53,59 +44,63 @@ static void deal_quota(uint32_t width, uint32_t slot_count, const uint32_t *visi
     }
 }
 
-static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t start,
-                       const uint32_t *visible) {
+/* One group for the children of all keys; `place` of its counts in walk->segments. */
+static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t start,
+                       uint32_t place) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    uint32_t slot_count = table->info->child_slot_count, sum = 0;
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
-        sum += visible[slot];
+    uint32_t sum = 0, width = walk->plan->options.child_width;
+    for (uint32_t slot = 0; slot < table->info->child_slot_count; slot++) {
+        sum += walk->segments[place + slot];
     }
-    if (sum == 0) {
-        return;
+    if (sum > 0) {
+        struct hwi_group *group = add_group(walk, sum, sum < width ? sum : width);
+        group->children = table->children + start;
+        group->times = NULL;
+        group->key = HWI_NONE;
+        group->row = (uint32_t)(visit - walk->visits);
+        group->segments = place;
     }
-    uint32_t width = walk->plan->options.child_width;
-    struct hwi_group group = {
-        .children = table->children + start,
-        .key = HWI_NONE,
-        .row = (uint32_t)(visit - walk->visits),
-        .visible = sum,
-        .quota = sum < width ? sum : width,
-        .segments = walk->segment_count,
-    };
-    walk->segment_count += slot_count;
-    append_group(walk, visit->depth + 1, group);
 }
 
-void hwi_draw_add(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t start,
-                  const uint8_t *list_counts, const uint32_t *visible) {
+/* One group for each key, with `quota` of its children, or with NULL the width's. */
+static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t start,
+                       uint32_t place, const uint32_t *quota) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    const hw_sampler_options *options = &walk->plan->options;
-    uint32_t slot_count = table->info->child_slot_count, width = options->child_width;
-    uint32_t *quota = NULL;
-    if (options->width_scope == HW_WIDTH_PER_ROW) {
-        if (options->child_order == HW_CHILDREN_UNIFORM) {
-            add_pooled(walk, visit, start, visible);
-            return;
-        }
-        quota = walk->quotas;
-        deal_quota(width, slot_count, visible, quota);
-    }
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
-        uint32_t count;
-        memcpy(&count, list_counts + slot * sizeof count, sizeof count);
-        struct hwi_group group = {
-            .children = table->children + start,
-            .times = table->child_times == NULL ? NULL : table->child_times + start,
-            .key = table->incoming[slot],
-            .visible = visible[slot],
-            .quota = quota != NULL           ? quota[slot]
-                     : visible[slot] < width ? visible[slot]
-                                             : width,
-        };
-        if (group.quota > 0) {
-            append_group(walk, visit->depth + 1, group);
+    const uint8_t *counts = visit->record + table->info->child_offset + 4;
+    uint32_t width = walk->plan->options.child_width;
+    for (uint32_t slot = 0; slot < table->info->child_slot_count; slot++) {
+        uint32_t count, visible = walk->segments[place + slot];
+        uint32_t part = quota != NULL ? quota[slot] : visible < width ? visible : width;
+        memcpy(&count, counts + slot * sizeof count, sizeof count);
+        if (part > 0) {
+            struct hwi_group *group = add_group(walk, visible, part);
+            group->children = table->children + start;
+            group->times = table->child_times == NULL ? NULL : table->child_times + start;
+            group->key = table->incoming[slot];
         }
         start += count;
+    }
+}
+
+static void add_groups(struct hwi_walk *walk) {
+    const hw_sampler_options *options = &walk->plan->options;
+    uint32_t place = 0;
+    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+         local = walk->visits[local].next) {
+        const struct hwi_visit *visit = &walk->visits[local];
+        const struct hwi_table_info *info = walk->plan->store->tables[visit->table].info;
+        uint32_t start;
+        memcpy(&start, visit->record + info->child_offset, sizeof start);
+        if (options->width_scope != HW_WIDTH_PER_ROW) {
+            add_by_key(walk, visit, start, place, NULL);
+        } else if (options->child_order == HW_CHILDREN_UNIFORM) {
+            add_pooled(walk, visit, start, place);
+        } else {
+            deal_quota(options->child_width, info->child_slot_count, walk->segments + place,
+                       walk->quotas);
+            add_by_key(walk, visit, start, place, walk->quotas);
+        }
+        place += info->child_slot_count;
     }
 }
 
@@ -181,13 +176,14 @@ static struct hwi_group *draw_entry(struct hwi_walk *walk, uint32_t *entries, ui
 
 /* ---- uniform order ----------------------------------------------------------------------- */
 
-static void lay_out_hop(struct hwi_walk *walk) {
-    walk->bucket_count = 0;
-    for (uint32_t g = walk->hop_first[walk->hop]; g != HWI_NONE; g = walk->groups[g].next) {
+static void lay_out_bucket(struct hwi_walk *walk) {
+    uint32_t *bucket = walk->bucket, count = 0;
+    for (uint32_t g = 0; g < walk->group_count; g++) {
         for (uint32_t i = 0; i < walk->groups[g].quota; i++) {
-            walk->bucket[walk->bucket_count++] = g;
+            bucket[count++] = g;
         }
     }
+    walk->bucket_count = count;
 }
 
 /* ---- recent order ------------------------------------------------------------------------ */
@@ -236,9 +232,9 @@ static struct hwi_turn *turn_of(struct hwi_walk *walk, uint32_t key) {
 }
 
 static void lay_out_turns(struct hwi_walk *walk) {
-    uint32_t first = walk->hop_first[walk->hop], start = 0;
+    uint32_t start = 0;
     walk->turn_count = walk->turn_next = 0;
-    for (uint32_t g = first; g != HWI_NONE; g = walk->groups[g].next) {
+    for (uint32_t g = 0; g < walk->group_count; g++) {
         struct hwi_turn *turn = turn_of(walk, walk->groups[g].key);
         turn->count += turn->timed ? 1 : walk->groups[g].quota;
     }
@@ -247,7 +243,7 @@ static void lay_out_turns(struct hwi_walk *walk) {
         start += walk->turns[i].count;
         walk->turns[i].count = 0;
     }
-    for (uint32_t g = first; g != HWI_NONE; g = walk->groups[g].next) {
+    for (uint32_t g = 0; g < walk->group_count; g++) {
         struct hwi_turn *turn = turn_of(walk, walk->groups[g].key);
         uint32_t copies = turn->timed ? 1 : walk->groups[g].quota;
         for (uint32_t i = 0; i < copies; i++) {
@@ -293,22 +289,16 @@ static void draw_turn(struct hwi_walk *walk, struct hwi_drawn *drawn) {
     }
 }
 
-/* ---- the next child ---------------------------------------------------------------------- */
+/* ---- the next children ------------------------------------------------------------------- */
 
-/* Lays out the next hop that has groups; 0 if there is none. */
-static int advance_hop(struct hwi_walk *walk) {
-    do {
-        if (++walk->hop >= walk->hop_end) {
-            walk->hop = walk->hop_end;
-            return 0;
-        }
-    } while (walk->hop_first[walk->hop] == HWI_NONE);
+void hwi_draw_lay_out(struct hwi_walk *walk) {
+    hwi_draw_reset(walk);
+    add_groups(walk);
     if (walk->plan->options.child_order == HW_CHILDREN_RECENT) {
         lay_out_turns(walk);
     } else {
-        lay_out_hop(walk);
+        lay_out_bucket(walk);
     }
-    return 1;
 }
 
 static void draw_one(struct hwi_walk *walk, struct hwi_drawn *drawn) {
@@ -321,54 +311,13 @@ static void draw_one(struct hwi_walk *walk, struct hwi_drawn *drawn) {
     }
 }
 
-/*
- * Draws ahead within the hop. Visits take no random words and add no groups to the hop, so the
- * draws are the same whether they are made one by one or together; made together, the reads of
- * their lists overlap, and then those of their records.
- */
-static void draw_ahead(struct hwi_walk *walk) {
-    const hw_store *store = walk->plan->store;
+uint32_t hwi_draw_ahead(struct hwi_walk *walk) {
     walk->ahead_count = walk->ahead_next = 0;
-    if (walk->bucket_count == 0 && walk->turn_count == 0 && !advance_hop(walk)) {
-        return;
-    }
     while (walk->ahead_count < HWI_DRAWS_AHEAD &&
            (walk->bucket_count > 0 || walk->turn_count > 0)) {
         struct hwi_drawn *drawn = &walk->ahead[walk->ahead_count++];
         draw_one(walk, drawn);
         __builtin_prefetch(drawn->child);
     }
-    for (uint32_t i = 0; i < walk->ahead_count; i++) {
-        struct hwi_drawn *drawn = &walk->ahead[i];
-        const struct hwi_table *table = &store->tables[store->keys[drawn->key].child_table];
-        drawn->row = *drawn->child;
-        if (hwi_table_has(table, drawn->row)) {
-            const uint8_t *record = hwi_record(table, drawn->row);
-            __builtin_prefetch(record);
-            __builtin_prefetch(record + 64);
-        }
-    }
-}
-
-int hwi_draw_next(struct hwi_walk *walk, struct hwi_drawn *drawn) {
-    if (walk->ahead_next == walk->ahead_count) {
-        draw_ahead(walk);
-    }
-    if (walk->ahead_next == walk->ahead_count) {
-        return 0;
-    }
-    *drawn = walk->ahead[walk->ahead_next++];
-    return 1;
-}
-
-int hwi_draw_waits(const struct hwi_walk *walk) {
-    if (walk->ahead_next < walk->ahead_count || walk->bucket_count > 0 || walk->turn_count > 0) {
-        return 1;
-    }
-    for (uint32_t hop = walk->hop + 1; hop < walk->hop_end; hop++) {
-        if (walk->hop_first[hop] != HWI_NONE) {
-            return 1;
-        }
-    }
-    return 0;
+    return walk->ahead_count;
 }

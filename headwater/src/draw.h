@@ -7,18 +7,16 @@
 
 #include "walk.h"
 
-/* Forgets the groups of the last walk. */
+/* Forgets the groups of the last hop. */
 void hwi_draw_reset(struct hwi_walk *walk);
+/* Makes the groups of the rows that wait at the hop, whose visible children stand in
+ * walk->segments, and lays them out. */
+void hwi_draw_lay_out(struct hwi_walk *walk);
 /*
- * Adds the groups of a visited row: its lists start at `start` among its table's children, list
- * lengths are uint32 [slots] at list_counts (unaligned), visible[slots] of them may be drawn.
- * `visible` is the end of walk->segments; pooled groups keep it.
+ * Draws up to HWI_DRAWS_AHEAD children into walk->ahead and asks for the places that name them; 0
+ * if the hop has no quota left. Visits take no random words and add nothing to the hop, so the
+ * draws are the same whether they are made one by one or together.
  */
-void hwi_draw_add(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t start,
-                  const uint8_t *list_counts, const uint32_t *visible);
-/* Draws the next child; 0 if no group has quota left. The row is not checked. */
-int hwi_draw_next(struct hwi_walk *walk, struct hwi_drawn *drawn);
-/* 1 if some group has quota left. */
-int hwi_draw_waits(const struct hwi_walk *walk);
+uint32_t hwi_draw_ahead(struct hwi_walk *walk);
 
 #endif

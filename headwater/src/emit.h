@@ -6,6 +6,7 @@
 #ifndef HWI_EMIT_H
 #define HWI_EMIT_H
 
+#include "canvas.h"
 #include "error.h"
 #include "permute.h"
 #include "walk.h"
@@ -13,11 +14,12 @@
 /* Emits the walk of `seed` as sequence b; text_cells[S] receives the positions of its texts that
  * are not NULL. HW_BAD_STORE if a category or a target is out of range. */
 HWI_CHECK hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                                      struct hwi_permuter *permuter, uint8_t *slab, uint32_t b,
-                                      const struct hwi_seed *seed, uint16_t *text_cells,
-                                      uint32_t *text_cell_count, hw_error *error);
+                                      struct hwi_canvas *canvas, struct hwi_permuter *permuter,
+                                      uint8_t *slab, uint32_t b, const struct hwi_seed *seed,
+                                      uint16_t *text_cells, uint32_t *text_cell_count,
+                                      hw_error *error);
 /* A place without a seed: an empty walk, emitted. */
-void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk,
+void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
                       struct hwi_permuter *permuter, uint8_t *slab, uint32_t b);
 
 #endif

@@ -11,28 +11,33 @@
 enum { ALIGN = 64, PAGE_SKEW_BYTES = 320 };
 
 static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
-    {"semantic_types", HW_INT8, {"B", "S"}, 0, NULL, "hw_semantic_type of the cell"},
-    {"column_ids", HW_INT32, {"B", "S"}, 0, NULL, "global column"},
-    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, NULL, "sequence-local row"},
-    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, NULL, "z-score by column"},
+    {"semantic_types", HW_INT8, {"B", "S"}, 0, "layout=dense", "hw_semantic_type of the cell"},
+    {"column_ids", HW_INT32, {"B", "S"}, 0, "layout=dense", "global column"},
+    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, "layout=dense", "sequence-local row"},
+    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, "layout=dense", "z-score by column"},
     {"timestamp_values",
      HW_FLOAT32,
      {"B", "S", "15"},
      0,
-     NULL,
+     "layout=dense",
      "sin, cos of second/60, minute/60, hour/24, weekday/7, day-1/31, month-1/12, day of "
      "year-1/366; then the z-scored epoch"},
-    {"bool_values", HW_UINT8, {"B", "S"}, 0, NULL, "0 or 1"},
-    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, NULL, "global category"},
-    {"text_embed_ids", HW_UINT32, {"B", "S"}, 0, NULL, "batch-local text"},
-    {"is_null", HW_UINT8, {"B", "S"}, 0, NULL, "1 where the cell is NULL"},
-    {"is_target", HW_UINT8, {"B", "S"}, 0, NULL, "1 at the cell to predict"},
-    {"is_padding", HW_UINT8, {"B", "S"}, 0, NULL, "1 past the last cell"},
+    {"bool_values", HW_UINT8, {"B", "S"}, 0, "layout=dense", "0 or 1"},
+    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "global category"},
+    {"text_embed_ids",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "batch-local text; resident: text + 1"},
+    {"is_null", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 where the cell is NULL"},
+    {"is_target", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 at the cell to predict"},
+    {"is_padding", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 past the last cell"},
     {"fk_adj",
      HW_UINT8,
      {"B", "R", "R"},
      0,
-     "adjacency=dense|both",
+     "layout=dense, adjacency=dense|both",
      "1 at [b, i, j] iff row i has a foreign key to row j"},
     {"parents",
      HW_UINT16,
@@ -40,19 +45,80 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      0,
      "adjacency=parents|both",
      "local parent by foreign key, 65535 where none is in the context, each parent once"},
-    {"col_perm", HW_UINT16, {"B", "S"}, 0, NULL, "stable order by (padding, column, position)"},
+    {"col_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "stable order by (padding, column, position)"},
     {"out_perm",
      HW_UINT16,
      {"B", "S"},
      0,
-     NULL,
+     "layout=dense",
      "cells by row in reverse Cuthill-McKee order, padding last"},
-    {"in_perm", HW_UINT16, {"B", "S"}, 0, NULL, "the same order as out_perm, the same memory"},
+    {"in_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "the same order as out_perm, the same memory"},
+    {"cells",
+     HW_UINT8,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32"},
+    {"cell_columns", HW_UINT16, {"B", "S"}, 0, "layout=compact", "global column"},
+    {"cell_values",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "bits of a float32 z-score (numbers, times), 0 or 1, category, or text"},
+    {"cell_times",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20"},
+    {"row_order",
+     HW_UINT16,
+     {"B", "R"},
+     0,
+     "layout=compact",
+     "rows in reverse Cuthill-McKee order, 65535 where unused"},
+    {"column_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one column, and on the diagonal; else 1"},
+    {"feature_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one row, and on the diagonal; else 1"},
+    {"neighbor_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where an edge joins the cells' rows either way, and on the diagonal; else 1"},
+    {"padding_mask", HW_UINT8, {"B", "S"}, 0, "attention_masks", "1 past the last cell"},
+    {"segment_ids",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "packing",
+     "context of the cell from 1, 0 past the last"},
+    {"num_contexts", HW_UINT32, {"B"}, 0, "packing", "contexts of each sequence"},
     {"text_batch_embeddings",
      HW_FLOAT16,
      {"U", "D_t"},
      0,
-     NULL,
+     "text_mode=batch",
      "row 0 zero, then distinct texts by first appearance, then zero"},
     {"target_stype", HW_UINT8, {"1"}, 0, NULL, "semantic type of the target"},
     {"task_idx", HW_UINT32, {"1"}, 0, NULL, "task, in store order"},
@@ -68,7 +134,12 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      "table of each row, 65535 for a task's seed row; 0 where unused"},
     {"row_depths", HW_UINT8, {"B", "R"}, 0, "with_rows", "hops from the first row, at most 255"},
     {"num_sequences", HW_UINT32, {"1"}, 0, NULL, "sequences that count; the rest is padding"},
-    {"num_texts", HW_UINT32, {"1"}, 0, NULL, "used rows of text_batch_embeddings, row 0 included"},
+    {"num_texts",
+     HW_UINT32,
+     {"1"},
+     0,
+     "text_mode=batch",
+     "used rows of text_batch_embeddings, row 0 included"},
     {"num_cells", HW_UINT32, {"B"}, 0, NULL, "cells of each sequence"},
     {"num_rows", HW_UINT32, {"B"}, 0, NULL, "rows of each sequence"},
     {"is_labelled", HW_UINT8, {"B"}, 0, NULL, "1 where the sequence counts and has a target"},
@@ -125,10 +196,42 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
 
 static int is_wanted(const hw_sampler_options *options, unsigned id) {
     switch (id) {
+    case HWI_SEMANTIC_TYPES:
+    case HWI_COLUMN_IDS:
+    case HWI_SEQ_ROW_IDS:
+    case HWI_NUMERIC_VALUES:
+    case HWI_TIMESTAMP_VALUES:
+    case HWI_BOOL_VALUES:
+    case HWI_CATEGORICAL_EMBED_IDS:
+    case HWI_TEXT_EMBED_IDS:
+    case HWI_IS_NULL:
+    case HWI_IS_TARGET:
+    case HWI_IS_PADDING:
+    case HWI_COL_PERM:
+    case HWI_OUT_PERM:
+    case HWI_IN_PERM:
+        return options->layout == HW_LAYOUT_DENSE;
+    case HWI_CELLS:
+    case HWI_CELL_COLUMNS:
+    case HWI_CELL_VALUES:
+    case HWI_CELL_TIMES:
+    case HWI_ROW_ORDER:
+        return options->layout == HW_LAYOUT_COMPACT;
     case HWI_FK_ADJ:
         return options->adjacency != HW_ADJACENCY_PARENTS;
     case HWI_PARENTS:
         return options->adjacency != HW_ADJACENCY_DENSE;
+    case HWI_TEXT_BATCH_EMBEDDINGS:
+    case HWI_NUM_TEXTS:
+        return options->text_mode == HW_TEXTS_BATCH;
+    case HWI_COLUMN_MASK:
+    case HWI_FEATURE_MASK:
+    case HWI_NEIGHBOR_MASK:
+    case HWI_PADDING_MASK:
+        return options->attention_masks;
+    case HWI_SEGMENT_IDS:
+    case HWI_NUM_CONTEXTS:
+        return options->packing;
     case HWI_ROW_DEPTHS:
     case HWI_INFO_ROW_IDS:
         return options->with_rows;
@@ -138,6 +241,13 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     default:
         return 1;
     }
+}
+
+/* Arrays that have one entry per context: [B] or [B, 15]. */
+static int is_by_context(const hw_batch_field *field) {
+    int is_by_sequence = strcmp(field->dims[0], "B") == 0;
+    int is_flat = field->dims[1] == NULL || strcmp(field->dims[1], "15") == 0;
+    return is_by_sequence && is_flat && field != &FIELDS[HWI_NUM_CONTEXTS];
 }
 
 hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
@@ -151,10 +261,14 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
         struct hwi_field *field = &plan->fields[plan->field_count++];
         *field = (struct hwi_field){.format = &FIELDS[id], .offset = offset};
         uint64_t bytes = hw_dtype_bytes(FIELDS[id].dtype);
-        while (field->rank < 3 && FIELDS[id].dims[field->rank] != NULL) {
-            uint64_t size = dimension(&plan->shape, FIELDS[id].dims[field->rank]);
-            field->shape[field->rank++] = size;
-            if (hwi_mul_overflows(bytes, size, &bytes)) {
+        for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
+            field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);
+            if (dim == 0 && plan->options.packing && is_by_context(&FIELDS[id])) {
+                field->shape[field->rank++] = plan->shape.contexts_per_sequence;
+            }
+        }
+        for (uint32_t dim = 0; dim < field->rank; dim++) {
+            if (hwi_mul_overflows(bytes, field->shape[dim], &bytes)) {
                 bytes = UINT64_MAX / 2;
             }
         }

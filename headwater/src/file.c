@@ -15,6 +15,7 @@
 #include "bytes.h"
 #include "error.h"
 #include "hash.h"
+#include "pages.h"
 #include "publish.h"
 #include "writer.h"
 
@@ -24,13 +25,19 @@ static hw_status bad_file(const struct hwi_file *file, uint64_t byte, hw_error *
                     (unsigned long long)byte);
 }
 
+static int is_in_memory(const struct hwi_file *file) {
+    return file->load != HW_LOAD_MMAP;
+}
+
 static hw_status read_all(struct hwi_file *file, hw_error *error) {
-    uint64_t capacity = hwi_align_up(file->bytes > 0 ? file->bytes : 1, HWI_SECTION_ALIGN);
-    uint8_t *data = aligned_alloc(HWI_SECTION_ALIGN, (size_t)capacity);
+    uint8_t *data = hwi_pages_open(file->bytes);
     if (data == NULL) {
-        return hwi_no_memory(error, "a store file in RAM (load = mmap needs none)", capacity);
+        return hwi_no_memory(error, "a store file in RAM (load = mmap needs none)", file->bytes);
     }
     file->data = data;
+    if (file->load == HW_LOAD_RAM_INTERLEAVED) {
+        HW_TRY(hwi_pages_interleave(data, file->bytes, error));
+    }
     for (uint64_t done = 0; done < file->bytes;) {
         ssize_t count = pread(file->fd, data + done, (size_t)(file->bytes - done), (off_t)done);
         if (count > 0) {
@@ -45,7 +52,7 @@ static hw_status read_all(struct hwi_file *file, hw_error *error) {
 }
 
 static hw_status map_file(struct hwi_file *file, hw_error *error) {
-    if (file->load == HW_LOAD_RAM) {
+    if (is_in_memory(file)) {
         return read_all(file, error);
     }
     void *data = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
@@ -54,6 +61,7 @@ static hw_status map_file(struct hwi_file *file, hw_error *error) {
                         file->path, strerror(errno));
     }
     file->data = data;
+    hwi_pages_advise_map(data, file->bytes);
     return HW_OK;
 }
 
@@ -67,11 +75,11 @@ static hw_status check_header(struct hwi_file *file, hw_error *error) {
         return bad_file(file, offsetof(struct hwi_file_header, byte_order), error,
                         "the file has another byte order");
     }
-    if (header->version != HWI_FORMAT_VERSION) {
+    if (header->version < HWI_OLDEST_VERSION || header->version > HWI_FORMAT_VERSION) {
         return hwi_fail(error, HW_BAD_STORE,
-                        "the file has format version %u, this headwater reads version %u; build "
-                        "the store again (in '%s', byte %u)",
-                        header->version, HWI_FORMAT_VERSION, file->path,
+                        "the file has format version %u, this headwater reads versions %u to %u; "
+                        "build the store again (in '%s', byte %u)",
+                        header->version, HWI_OLDEST_VERSION, HWI_FORMAT_VERSION, file->path,
                         (unsigned)offsetof(struct hwi_file_header, version));
     }
     if (header->file_bytes != file->bytes) {
@@ -149,8 +157,8 @@ hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t k
 }
 
 void hwi_file_close(struct hwi_file *file) {
-    if (file->data != NULL && file->load == HW_LOAD_RAM) {
-        free((void *)(uintptr_t)file->data);
+    if (file->data != NULL && is_in_memory(file)) {
+        hwi_pages_close((void *)(uintptr_t)file->data, file->bytes);
     } else if (file->data != NULL) {
         munmap((void *)(uintptr_t)file->data, (size_t)file->bytes);
     }
@@ -198,7 +206,7 @@ hw_status hwi_file_no_more(const struct hwi_file *file, hw_error *error) {
 
 hw_status hwi_file_check_size(const struct hwi_file *file, hw_error *error) {
     struct stat info;
-    if (file->load == HW_LOAD_RAM) {
+    if (is_in_memory(file)) {
         return HW_OK; /* what happens to the file now is of no concern */
     }
     if (fstat(file->fd, &info) != 0) {

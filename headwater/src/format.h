@@ -18,9 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "headwater.h"
+
 /* 8 bytes; the first is not text, the last catches CRLF damage. */
 #define HWI_MAGIC "\x89HWSTOR\n"
-#define HWI_FORMAT_VERSION 1u
+#define HWI_FORMAT_VERSION ((uint32_t)HW_FORMAT_VERSION) /* what is written */
+#define HWI_OLDEST_VERSION 1u /* what is read: without HWI_TABLE_TIME_IN_LANE */
 #define HWI_BYTE_ORDER 0x01020304u
 #define HWI_SECTION_ALIGN 64u
 #define HWI_NONE 0xffffffffu /* no row, no column, no offset */
@@ -132,6 +135,8 @@ enum hwi_table_flag {
     HWI_TABLE_DAYS = 4u, /* time_resolution "day": a row counts from the end of its day */
     HWI_TABLE_CHILD_TIMES = 8u, /* some incoming key has known_at: CHILD_TIMES is present */
     HWI_TABLE_KEYED = 16u, /* has a primary key in keys.bin */
+    HWI_TABLE_TIME_IN_LANE = 32u, /* rows that have a time hold it, less time_offset_us, in the lane
+                                     of the temporal column; the others hold NULL there */
 };
 
 /*
@@ -153,7 +158,8 @@ struct hwi_table_info {
     uint32_t temporal_column; /* global column, or HWI_NONE */
     uint32_t timed_start, timed_count; /* rows that have a time, counted within the table */
     uint64_t edge_count; /* of CHILDREN */
-    uint64_t reserved[3];
+    int64_t time_offset_us; /* 0 without HWI_TABLE_TIME_IN_LANE */
+    uint64_t reserved[2];
 };
 static_assert(sizeof(struct hwi_table_info) == 96, "table info");
 

@@ -82,7 +82,7 @@ static hw_status take(hw_sampler *sampler, struct hwi_stream *stream, int64_t ti
     int64_t next_interrupt = start + SLICE_NS;
     pthread_mutex_lock(&sampler->mutex);
     hw_status status = check_stream_locked(sampler, stream, error);
-    while (status == HW_OK && (stream->head == NULL || !stream->head->ready)) {
+    while (status == HW_OK && (stream->head == NULL || stream->head->phase != HWI_READY)) {
         int64_t now = hwi_now_ns();
         if (now >= until) {
             status = hwi_fail(error, HW_TIMED_OUT, "no batch was ready within %lld ms",

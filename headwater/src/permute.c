@@ -5,217 +5,289 @@
 
 #include "error.h"
 
-/* ---- by column --------------------------------------------------------------------------- */
+/* Positions first, first + 1, ...: written eight at a time, past `count` where there is room. */
+static uint32_t put_run(uint16_t *perm, uint32_t place, uint32_t end, uint32_t first,
+                        uint32_t count) {
+    uint32_t k = 0;
+    for (; k < count && place + k + 8 <= end; k += 8) {
+        for (uint32_t i = 0; i < 8; i++) {
+            perm[place + k + i] = (uint16_t)(first + k + i);
+        }
+    }
+    for (; k < count; k++) {
+        perm[place + k] = (uint16_t)(first + k);
+    }
+    return place + count;
+}
 
-/* Columns of a table are consecutive and ascend with tables; a task's own come after all. */
-static void column_run(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t table,
-                       uint32_t *start, uint32_t *count) {
-    if (table == plan->store->info->table_count) {
-        *start = walk->view.info->obs_time_column;
-        *count = 2; /* obs_time, then the target */
-    } else {
-        *start = plan->store->tables[table].info->column_start;
-        *count = plan->store->tables[table].info->column_count;
+/* Padding keeps its place. */
+static void put_padding(uint16_t *perm, uint32_t place, uint32_t end) {
+    for (; place < end; place++) {
+        perm[place] = (uint16_t)place;
     }
 }
 
-/* Lists the context's tables in ascending order; clears the counts of their columns. */
-static uint32_t touch_tables(struct hwi_permuter *permuter, const struct hwi_walk *walk) {
-    const struct hwi_plan *plan = walk->plan;
-    uint32_t count = 0;
+/* ---- by column --------------------------------------------------------------------------- */
+
+/* Groups the rows by table; returns how many tables there are, which `touched` lists. */
+static uint32_t group_rows(struct hwi_permuter *permuter, const struct hwi_walk *walk) {
+    uint32_t tables = walk->plan->store->info->table_count, count = 0;
     if (++permuter->stamp == 0) {
-        memset(permuter->table_stamps, 0,
-               ((size_t)plan->store->info->table_count + 1) * sizeof(uint32_t));
+        memset(permuter->table_stamps, 0, ((size_t)tables + 1) * sizeof(uint32_t));
         permuter->stamp = 1;
     }
     for (uint32_t row = 0; row < walk->row_count; row++) {
-        uint32_t table = walk->visits[row].table;
-        table = table == HWI_NONE ? plan->store->info->table_count : table;
+        uint32_t table = walk->visits[row].table < tables ? walk->visits[row].table : tables;
         if (permuter->table_stamps[table] == permuter->stamp) {
+            permuter->table_counts[table]++;
             continue;
         }
         permuter->table_stamps[table] = permuter->stamp;
+        permuter->table_counts[table] = 1;
         uint32_t at = count++;
         for (; at > 0 && permuter->touched[at - 1] > table; at--) {
             permuter->touched[at] = permuter->touched[at - 1];
         }
         permuter->touched[at] = table;
-        uint32_t start, columns;
-        column_run(plan, walk, table, &start, &columns);
-        memset(permuter->column_counts + start, 0, columns * sizeof(uint32_t));
+    }
+    for (uint32_t i = 0, start = 0; i < count; i++) {
+        uint32_t *rows = &permuter->table_counts[permuter->touched[i]];
+        start += *rows;
+        *rows = start - *rows;
+    }
+    for (uint32_t row = 0; row < walk->row_count; row++) {
+        uint32_t table = walk->visits[row].table < tables ? walk->visits[row].table : tables;
+        permuter->grouped[permuter->table_counts[table]++] = (uint16_t)row;
     }
     return count;
 }
 
-void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,
-                         const int32_t *column_ids, uint16_t *col_perm) {
-    const struct hwi_plan *plan = walk->plan;
-    uint32_t table_count = touch_tables(permuter, walk), place = 0;
-    uint32_t *places = permuter->column_counts;
-    for (uint32_t cell = 0; cell < walk->cell_count; cell++) {
-        places[column_ids[cell]]++;
+/* Rows that emit their table's first cells: column k's cells are every row's k-th. Only the last
+ * row of a context may have fewer than all. */
+static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                          const uint16_t *rows, uint32_t row_count, uint16_t *perm,
+                          uint32_t place) {
+    const struct hwi_visit *last = &walk->visits[rows[row_count - 1]];
+    uint32_t cell_count = walk->plan->tables[last->table].cell_count;
+    uint16_t *starts = permuter->cell_starts;
+    for (uint32_t i = 0; i < row_count; i++) {
+        starts[i] = (uint16_t)walk->visits[rows[i]].cell_start;
     }
-    for (uint32_t i = 0; i < table_count; i++) {
-        uint32_t start, columns;
-        column_run(plan, walk, permuter->touched[i], &start, &columns);
-        for (uint32_t column = start; column < start + columns; column++) {
-            uint32_t count = places[column];
-            places[column] = place;
-            place += count;
+    for (uint32_t k = 0; k < cell_count; k++) {
+        uint32_t count = k < last->cell_count ? row_count : row_count - 1;
+        for (uint32_t i = 0; i < count; i++) {
+            perm[place + i] = (uint16_t)(starts[i] + k);
+        }
+        place += count;
+    }
+    return place;
+}
+
+/* Rows that list their cells: a counting sort by column. */
+static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                           const uint16_t *rows, uint32_t row_count, uint16_t *perm,
+                           uint32_t place) {
+    uint32_t table = walk->visits[rows[0]].table;
+    const struct hwi_table_info *info = walk->plan->store->tables[table].info;
+    const uint32_t *columns = walk->plan->tables[table].columns;
+    uint32_t *places = permuter->column_counts;
+    memset(places, 0, info->column_count * sizeof *places);
+    for (uint32_t i = 0; i < row_count; i++) {
+        const struct hwi_visit *visit = &walk->visits[rows[i]];
+        for (uint32_t k = 0; k < visit->cell_count; k++) {
+            places[columns[walk->cell_lists[visit->list + k]] - info->column_start]++;
         }
     }
-    for (uint32_t cell = 0; cell < walk->cell_count; cell++) {
-        col_perm[places[column_ids[cell]]++] = (uint16_t)cell;
+    for (uint32_t column = 0; column < info->column_count; column++) {
+        uint32_t count = places[column];
+        places[column] = place;
+        place += count;
     }
-    for (uint32_t cell = walk->cell_count; cell < plan->shape.sequence_length; cell++) {
-        col_perm[cell] = (uint16_t)cell;
+    for (uint32_t i = 0; i < row_count; i++) {
+        const struct hwi_visit *visit = &walk->visits[rows[i]];
+        for (uint32_t k = 0; k < visit->cell_count; k++) {
+            uint32_t column = columns[walk->cell_lists[visit->list + k]] - info->column_start;
+            perm[places[column]++] = (uint16_t)(visit->cell_start + k);
+        }
     }
+    return place;
+}
+
+void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                         uint16_t *col_perm) {
+    uint32_t table_count = group_rows(permuter, walk), first = 0, place = 0;
+    for (uint32_t i = 0; i < table_count; i++) {
+        uint32_t table = permuter->touched[i], end = permuter->table_counts[table];
+        const uint16_t *rows = permuter->grouped + first;
+        if (table == walk->plan->store->info->table_count) { /* obs_time, then the target */
+            place = put_run(col_perm, place, place + 2, 0, 2);
+        } else if (walk->visits[rows[0]].list == HWI_NONE) {
+            place = put_plain(permuter, walk, rows, end - first, col_perm, place);
+        } else {
+            place = put_listed(permuter, walk, rows, end - first, col_perm, place);
+        }
+        first = end;
+    }
+    put_padding(col_perm, place, walk->plan->shape.sequence_length);
 }
 
 /* ---- by row ------------------------------------------------------------------------------ */
 
-/* Undirected lists without repeats, each ascending by row. */
-static void link_rows(struct hwi_permuter *permuter, uint32_t row_count) {
-    uint32_t *starts = permuter->starts, *degrees = permuter->degrees;
-    const uint16_t *edges = permuter->edges;
+static void count_degrees(struct hwi_permuter *permuter, uint32_t row_count) {
+    uint16_t *degrees = permuter->degrees;
+    uint32_t next = 0;
     memset(degrees, 0, row_count * sizeof *degrees);
-    for (uint32_t e = 0; e < permuter->edge_count; e++) {
-        degrees[edges[2 * e]]++;
-        degrees[edges[2 * e + 1]]++;
+    for (uint32_t e = 0; e < 2 * permuter->edge_count; e++) {
+        degrees[permuter->edges[e]]++;
     }
-    for (uint32_t row = 0, next = 0; row < row_count; row++) {
-        starts[row] = next;
+    for (uint32_t row = 0; row < row_count; row++) {
+        permuter->starts[row] = next;
         next += degrees[row];
-        degrees[row] = 0;
-    }
-    for (uint32_t e = 0; e < permuter->edge_count; e++) {
-        uint32_t i = edges[2 * e], j = edges[2 * e + 1];
-        permuter->neighbours[starts[i] + degrees[i]++] = j;
-        permuter->neighbours[starts[j] + degrees[j]++] = i;
     }
 }
 
-/* Appends each row of `rows`, in that order, to the new lists of its neighbours: every new list is
- * then sorted by that order, and repeats stand side by side. */
-static void relink(const struct hwi_permuter *permuter, const uint32_t *rows, uint32_t row_count,
-                   const uint32_t *lists, const uint32_t *counts, uint32_t *new_lists,
-                   uint32_t *new_counts) {
-    memset(new_counts, 0, row_count * sizeof *new_counts);
-    for (uint32_t n = 0; n < row_count; n++) {
-        uint32_t row = rows == NULL ? n : rows[n];
-        for (uint32_t k = 0; k < counts[row]; k++) {
-            uint32_t other = lists[permuter->starts[row] + k];
-            uint32_t *list = new_lists + permuter->starts[other];
-            if (new_counts[other] == 0 || list[new_counts[other] - 1] != row) {
-                list[new_counts[other]++] = row;
-            }
-        }
-    }
-}
-
+/* Rows by (degree, row). */
 static void sort_by_degree(struct hwi_permuter *permuter, uint32_t row_count) {
-    uint32_t *counts = permuter->degree_counts;
+    uint32_t *counts = permuter->fills;
     memset(counts, 0, ((size_t)row_count + 1) * sizeof *counts);
     for (uint32_t row = 0; row < row_count; row++) {
         counts[permuter->degrees[row] + 1]++; /* a degree is below row_count */
     }
-    for (uint32_t degree = 1; degree <= row_count; degree++) {
+    for (uint32_t degree = 1; degree < row_count; degree++) {
         counts[degree] += counts[degree - 1];
     }
     for (uint32_t row = 0; row < row_count; row++) {
-        permuter->by_degree[counts[permuter->degrees[row]]++] = row;
+        permuter->by_degree[counts[permuter->degrees[row]]++] = (uint16_t)row;
     }
 }
 
-/* Breadth first from `first` over sorted lists; returns how many rows are in order now. */
-static uint32_t append_component(struct hwi_permuter *permuter, const uint32_t *lists,
-                                 uint32_t first, uint32_t filled, uint8_t mark) {
-    uint32_t *order = permuter->order;
+/* Lists of neighbours, each in the order of by_degree: every row in that order is appended to the
+ * lists of its neighbours. */
+static void link_rows(struct hwi_permuter *permuter, uint32_t row_count) {
+    uint32_t *fills = permuter->fills;
+    memcpy(fills, permuter->starts, row_count * sizeof *fills);
+    for (uint32_t e = 0; e < permuter->edge_count; e++) {
+        uint16_t i = permuter->edges[2 * e], j = permuter->edges[2 * e + 1];
+        permuter->neighbours[fills[i]++] = j;
+        permuter->neighbours[fills[j]++] = i;
+    }
+    memcpy(fills, permuter->starts, row_count * sizeof *fills);
+    for (uint32_t n = 0; n < row_count; n++) {
+        uint16_t row = permuter->by_degree[n];
+        const uint16_t *list = permuter->neighbours + permuter->starts[row];
+        for (uint32_t k = 0; k < permuter->degrees[row]; k++) {
+            permuter->sorted_neighbours[fills[list[k]]++] = row;
+        }
+    }
+}
+
+/* Breadth first from `first`; returns how many rows are in order now. */
+static uint32_t append_component(struct hwi_permuter *permuter, uint16_t first, uint32_t filled,
+                                 uint8_t mark) {
+    uint16_t *order = permuter->order;
     uint32_t head = filled;
     order[filled++] = first;
     permuter->seen[first] = mark;
     while (head < filled) {
-        uint32_t row = order[head++];
+        uint16_t row = order[head++];
+        const uint16_t *list = permuter->sorted_neighbours + permuter->starts[row];
         for (uint32_t k = 0; k < permuter->degrees[row]; k++) {
-            uint32_t other = lists[permuter->starts[row] + k];
-            if (permuter->seen[other] != mark) {
-                permuter->seen[other] = mark;
-                order[filled++] = other;
+            if (permuter->seen[list[k]] != mark) {
+                permuter->seen[list[k]] = mark;
+                order[filled++] = list[k];
             }
         }
     }
     return filled;
 }
 
-/* Cuthill-McKee: components by lowest row, each from its row of fewest neighbours. */
-static void order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
+/* Components by lowest row, each from its row of fewest neighbours. */
+static void order_components(struct hwi_permuter *permuter, uint32_t row_count) {
     memset(permuter->seen, 0, row_count);
     uint32_t filled = 0;
     for (uint32_t row = 0; row < row_count; row++) {
         if (permuter->seen[row] != 0) {
             continue;
         }
-        uint32_t end = append_component(permuter, permuter->sorted_neighbours, row, filled, 1);
-        uint32_t first = row;
+        uint32_t end = append_component(permuter, (uint16_t)row, filled, 1);
+        uint16_t first = (uint16_t)row;
         for (uint32_t n = filled; n < end; n++) {
-            uint32_t other = permuter->order[n];
+            uint16_t other = permuter->order[n];
             uint32_t degree = permuter->degrees[other], least = permuter->degrees[first];
             if (degree < least || (degree == least && other < first)) {
                 first = other;
             }
         }
-        filled = append_component(permuter, permuter->sorted_neighbours, first, filled, 2);
+        filled = append_component(permuter, first, filled, 2);
     }
 }
 
-void hwi_permute_rows(struct hwi_permuter *permuter, const struct hwi_walk *walk,
-                      uint16_t *out_perm) {
-    uint32_t row_count = walk->row_count, place = 0;
-    link_rows(permuter, row_count);
-    relink(permuter, NULL, row_count, permuter->neighbours, permuter->degrees,
-           permuter->sorted_neighbours, permuter->degree_counts);
-    memcpy(permuter->degrees, permuter->degree_counts, row_count * sizeof(uint32_t));
-    memcpy(permuter->neighbours, permuter->sorted_neighbours,
-           2 * (size_t)permuter->edge_count * sizeof(uint32_t));
+void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
+    if (row_count == 0) {
+        return;
+    }
+    count_degrees(permuter, row_count);
     sort_by_degree(permuter, row_count);
-    relink(permuter, permuter->by_degree, row_count, permuter->neighbours, permuter->degrees,
-           permuter->sorted_neighbours, permuter->degree_counts);
-    order_rows(permuter, row_count);
-    for (uint32_t n = row_count; n-- > 0;) {
+    link_rows(permuter, row_count);
+    memset(permuter->seen, 0, row_count);
+    /* A context is one component as long as no edge by which a row was reached is withheld. */
+    if (append_component(permuter, permuter->by_degree[0], 0, 1) < row_count) {
+        order_components(permuter, row_count);
+    }
+}
+
+void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                   uint16_t *row_order) {
+    uint32_t row_count = walk->row_count;
+    for (uint32_t n = 0; n < row_count; n++) {
+        row_order[n] = permuter->order[row_count - 1 - n];
+    }
+    memset(row_order + row_count, 0xff,
+           (walk->plan->shape.max_rows - row_count) * sizeof *row_order);
+}
+
+void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                      uint16_t *out_perm) {
+    uint32_t place = 0, length = walk->plan->shape.sequence_length;
+    for (uint32_t n = walk->row_count; n-- > 0;) {
         const struct hwi_visit *visit = &walk->visits[permuter->order[n]];
-        for (uint32_t k = 0; k < visit->cell_count; k++) {
-            out_perm[place++] = (uint16_t)(visit->cell_start + k);
-        }
+        place = put_run(out_perm, place, length, visit->cell_start, visit->cell_count);
     }
-    for (; place < walk->plan->shape.sequence_length; place++) {
-        out_perm[place] = (uint16_t)place;
-    }
+    put_padding(out_perm, place, length);
 }
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
 hw_status hwi_permuter_open(const struct hwi_plan *plan, struct hwi_permuter *permuter,
                             hw_error *error) {
-    size_t rows = plan->shape.max_rows, edges = rows * plan->shape.parent_slots;
+    size_t rows = plan->shape.max_rows, edges = rows * plan->shape.parent_slots, columns = 0;
     size_t tables = (size_t)plan->store->info->table_count + 1;
+    for (size_t table = 0; table + 1 < tables; table++) {
+        size_t count = plan->store->tables[table].info->column_count;
+        columns = count > columns ? count : columns;
+    }
     *permuter = (struct hwi_permuter){
-        .column_counts = calloc((size_t)plan->store->info->column_count + 1, sizeof(uint32_t)),
         .table_stamps = calloc(tables, sizeof(uint32_t)),
+        .table_counts = calloc(tables, sizeof(uint32_t)),
         .touched = calloc(tables, sizeof(uint32_t)),
-        .starts = calloc(rows + 1, sizeof(uint32_t)),
-        .degrees = calloc(rows + 1, sizeof(uint32_t)),
-        .neighbours = calloc(2 * edges + 1, sizeof(uint32_t)),
-        .sorted_neighbours = calloc(2 * edges + 1, sizeof(uint32_t)),
-        .by_degree = calloc(rows + 1, sizeof(uint32_t)),
-        .degree_counts = calloc(rows + 2, sizeof(uint32_t)),
-        .order = calloc(rows + 1, sizeof(uint32_t)),
-        .seen = calloc(rows + 1, 1),
+        .grouped = calloc(rows + 1, sizeof(uint16_t)),
+        .cell_starts = calloc(rows + 1, sizeof(uint16_t)),
+        .column_counts = calloc(columns + 1, sizeof(uint32_t)),
         .edges = calloc(2 * edges + 1, sizeof(uint16_t)),
+        .starts = calloc(rows + 2, sizeof(uint32_t)),
+        .fills = calloc(rows + 2, sizeof(uint32_t)),
+        .degrees = calloc(rows + 1, sizeof(uint16_t)),
+        .by_degree = calloc(rows + 1, sizeof(uint16_t)),
+        .order = calloc(rows + 1, sizeof(uint16_t)),
+        .neighbours = calloc(2 * edges + 1, sizeof(uint16_t)),
+        .sorted_neighbours = calloc(2 * edges + 1, sizeof(uint16_t)),
+        .seen = calloc(rows + 1, 1),
     };
-    if (!permuter->column_counts || !permuter->table_stamps || !permuter->touched ||
-        !permuter->starts || !permuter->degrees || !permuter->neighbours ||
-        !permuter->sorted_neighbours || !permuter->by_degree || !permuter->degree_counts ||
-        !permuter->order || !permuter->seen || !permuter->edges) {
+    if (!permuter->table_stamps || !permuter->table_counts || !permuter->touched ||
+        !permuter->grouped || !permuter->cell_starts || !permuter->column_counts ||
+        !permuter->edges || !permuter->starts || !permuter->fills || !permuter->degrees ||
+        !permuter->by_degree || !permuter->order || !permuter->neighbours ||
+        !permuter->sorted_neighbours || !permuter->seen) {
         hwi_permuter_release(permuter);
         return hwi_no_memory(error, "the scratch of the permutations", edges * 12);
     }
@@ -223,17 +295,20 @@ hw_status hwi_permuter_open(const struct hwi_plan *plan, struct hwi_permuter *pe
 }
 
 void hwi_permuter_release(struct hwi_permuter *permuter) {
-    free(permuter->column_counts);
     free(permuter->table_stamps);
+    free(permuter->table_counts);
     free(permuter->touched);
+    free(permuter->grouped);
+    free(permuter->cell_starts);
+    free(permuter->column_counts);
+    free(permuter->edges);
     free(permuter->starts);
+    free(permuter->fills);
     free(permuter->degrees);
+    free(permuter->by_degree);
+    free(permuter->order);
     free(permuter->neighbours);
     free(permuter->sorted_neighbours);
-    free(permuter->by_degree);
-    free(permuter->degree_counts);
-    free(permuter->order);
     free(permuter->seen);
-    free(permuter->edges);
     *permuter = (struct hwi_permuter){0};
 }

@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-enum { SAMPLED_SEEDS = 64, MIN_MAX_ROWS = 16, MAX_MAX_ROWS = 512 };
+enum { DEFAULT_INTERLEAVED = 8 };
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
@@ -57,6 +57,7 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     options->batch_size = or_default(options->batch_size, 32);
     options->sequence_length = or_default(options->sequence_length, 1024);
     options->child_width = or_default(options->child_width, 16);
+    options->num_interleaved = or_default(options->num_interleaved, DEFAULT_INTERLEAVED);
     HW_TRY(check_range("rank", options->rank, 0, options->world_size - 1, error));
     HW_TRY(check_range("default_batch_size", options->batch_size, 1, HWI_MAX_BATCH, error));
     HW_TRY(check_range("default_sequence_length", options->sequence_length, 2, HWI_MAX_SEQUENCE,
@@ -75,12 +76,35 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
         check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL, error));
     HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
     HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
+    HW_TRY(check_range("layout", (uint64_t)options->layout, 0, HW_LAYOUT_COMPACT, error));
+    HW_TRY(check_range("num_interleaved", options->num_interleaved, 1, HWI_MAX_INTERLEAVED, error));
     HW_TRY(
         check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
-    if (options->text_budget != 0) {
-        HW_TRY(check_range("text_budget", options->text_budget, (uint64_t)options->batch_size + 1,
-                           UINT32_MAX, error));
+    HW_TRY(check_range("text_mode", (uint64_t)options->text_mode, 0, HW_TEXTS_RESIDENT, error));
+    if (options->text_mode == HW_TEXTS_RESIDENT && options->text_budget != 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "text_budget is %u, text_mode 'resident' has no budget",
+                        options->text_budget);
     }
+    if (options->contexts_per_batch != 0 && !options->packing) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "contexts_per_batch is %u, without packing it is the batch size",
+                        options->contexts_per_batch);
+    }
+    return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
+}
+
+/* What the layout always has. */
+static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
+    if (options->layout == HW_LAYOUT_DENSE) {
+        return HW_OK;
+    }
+    if (options->adjacency == HW_ADJACENCY_BOTH) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "layout 'compact' has adjacency 'parents' only; headwater.expand makes "
+                        "fk_adj from it");
+    }
+    options->adjacency = HW_ADJACENCY_PARENTS;
     return HW_OK;
 }
 
@@ -119,6 +143,7 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     const struct hwi_column_info *info = &store->columns[column];
     uint32_t i = cells->all_count++;
     cells->columns[i] = column;
+    cells->short_columns[i] = (uint16_t)column;
     cells->stypes[i] = info->stype;
     cells->null_bits[i] = info->null_bit;
     cells->lanes[i] = info->lane_offset == HWI_NONE ? 0 : info->lane_offset;
@@ -126,7 +151,10 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     cells->category_masks[i] = info->stype == HW_CATEGORICAL ? UINT32_MAX : 0;
     cells->text_masks[i] = info->stype == HW_TEXT ? UINT32_MAX : 0;
     cells->bool_masks[i] = info->stype == HW_BOOLEAN;
+    cells->value_masks[i] = cells->numeric_masks[i] | cells->category_masks[i] |
+                            cells->text_masks[i] | cells->bool_masks[i];
     cells->late_cells |= info->known_kind != HWI_KNOWN_CREATION;
+    cells->nulls_in_order &= info->null_bit == i;
     if (info->stype == HW_TIMESTAMP) {
         cells->time_cells[cells->time_count++] = i;
     }
@@ -135,13 +163,34 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
     }
 }
 
+static uint32_t list_values(struct hwi_table_plan *cells, hw_semantic_type stype, uint32_t place) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cells->cell_count; i++) {
+        if (cells->stypes[i] == stype) {
+            cells->values[place + count++] =
+                (struct hwi_cell_value){.lane = cells->lanes[i], .cell = i};
+        }
+    }
+    return count;
+}
+
+/* The lanes that emission copies, of the cells every row has. */
+static void list_all_values(struct hwi_table_plan *cells) {
+    cells->number_count = list_values(cells, HW_NUMERICAL, 0);
+    cells->category_count = list_values(cells, HW_CATEGORICAL, cells->number_count);
+    uint32_t place = cells->number_count + cells->category_count;
+    place += list_values(cells, HW_TEXT, place);
+    cells->bool_count = list_values(cells, HW_BOOLEAN, place);
+}
+
 static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *error) {
     const struct hwi_table_info *info = plan->store->tables[table].info;
     struct hwi_table_plan *cells = &plan->tables[table];
-    size_t count = info->column_count == 0 ? 1 : info->column_count;
+    size_t count = (size_t)info->column_count + 8; /* whole runs of eight may be read */
     uint32_t **arrays[] = {&cells->columns,       &cells->null_bits,  &cells->lanes,
                            &cells->numeric_masks, &cells->text_masks, &cells->category_masks,
-                           &cells->bool_masks,    &cells->time_cells, &cells->text_cells};
+                           &cells->bool_masks,    &cells->time_cells, &cells->text_cells,
+                           &cells->value_masks};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         *arrays[i] = calloc(count, sizeof(uint32_t));
         if (*arrays[i] == NULL) {
@@ -149,9 +198,12 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->stypes = calloc(count, 1);
-    if (cells->stypes == NULL) {
+    cells->short_columns = calloc(count, sizeof *cells->short_columns);
+    cells->values = calloc(count, sizeof *cells->values);
+    if (cells->stypes == NULL || cells->short_columns == NULL || cells->values == NULL) {
         return hwi_no_memory(error, "the plan of a table", count);
     }
+    cells->nulls_in_order = 1;
     uint32_t end = info->column_start + info->column_count;
     for (uint32_t column = info->column_start; column < end; column++) {
         if (plan->store->columns[column].stype != HW_IGNORED && is_wanted(plan, info, column)) {
@@ -159,6 +211,8 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
         }
     }
     cells->cell_count = cells->all_count;
+    list_all_values(cells);
+    cells->null_offset = info->null_offset;
     for (uint32_t column = info->column_start; column < end; column++) {
         if (plan->store->columns[column].stype == HW_IDENTIFIER && !is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);
@@ -167,7 +221,12 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     for (uint32_t k = info->key_start; k < info->key_start + info->key_count; k++) {
         cells->late_keys |= plan->store->keys[k].known_late != 0;
     }
-    return HW_OK;
+    if (info->flags & HWI_TABLE_TIME_IN_LANE) {
+        cells->time_lane = plan->store->columns[info->temporal_column].lane_offset;
+        cells->time_null_bit = plan->store->columns[info->temporal_column].null_bit;
+        cells->time_offset_us = info->time_offset_us;
+    }
+    return hwi_time_marks_open(&cells->marks, &plan->store->tables[table], error);
 }
 
 static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
@@ -191,90 +250,6 @@ static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
     return HW_OK;
 }
 
-/* ---- shape ------------------------------------------------------------------------------- */
-
-struct context_sample {
-    uint32_t *row_counts; /* [count] */
-    uint32_t count;
-    uint32_t most_texts;
-};
-
-/* Walks the sample of docs/2-sampling.md, "Budgets". */
-static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *sample,
-                                 hw_error *error) {
-    struct hwi_worker *worker = NULL;
-    hw_status status = hwi_worker_open(plan, &worker, error);
-    for (uint32_t t = 0; t < plan->task_count && status == HW_OK; t++) {
-        int split = 0;
-        while (split < HW_SPLIT_COUNT && plan->tasks[t].lists[split].count == 0) {
-            split++;
-        }
-        if (split == HW_SPLIT_COUNT) {
-            continue;
-        }
-        uint32_t count = plan->tasks[t].lists[split].count;
-        count = count < SAMPLED_SEEDS ? count : SAMPLED_SEEDS;
-        for (uint32_t position = 0; position < count && status == HW_OK; position++) {
-            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, position);
-            uint32_t rows = 0, texts = 0;
-            status = hwi_sequence_measure(worker, &seed, &rows, &texts, error);
-            sample->row_counts[sample->count++] = rows;
-            sample->most_texts = texts > sample->most_texts ? texts : sample->most_texts;
-        }
-    }
-    hwi_worker_close(worker);
-    return status;
-}
-
-/* Smallest power of two that at least 95 % of the sampled contexts do not exceed. */
-static uint32_t choose_max_rows(const struct context_sample *sample, uint32_t most) {
-    uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
-    while (rows < most) {
-        uint32_t fitting = 0;
-        for (uint32_t i = 0; i < sample->count; i++) {
-            fitting += sample->row_counts[i] <= rows;
-        }
-        if ((uint64_t)fitting * 100 >= (uint64_t)sample->count * 95) {
-            break;
-        }
-        rows = rows * 2 < most ? rows * 2 : most;
-    }
-    return rows;
-}
-
-static hw_status plan_shape(struct hwi_plan *plan, hw_error *error) {
-    const hw_sampler_options *options = &plan->options;
-    hw_shape *shape = &plan->shape;
-    shape->batch_size = options->batch_size;
-    shape->sequence_length = options->sequence_length;
-    shape->text_dim = plan->store->info->text_dim;
-    uint32_t most =
-        options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
-    shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
-    shape->text_budget = options->text_budget;
-    if (options->max_rows == 0 || options->text_budget == 0) {
-        struct context_sample sample = {0};
-        sample.row_counts = calloc((size_t)plan->task_count * SAMPLED_SEEDS + 1, sizeof(uint32_t));
-        if (sample.row_counts == NULL) {
-            return hwi_no_memory(error, "the sample of contexts", SAMPLED_SEEDS);
-        }
-        plan->text_quota = options->sequence_length;
-        hw_status status = sample_contexts(plan, &sample, error);
-        if (status == HW_OK && options->max_rows == 0) {
-            shape->max_rows = choose_max_rows(&sample, most);
-        }
-        if (status == HW_OK && options->text_budget == 0) {
-            uint64_t quota = sample.most_texts > 0 ? sample.most_texts : 1;
-            uint64_t budget = 1 + quota * options->batch_size;
-            shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
-        }
-        free(sample.row_counts);
-        HW_TRY(status);
-    }
-    plan->text_quota = (shape->text_budget - 1) / shape->batch_size;
-    return hwi_fields_plan(plan, error);
-}
-
 /* ---- open and close ---------------------------------------------------------------------- */
 
 hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, struct hwi_plan **plan,
@@ -295,7 +270,14 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.tasks = NULL;
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
+    made->options.cpus = NULL;
     hw_status status = check_options(&made->options, error);
+    if (status == HW_OK) {
+        status = hwi_calendar_open(&made->calendar, error);
+    }
+    if (status == HW_OK) {
+        status = check_layout(&made->options, error);
+    }
     if (status == HW_OK) {
         status = plan_tables(made, error);
     }
@@ -303,7 +285,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = hwi_plan_tasks(made, &given, error);
     }
     if (status == HW_OK) {
-        status = plan_shape(made, error);
+        status = hwi_plan_shape(made, error);
     }
     if (status != HW_OK) {
         hwi_plan_close(made);
@@ -314,14 +296,18 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
 }
 
 static void close_table(struct hwi_table_plan *cells) {
+    hwi_time_marks_release(&cells->marks);
     free(cells->columns);
     free(cells->stypes);
+    free(cells->short_columns);
+    free(cells->values);
     free(cells->null_bits);
     free(cells->lanes);
     free(cells->numeric_masks);
     free(cells->category_masks);
     free(cells->text_masks);
     free(cells->bool_masks);
+    free(cells->value_masks);
     free(cells->time_cells);
     free(cells->text_cells);
 }
@@ -333,8 +319,10 @@ void hwi_plan_close(struct hwi_plan *plan) {
     for (uint32_t t = 0; plan->tables != NULL && t < plan->store->info->table_count; t++) {
         close_table(&plan->tables[t]);
     }
+    hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
     free(plan->tables);
+    free(plan->staging);
     hw_store_close(plan->store);
     free(plan);
 }

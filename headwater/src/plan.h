@@ -7,6 +7,7 @@
 #ifndef HWI_PLAN_H
 #define HWI_PLAN_H
 
+#include "calendar.h"
 #include "error.h"
 #include "headwater.h"
 #include "store.h"
@@ -14,6 +15,7 @@
 #define HWI_MAX_SEQUENCE 65535u
 #define HWI_MAX_BATCH 65536u
 #define HWI_MAX_CHILD_WIDTH 4096u
+#define HWI_MAX_INTERLEAVED 64u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
@@ -36,6 +38,17 @@ enum hwi_field_id {
     HWI_COL_PERM,
     HWI_OUT_PERM,
     HWI_IN_PERM,
+    HWI_CELLS,
+    HWI_CELL_COLUMNS,
+    HWI_CELL_VALUES,
+    HWI_CELL_TIMES,
+    HWI_ROW_ORDER,
+    HWI_COLUMN_MASK,
+    HWI_FEATURE_MASK,
+    HWI_NEIGHBOR_MASK,
+    HWI_PADDING_MASK,
+    HWI_SEGMENT_IDS,
+    HWI_NUM_CONTEXTS,
     HWI_TEXT_BATCH_EMBEDDINGS,
     HWI_TARGET_STYPE,
     HWI_TASK_IDX,
@@ -68,6 +81,21 @@ struct hwi_field {
     uint32_t rank;
 };
 
+/* A cell whose lane is copied as it is. */
+struct hwi_cell_value {
+    uint32_t lane; /* byte offset in the record */
+    uint32_t cell;
+};
+
+/* Every `stretch`-th time of a large table, so that a search touches few lines; cutoff.c. */
+struct hwi_time_marks {
+    int64_t *times; /* [count]: of row (i + 1) * stretch */
+    uint32_t count, stretch;
+};
+HWI_CHECK hw_status hwi_time_marks_open(struct hwi_time_marks *marks, const struct hwi_table *table,
+                                        hw_error *error);
+void hwi_time_marks_release(struct hwi_time_marks *marks);
+
 /*
  * What a row of a table turns into: arrays over cells in schema order. The first cell_count are the
  * ones every row emits unless something withholds them; behind them stand the identifiers that the
@@ -75,7 +103,9 @@ struct hwi_field {
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
-    uint32_t *columns; /* global column */
+    uint32_t
+        *columns; /* global column; this and the next two may be read 7 elements past the end */
+    uint16_t *short_columns; /* the same */
     uint8_t *stypes;
     uint32_t *null_bits;
     uint32_t *lanes; /* byte offset in the record of the 4-byte lane; 0 where there is none */
@@ -83,12 +113,22 @@ struct hwi_table_plan {
     uint32_t *category_masks;
     uint32_t *text_masks;
     uint32_t *bool_masks; /* 1 or 0 */
+    /* For rows that emit all of the first cell_count cells: */
+    struct hwi_cell_value *values; /* numbers, then categories, texts and booleans */
+    uint32_t number_count, category_count, bool_count; /* and text_count */
+    uint32_t null_offset; /* of the null bits in a record */
+    uint8_t nulls_in_order; /* 1: null bit c is cell c's */
+    uint32_t *value_masks; /* all four together: what of the lane is the cell's one value */
     uint32_t *time_cells; /* which cells are timestamps, [time_count] */
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
     uint32_t text_count;
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
+    struct hwi_time_marks marks;
+    uint32_t time_lane, time_null_bit; /* where a row's time stands, less time_offset_us; lane 0:
+                                          only in the table's times */
+    int64_t time_offset_us;
 };
 
 static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uint8_t *nulls,
@@ -131,8 +171,16 @@ struct hwi_plan {
     uint32_t field_count;
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
+    struct hwi_calendar calendar;
     uint32_t child_slots; /* most keys that point at one table */
+    struct hwi_plan *staging; /* with packing: of the unpacked batch of contexts_per_batch sequences
+                                 that is made first; it shares all else. NULL without */
 };
+
+/* The plan that sequences are made by. */
+static inline const struct hwi_plan *hwi_making_plan(const struct hwi_plan *plan) {
+    return plan->staging != NULL ? plan->staging : plan;
+}
 
 /* fields.c: decides which arrays the batches have and where they lie. */
 HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
@@ -140,6 +188,11 @@ HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
 static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
                                  size_t bytes) {
     return slab + plan->offsets[id] + bytes;
+}
+
+/* Where the cells of texts hold their numbers. */
+static inline enum hwi_field_id hwi_text_ids_field(const struct hwi_plan *plan) {
+    return plan->options.layout == HW_LAYOUT_COMPACT ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;
 }
 
 /* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. */
@@ -150,6 +203,9 @@ void hwi_plan_close(struct hwi_plan *plan);
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* plan_shape.c: the shape of the batches and where their arrays lie, from the options as checked.
+ */
+HWI_CHECK hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error);
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
 
@@ -177,42 +233,81 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
 /* Keyed permutation of [0, count): where `index` goes. count >= 1, index < count. */
 uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
 
-/* ---- batch.c: one sequence, one batch ---------------------------------------------------- */
+/* ---- batch.c: sequences -------------------------------------------------------------------- */
 
-/* A worker's scratch; one thread at a time. Allocates everything it will ever need. */
-struct hwi_worker;
-HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
-                                    hw_error *error);
-void hwi_worker_close(struct hwi_worker *worker);
-/* Scratch of one batch in production: each sequence's texts until hwi_batch_finish. */
+/* Scratch of one batch in production (batch_texts.h): each sequence's texts until the batch is
+ * finished. */
 struct hwi_batch_scratch;
 HWI_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
                                            struct hwi_batch_scratch **scratch, hw_error *error);
 void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
 
-/* Counters a worker adds to; the loader collects them. */
-struct hwi_counters {
-    uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
+/*
+ * One sequence to make: sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned, and
+ * holding what slab.h promises: zeros, or what the last batch left). Different b of one batch may
+ * be made by different workers at once.
+ */
+struct hwi_work {
+    struct hwi_seed seed;
+    int is_real; /* 0: an empty sequence, all padding, without a seed */
+    uint8_t *slab;
+    struct hwi_batch_scratch *scratch;
+    uint32_t b;
+    void *owner; /* the caller's */
 };
 
 /*
- * Makes sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned; any contents).
- * Different b of one batch may be made by different threads at once. seed NULL: an empty sequence,
- * all padding.
+ * A worker makes several works at once, in turns, so that one waits for memory while the others
+ * compute; which ones they are never shows in what they become. One thread at a time. Allocates
+ * everything it will ever need.
  */
-HWI_CHECK hw_status hwi_sequence_make(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                      uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
-                                      const struct hwi_seed *seed, hw_error *error);
-/* Walks a seed without emitting: rows and distinct texts of its context. For the plan's sample. */
-HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                         uint32_t *row_count, uint32_t *text_count,
-                                         hw_error *error);
-/* After all sequences: texts of the batch, and the [1] arrays. sequence_count counts the real ones;
- * task is an index into plan->tasks. */
-HWI_CHECK hw_status hwi_batch_finish(struct hwi_worker *worker, const struct hwi_plan *plan,
-                                     uint8_t *slab, struct hwi_batch_scratch *scratch,
-                                     uint32_t task, uint32_t sequence_count, hw_error *error);
-/* Adds the worker's counters to *sum and clears them. */
+struct hwi_worker;
+HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                                    hw_error *error);
+void hwi_worker_close(struct hwi_worker *worker);
+/* How many more works it can take, and how many are in it. */
+uint32_t hwi_worker_room(const struct hwi_worker *worker);
+uint32_t hwi_worker_live(const struct hwi_worker *worker);
+/* Takes a work in; needs room. */
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
+/* Advances its works, of which there must be one, until one is finished, which leaves. After an
+ * error they can only be abandoned. */
+HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                                       hw_error *error);
+/* Forgets its works. Their slabs hold halves of sequences: hwi_batch_discard. */
+void hwi_worker_abandon(struct hwi_worker *worker);
+
+/* Counters a worker adds to; the loader collects them. */
+struct hwi_counters {
+    uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
+    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
+};
+/* Adds counters to *sum and clears them. */
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
+
+/* What a context holds. */
+struct hwi_measure {
+    uint32_t cells, rows, texts; /* texts: distinct ones */
+};
+/* Walks a seed without emitting. For the plan's sample; the worker has room. */
+HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
+                                         struct hwi_measure *measure, hw_error *error);
+
+/* ---- batch_texts.c: what a batch adds to its sequences ------------------------------------- */
+
+/*
+ * After all sequences: numbers the distinct texts of the batch and writes the [1] arrays. Returns
+ * in how many parts the rest of the work may be claimed, at least one. sequence_count counts the
+ * real sequences; task is an index into plan->tasks.
+ */
+uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
+                         struct hwi_batch_scratch *scratch, uint32_t task, uint32_t sequence_count);
+/* One part: vectors of texts, and the numbers of texts in cells. Any threads at once. */
+void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
+                      const struct hwi_batch_scratch *scratch, uint32_t part);
+/* After the last part; with packing this is where the contexts are packed, which counts. */
+void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
+                      uint32_t sequence_count, struct hwi_counters *counters);
 
 #endif

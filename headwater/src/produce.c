@@ -1,296 +1,223 @@
-/* Production: threads claim runs of batches, and the last of a batch finishes it; see loader.h. */
-#define _POSIX_C_SOURCE 200809L
+/* Production: threads keep their workers full of sequences; see loader.h. */
+#define _GNU_SOURCE 1 /* sched_setaffinity */
 
-#include "loader.h"
-
-#include <assert.h>
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
+#include "loader.h"
 
-/* ---- jobs -------------------------------------------------------------------------------- */
+/* ---- works ------------------------------------------------------------------------------- */
 
-void hwi_wake_everyone_locked(hw_sampler *sampler) {
-    pthread_cond_broadcast(&sampler->work);
-    for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
-        pthread_cond_broadcast(&sampler->endless[split].ready);
+/* Sequence b of a batch, for a worker. */
+static struct hwi_work work_of(const hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                               hw_batch *batch, struct hwi_batch_scratch *scratch, uint32_t b) {
+    struct hwi_work work = {.slab = hwi_batch_slab(batch), .scratch = scratch, .b = b};
+    if (b < seeds->sequence_count) {
+        work.seed = hwi_stream_seed(sampler->plan, seeds, b);
+        work.is_real = 1;
     }
-    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
-        pthread_cond_broadcast(&pass->stream.ready);
-    }
+    return work;
 }
 
-void hwi_latch_locked(hw_sampler *sampler, hw_status status, const hw_error *error) {
-    if (sampler->failure.status == HW_OK) {
-        sampler->failure = *error;
-        sampler->failure.status = status;
-        hwi_wake_everyone_locked(sampler);
+/* Moves sequences from the claim into the worker, as far as there is room. */
+static hw_status fill_worker(struct hwi_thread *thread, hw_error *error) {
+    struct hwi_claim *claim = &thread->claim;
+    if (claim->next == 0 && claim->end > 0) {
+        HW_TRY(hwi_store_check_sizes(thread->sampler->plan->store, error)); /* once per batch */
     }
+    while (claim->next < claim->end && hwi_worker_room(thread->worker) > 0) {
+        struct hwi_job *job = claim->job;
+        struct hwi_work work =
+            work_of(thread->sampler, &job->seeds, job->batch, job->scratch, claim->next++);
+        work.owner = job;
+        hwi_worker_start(thread->worker, &work);
+        thread->held[thread->held_count++] = job;
+    }
+    return HW_OK;
 }
+
+/* Advances the worker until one of its works is finished. */
+static hw_status finish_one(struct hwi_thread *thread, hw_error *error) {
+    struct hwi_work work;
+    HW_TRY(hwi_worker_advance(thread->worker, &work, error));
+    uint32_t i = 0;
+    while (thread->held[i] != work.owner) {
+        i++;
+    }
+    thread->held[i] = thread->held[--thread->held_count];
+    hwi_parts_done(thread, work.owner, 1);
+    return HW_OK;
+}
+
+static void gather_claim(struct hwi_thread *thread) {
+    struct hwi_claim claim = thread->claim;
+    thread->claim = (struct hwi_claim){0};
+    int64_t start = hwi_now_ns();
+    for (uint32_t part = claim.next; part < claim.end; part++) {
+        hwi_batch_gather(thread->sampler->plan, hwi_batch_slab(claim.job->batch),
+                         claim.job->scratch, part);
+    }
+    thread->counters.text_ns += (uint64_t)(hwi_now_ns() - start);
+    hwi_parts_done(thread, claim.job, claim.end - claim.next);
+}
+
+/* ---- threads ----------------------------------------------------------------------------- */
 
 static int is_over_locked(const hw_sampler *sampler) {
     return atomic_load(&sampler->shut_down) || sampler->failure.status != HW_OK;
 }
 
-void hwi_free_pass(struct hw_pass *pass) {
-    pthread_cond_destroy(&pass->stream.ready);
-    hwi_pass_plan_release(&pass->stream.pass);
-    free(pass);
-}
-
-/* A job that no queue holds and no thread works on. */
-static void recycle_locked(hw_sampler *sampler, struct hwi_job *job) {
-    struct hwi_stream *stream = job->stream;
-    hw_batch_release(job->batch);
-    job->batch = NULL;
-    job->stream = NULL;
-    job->next = sampler->unused_jobs;
-    sampler->unused_jobs = job;
-    stream->job_count--;
-    if (stream->closed && stream->job_count == 0) {
-        hwi_free_pass((struct hw_pass *)stream);
-    }
-}
-
-void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream) {
-    struct hwi_job *job = stream->head;
-    stream->head = stream->tail = NULL;
-    stream->depth = 0;
-    while (job != NULL) {
-        struct hwi_job *next = job->next;
-        job->dropped = 1;
-        if (job->thread_count == 0) {
-            recycle_locked(sampler, job);
-        }
-        job = next;
-    }
-}
-
-static void free_job(struct hwi_job *job) {
-    hwi_batch_scratch_close(job->scratch);
-    free(job);
-}
-
-static hw_status take_job_locked(hw_sampler *sampler, struct hwi_job **job, hw_error *error) {
-    struct hwi_job *taken = sampler->unused_jobs;
-    if (taken != NULL) {
-        sampler->unused_jobs = taken->next;
-    } else {
-        taken = calloc(1, sizeof *taken);
-        if (taken == NULL) {
-            return hwi_no_memory(error, "a batch in production", sizeof *taken);
-        }
-        hw_status status = hwi_batch_scratch_open(sampler->plan, &taken->scratch, error);
-        if (status != HW_OK) {
-            free(taken);
-            return status;
-        }
-    }
-    hw_status status = hwi_pool_take(sampler->pool, &taken->batch, error);
-    if (status != HW_OK) {
-        free_job(taken);
-        return status;
-    }
-    *job = taken;
-    return HW_OK;
-}
-
-static int wants_work_locked(const hw_sampler *sampler, const struct hwi_stream *stream) {
-    return stream->depth < stream->capacity &&
-           (hwi_is_finite(stream) ? stream->started < stream->pass.batch_count
-                                  : sampler->plan->active_tasks[stream->split] > 0);
-}
-
-/* Seeds of the next batch that the stream will start. */
-hw_status hwi_next_seeds_locked(const hw_sampler *sampler, const struct hwi_stream *stream,
-                                struct hwi_batch_seeds *seeds, hw_error *error) {
-    const struct hwi_plan *plan = sampler->plan;
-    if (hwi_is_finite(stream)) {
-        *seeds = hwi_stream_pass(plan, &stream->pass, stream->started);
-        return HW_OK;
-    }
-    uint32_t task = 0;
-    HW_TRY(
-        hwi_order_task(plan, stream->split, stream->first_batch + stream->started, &task, error));
-    return hwi_stream_endless(plan, stream->split, task, stream->next_positions[task], seeds,
-                              error);
-}
-
-void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                              const struct hwi_batch_seeds *seeds) {
-    stream->started++;
-    if (!hwi_is_finite(stream)) {
-        stream->next_positions[seeds->task] += hwi_stream_step(sampler->plan);
-    }
-}
-
-void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                            const struct hwi_batch_seeds *seeds) {
-    stream->taken++;
-    if (!hwi_is_finite(stream)) {
-        stream->taken_positions[seeds->task] += hwi_stream_step(sampler->plan);
-    }
-}
-
-/* Puts the stream's next batch at the end of its queue. */
-static hw_status start_job_locked(hw_sampler *sampler, struct hwi_stream *stream,
-                                  struct hwi_job **started, hw_error *error) {
-    struct hwi_batch_seeds seeds;
-    struct hwi_job *job = NULL;
-    HW_TRY(hwi_next_seeds_locked(sampler, stream, &seeds, error));
-    HW_TRY(take_job_locked(sampler, &job, error));
-    hwi_count_started_locked(sampler, stream, &seeds);
-    job->next = NULL;
-    job->stream = stream;
-    job->seeds = seeds;
-    job->run_count = sampler->run_count;
-    job->claimed_runs = job->done_runs = job->thread_count = 0;
-    job->ready = job->dropped = 0;
-    *(stream->tail == NULL ? &stream->head : &stream->tail->next) = job;
-    stream->tail = job;
-    stream->depth++;
-    stream->job_count++;
-    pthread_cond_broadcast(&sampler->work); /* it has more runs than one thread takes */
-    *started = job;
-    return HW_OK;
-}
-
-hw_batch *hwi_pop_locked(hw_sampler *sampler, struct hwi_stream *stream) {
-    struct hwi_job *job = stream->head;
-    hw_batch *batch = job->batch;
-    stream->head = job->next;
-    if (stream->head == NULL) {
-        stream->tail = NULL;
-    }
-    stream->depth--;
-    hwi_count_taken_locked(sampler, stream, &job->seeds);
-    job->batch = NULL;
-    assert(job->thread_count == 0); /* the last one left in the step that made it ready */
-    recycle_locked(sampler, job);
-    pthread_cond_broadcast(&sampler->work);
-    return batch;
-}
-
-void hwi_free_unused_jobs(hw_sampler *sampler) {
-    while (sampler->unused_jobs != NULL) {
-        struct hwi_job *job = sampler->unused_jobs;
-        sampler->unused_jobs = job->next;
-        free_job(job);
-    }
-}
-
-/* ---- production -------------------------------------------------------------------------- */
-
-/* Makes sequences [first, end) of a batch. */
-static hw_status make_sequences(const hw_sampler *sampler, struct hwi_worker *worker,
-                                const struct hwi_batch_seeds *seeds, hw_batch *batch,
-                                struct hwi_batch_scratch *scratch, uint32_t first, uint32_t end,
-                                hw_error *error) {
-    if (first == 0) {
-        HW_TRY(hwi_store_check_sizes(sampler->plan->store, error));
-    }
-    for (uint32_t b = first; b < end; b++) {
-        struct hwi_seed seed;
-        int real = b < seeds->sequence_count;
-        if (real) {
-            seed = hwi_stream_seed(sampler->plan, seeds, b);
-        }
-        HW_TRY(hwi_sequence_make(worker, sampler->plan, hwi_batch_slab(batch), scratch, b,
-                                 real ? &seed : NULL, error));
-    }
-    return HW_OK;
-}
-
-static hw_status make_run(const hw_sampler *sampler, struct hwi_worker *worker, struct hwi_job *job,
-                          uint32_t run, hw_error *error) {
-    uint32_t batch_size = sampler->plan->shape.batch_size, first = run * HWI_RUN_SEQUENCES;
-    uint32_t end = batch_size - first < HWI_RUN_SEQUENCES ? batch_size : first + HWI_RUN_SEQUENCES;
-    return make_sequences(sampler, worker, &job->seeds, job->batch, job->scratch, first, end,
-                          error);
-}
-
-/* A run of the oldest unfinished batch of a stream, which may start one for it. */
-static struct hwi_job *claim_in_locked(hw_sampler *sampler, struct hwi_stream *stream) {
-    struct hwi_job *job = stream->head;
-    while (job != NULL && job->claimed_runs == job->run_count) {
-        job = job->next;
-    }
-    hw_error error;
-    if (job == NULL && wants_work_locked(sampler, stream)) {
-        hw_status status = start_job_locked(sampler, stream, &job, &error);
-        if (status != HW_OK) {
-            hwi_latch_locked(sampler, status, &error);
-            return NULL;
-        }
-    }
-    return job;
-}
-
-static struct hwi_job *claim_locked(hw_sampler *sampler, uint32_t *run) {
+/* Claims parts of the oldest job that has any. Returns 1 if they are vectors to gather. */
+static int claim_locked(struct hwi_thread *thread) {
+    hw_sampler *sampler = thread->sampler;
     struct hwi_job *job = NULL;
     for (int split = 0; split < HWI_ENDLESS_COUNT && job == NULL; split++) {
-        job = claim_in_locked(sampler, &sampler->endless[split]);
+        job = hwi_find_work_locked(sampler, &sampler->endless[split]);
     }
     for (struct hw_pass *pass = sampler->passes; pass != NULL && job == NULL; pass = pass->next) {
-        job = claim_in_locked(sampler, &pass->stream);
+        job = hwi_find_work_locked(sampler, &pass->stream);
     }
-    if (job != NULL) {
-        *run = job->claimed_runs++;
-        job->thread_count++;
+    thread->claim = (struct hwi_claim){.job = job};
+    if (job == NULL) {
+        return 0;
     }
-    return job;
+    int is_gather = job->phase == HWI_GATHERING;
+    uint32_t left = job->part_count - job->claimed_count;
+    uint32_t most = is_gather ? 1 : hwi_claim_size_locked(sampler);
+    thread->claim.next = job->claimed_count;
+    job->claimed_count += left < most ? left : most;
+    thread->claim.end = job->claimed_count;
+    return is_gather;
 }
 
-/* Ends a thread's part in a job. The thread of its last run finishes the batch, unlocked. */
-static void leave_locked(hw_sampler *sampler, struct hwi_worker *worker, struct hwi_job *job,
-                         hw_status status, hw_error *error) {
-    if (status == HW_OK && ++job->done_runs == job->run_count && !job->dropped) {
-        pthread_mutex_unlock(&sampler->mutex);
-        status = hwi_batch_finish(worker, sampler->plan, hwi_batch_slab(job->batch), job->scratch,
-                                  job->seeds.task, job->seeds.sequence_count, error);
-        pthread_mutex_lock(&sampler->mutex);
-        if (status == HW_OK && !job->dropped) {
-            job->ready = 1;
-            sampler->batch_count++;
-            pthread_cond_broadcast(&job->stream->ready);
+/* Sleeps until there may be work. */
+static void wait_locked(hw_sampler *sampler) {
+    int64_t since = hwi_now_ns();
+    sampler->idle_count++;
+    sampler->idle_since_ns += since;
+    pthread_cond_wait(&sampler->work, &sampler->mutex);
+    sampler->idle_count--;
+    sampler->idle_since_ns -= since;
+    sampler->producer_wait_ns += (uint64_t)(hwi_now_ns() - since);
+}
+
+static void collect_counters_locked(struct hwi_thread *thread) {
+    hwi_worker_take_counters(thread->worker, &thread->sampler->counters);
+    hwi_counters_take(&thread->counters, &thread->sampler->counters);
+}
+
+/* Gives up what the thread holds. */
+static void abandon_locked(struct hwi_thread *thread) {
+    hwi_worker_abandon(thread->worker);
+    while (thread->held_count > 0) {
+        hwi_give_back_locked(thread->sampler, thread->held[--thread->held_count], 1);
+    }
+    if (thread->claim.next < thread->claim.end) {
+        hwi_give_back_locked(thread->sampler, thread->claim.job,
+                             thread->claim.end - thread->claim.next);
+    }
+}
+
+static hw_status pin(uint32_t cpu, hw_error *error) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu, &cpus);
+    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+        return hwi_fail(error, HW_IO, "cannot run a thread on cpu %u: %s", cpu, strerror(errno));
+    }
+    return HW_OK;
+}
+
+/* One turn of a thread: more work if it has none left to begin, then one sequence finished, or one
+ * part of vectors gathered. */
+static hw_status take_turn_locked(struct hwi_thread *thread, hw_error *error) {
+    hw_sampler *sampler = thread->sampler;
+    int is_gather = 0;
+    if (thread->claim.next == thread->claim.end) {
+        is_gather = claim_locked(thread);
+        if (thread->claim.job == NULL && thread->held_count == 0) {
+            if (!is_over_locked(sampler)) {
+                wait_locked(sampler);
+            }
+            return HW_OK;
         }
     }
-    hwi_worker_take_counters(worker, &sampler->counters);
-    job->thread_count--;
-    if (job->dropped && job->thread_count == 0) {
-        recycle_locked(sampler, job);
+    pthread_mutex_unlock(&sampler->mutex);
+    hw_status status = HW_OK;
+    if (is_gather) {
+        gather_claim(thread);
+    } else {
+        do {
+            status = fill_worker(thread, error);
+            if (status == HW_OK) {
+                status = finish_one(thread, error);
+            }
+        } while (status == HW_OK && thread->claim.next < thread->claim.end &&
+                 !atomic_load(&sampler->shut_down));
     }
-    if (status != HW_OK) {
-        hwi_latch_locked(sampler, status, error);
-    }
+    pthread_mutex_lock(&sampler->mutex);
+    collect_counters_locked(thread);
+    return status;
 }
 
 void *hwi_produce(void *argument) {
     struct hwi_thread *thread = argument;
     hw_sampler *sampler = thread->sampler;
+    hw_error error;
+    hw_status status = thread->cpu == UINT32_MAX ? HW_OK : pin(thread->cpu, &error);
     pthread_mutex_lock(&sampler->mutex);
-    while (!is_over_locked(sampler)) {
-        uint32_t run = 0;
-        struct hwi_job *job = claim_locked(sampler, &run);
-        if (job == NULL) {
-            if (!is_over_locked(sampler)) {
-                int64_t since = hwi_now_ns();
-                pthread_cond_wait(&sampler->work, &sampler->mutex);
-                sampler->producer_wait_ns += (uint64_t)(hwi_now_ns() - since);
-            }
-            continue;
-        }
-        pthread_mutex_unlock(&sampler->mutex);
-        hw_error error;
-        hw_status status = make_run(sampler, thread->worker, job, run, &error);
-        pthread_mutex_lock(&sampler->mutex);
-        leave_locked(sampler, thread->worker, job, status, &error);
+    while (status == HW_OK && !is_over_locked(sampler)) {
+        status = take_turn_locked(thread, &error);
     }
+    if (status != HW_OK) {
+        hwi_latch_locked(sampler, status, &error);
+    }
+    abandon_locked(thread);
     pthread_mutex_unlock(&sampler->mutex);
     return NULL;
 }
 
-/* Makes a whole batch in the calling thread, which holds spare_mutex. */
+/* ---- in the calling thread --------------------------------------------------------------- */
+
+/* All sequences of a batch, as many at once as the worker takes. */
+static hw_status make_sequences(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                                hw_batch *batch, hw_error *error) {
+    struct hwi_worker *worker = sampler->spare;
+    uint32_t count = sampler->plan->shape.contexts_per_batch, started = 0;
+    HW_TRY(hwi_store_check_sizes(sampler->plan->store, error));
+    for (uint32_t finished = 0; finished < count; finished++) {
+        while (started < count && hwi_worker_room(worker) > 0) {
+            struct hwi_work work =
+                work_of(sampler, seeds, batch, sampler->spare_scratch, started++);
+            hwi_worker_start(worker, &work);
+        }
+        struct hwi_work work;
+        HW_TRY(atomic_load(&sampler->shut_down)
+                   ? hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down")
+                   : hwi_worker_advance(worker, &work, error));
+    }
+    return HW_OK;
+}
+
+static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch *batch,
+                         struct hwi_counters *counters) {
+    int64_t start = hwi_now_ns();
+    uint8_t *slab = hwi_batch_slab(batch);
+    struct hwi_batch_scratch *scratch = sampler->spare_scratch;
+    uint32_t part_count =
+        hwi_batch_merge(sampler->plan, slab, scratch, seeds->task, seeds->sequence_count);
+    for (uint32_t part = 0; part < part_count; part++) {
+        hwi_batch_gather(sampler->plan, slab, scratch, part);
+    }
+    int64_t gathered = hwi_now_ns();
+    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, counters);
+    counters->text_ns += (uint64_t)(gathered - start);
+    counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
+}
+
 hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch **batch,
                          hw_error *error) {
     if (sampler->spare == NULL) {
@@ -301,24 +228,20 @@ hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
     }
     hw_batch *made = NULL;
     HW_TRY(hwi_pool_take(sampler->pool, &made, error));
-    hw_status status = HW_OK;
-    for (uint32_t b = 0; b < sampler->plan->shape.batch_size && status == HW_OK; b++) {
-        status = atomic_load(&sampler->shut_down)
-                     ? hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down")
-                     : make_sequences(sampler, sampler->spare, seeds, made, sampler->spare_scratch,
-                                      b, b + 1, error);
-    }
+    struct hwi_counters counters = {0};
+    hw_status status = make_sequences(sampler, seeds, made, error);
     if (status == HW_OK) {
-        status =
-            hwi_batch_finish(sampler->spare, sampler->plan, hwi_batch_slab(made),
-                             sampler->spare_scratch, seeds->task, seeds->sequence_count, error);
+        finish_batch(sampler, seeds, made, &counters);
+    } else {
+        hwi_worker_abandon(sampler->spare);
     }
     pthread_mutex_lock(&sampler->mutex);
     hwi_worker_take_counters(sampler->spare, &sampler->counters);
+    hwi_counters_take(&counters, &sampler->counters);
     sampler->batch_count += status == HW_OK;
     pthread_mutex_unlock(&sampler->mutex);
     if (status != HW_OK) {
-        hw_batch_release(made);
+        hwi_batch_discard(made);
         return status;
     }
     *batch = made;

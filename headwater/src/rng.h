@@ -6,12 +6,17 @@
 #ifndef HWI_RNG_H
 #define HWI_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* Blocks made at a time: their rounds are independent, so a processor works on all at once. */
+#define HWI_RNG_BLOCKS 4u
+#define HWI_RNG_WORDS (4 * HWI_RNG_BLOCKS)
 
 struct hwi_rng {
     uint32_t key[2];
-    uint32_t counter[4];
-    uint32_t words[4]; /* of the current block */
+    uint32_t counter[4]; /* of the next block */
+    uint32_t words[HWI_RNG_WORDS];
     uint32_t used; /* how many of them were taken */
 };
 
@@ -38,16 +43,23 @@ static inline struct hwi_rng hwi_rng_make(uint64_t seed, uint32_t index, uint32_
     struct hwi_rng rng = {
         .key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
         .counter = {0, index, epoch, stream},
-        .used = 4,
+        .used = HWI_RNG_WORDS,
     };
     return rng;
 }
 
-static inline uint32_t hwi_rng_next(struct hwi_rng *rng) {
-    if (rng->used == 4) {
-        hwi_philox(rng->counter, rng->key, rng->words);
+/* Blocks of the next counters, by the same rounds as hwi_philox. */
+static inline void hwi_rng_fill(struct hwi_rng *rng) {
+    for (uint32_t block = 0; block < HWI_RNG_BLOCKS; block++) {
+        hwi_philox(rng->counter, rng->key, rng->words + 4 * (size_t)block);
         rng->counter[0]++;
-        rng->used = 0;
+    }
+    rng->used = 0;
+}
+
+static inline uint32_t hwi_rng_next(struct hwi_rng *rng) {
+    if (rng->used == HWI_RNG_WORDS) {
+        hwi_rng_fill(rng);
     }
     return rng->words[rng->used++];
 }

@@ -18,6 +18,7 @@ enum {
     DEFAULT_PREFETCH_VAL = 1,
     SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
 };
+#define MOST_RAISED_BYTES ((uint64_t)1 << 30)
 
 hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error) {
     if (getpid() != sampler->pid) {
@@ -43,7 +44,7 @@ hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error) {
 static uint32_t ready_count_locked(const struct hwi_stream *stream) {
     uint32_t count = 0;
     for (const struct hwi_job *job = stream->head; job != NULL; job = job->next) {
-        count += job->ready != 0;
+        count += job->phase == HWI_READY;
     }
     return count;
 }
@@ -66,8 +67,16 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     stats.text_ns = counters->text_ns;
     stats.stopped_by_rows = counters->stopped_by_rows;
     stats.texts_over_budget = counters->texts_over_budget;
-    stats.producer_wait_ns = sampler->producer_wait_ns;
+    stats.contexts_cut = counters->contexts_cut;
+    stats.contexts_dropped = counters->contexts_dropped;
+    stats.cells_cut = counters->cells_cut;
+    stats.packed_cells = counters->packed_cells;
+    stats.packed_sequences = counters->packed_sequences;
+    int64_t now = hwi_now_ns();
+    stats.producer_wait_ns =
+        sampler->producer_wait_ns + (uint64_t)(now * sampler->idle_count - sampler->idle_since_ns);
     stats.consumer_wait_ns = sampler->consumer_wait_ns;
+    stats.elapsed_ns = (uint64_t)(now - sampler->opened_ns);
     stats.threads = sampler->thread_count;
     stats.train_queue = ready_count_locked(&sampler->endless[HW_TRAIN]);
     stats.val_queue = ready_count_locked(&sampler->endless[HW_VAL]);
@@ -114,7 +123,7 @@ hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_t
     return HW_OK;
 }
 
-/* ---- open and close ---------------------------------------------------------------------- */
+/* ---- parts of a sampler ------------------------------------------------------------------ */
 
 static uint32_t usable_cores(void) {
     cpu_set_t cores;
@@ -123,9 +132,10 @@ static uint32_t usable_cores(void) {
 }
 
 static hw_status check_limits(const hw_sampler_options *options, hw_error *error) {
-    if (options->num_threads > MAX_THREADS) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "num_threads is %u, expected at most %d",
-                        options->num_threads, MAX_THREADS);
+    if (options->num_threads > MAX_THREADS || options->cpu_count > MAX_THREADS) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "num_threads is %u and cpus has %u entries, expected at most %d",
+                        options->num_threads, options->cpu_count, MAX_THREADS);
     }
     if (options->num_prefetch > MAX_PREFETCH || options->num_prefetch_val > MAX_PREFETCH) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -143,13 +153,14 @@ static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count,
         return HW_OK;
     }
     uint64_t memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
-    if (plan->slab_bytes > memory_bytes / batch_count) {
+    uint64_t bytes = plan->slab_bytes + (plan->staging != NULL ? plan->staging->slab_bytes : 0);
+    if (bytes > memory_bytes / batch_count) {
         return hwi_fail(error, HW_NO_MEMORY,
                         "%u batches of %llu bytes do not fit into the %llu bytes of this machine's "
                         "memory (batch size %u, sequence length %u, max_rows %u, text budget %u)",
-                        batch_count, (unsigned long long)plan->slab_bytes,
-                        (unsigned long long)memory_bytes, plan->shape.batch_size,
-                        plan->shape.sequence_length, plan->shape.max_rows, plan->shape.text_budget);
+                        batch_count, (unsigned long long)bytes, (unsigned long long)memory_bytes,
+                        plan->shape.batch_size, plan->shape.sequence_length, plan->shape.max_rows,
+                        plan->shape.text_budget);
     }
     return HW_OK;
 }
@@ -168,37 +179,86 @@ static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capaci
     return HW_OK;
 }
 
-/* Starts the threads with every signal blocked: signals are the caller's business. */
-static hw_status start_threads(hw_sampler *sampler, uint32_t count, hw_error *error) {
+/* ---- threads ----------------------------------------------------------------------------- */
+
+/* Every number must be a processor that this process may run on. */
+static hw_status check_cpus(const uint32_t *cpus, uint32_t count, hw_error *error) {
+    cpu_set_t usable;
+    if (count > 0 && (cpus == NULL || sched_getaffinity(0, sizeof usable, &usable) != 0)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "cpus cannot be chosen here; leave them out");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (cpus[i] >= CPU_SETSIZE || !CPU_ISSET(cpus[i], &usable)) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "cpus[%u] is %u, which is not among the %d processors that this "
+                            "process may use (see `taskset -cp $$`)",
+                            i, cpus[i], CPU_COUNT(&usable));
+        }
+    }
+    return HW_OK;
+}
+
+/* Everything a thread needs, so that starting it cannot fail for want of memory. */
+static hw_status open_workers(hw_sampler *sampler, uint32_t count,
+                              const hw_sampler_options *planned, hw_error *error) {
     sampler->threads = calloc((size_t)count + 1, sizeof *sampler->threads);
     if (sampler->threads == NULL) {
         return hwi_no_memory(error, "the threads", count * sizeof *sampler->threads);
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    hw_status status = HW_OK;
-    for (uint32_t i = 0; i < count && status == HW_OK; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct hwi_thread *thread = &sampler->threads[i];
         thread->sampler = sampler;
-        status = hwi_worker_open(sampler->plan, &thread->worker, error);
-        if (status != HW_OK) {
-            break;
-        }
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        int failed = pthread_create(&thread->id, NULL, hwi_produce, thread);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (failed) {
-            hwi_worker_close(thread->worker);
-            status = hwi_fail(error, HW_IO, "cannot start thread %u of %u: %s", i + 1, count,
-                              strerror(failed));
-        } else {
-            pthread_mutex_lock(&sampler->mutex);
-            sampler->thread_count++;
-            pthread_mutex_unlock(&sampler->mutex);
+        thread->cpu = planned->cpu_count == 0 ? UINT32_MAX : planned->cpus[i % planned->cpu_count];
+        sampler->worker_count++;
+        HW_TRY(hwi_worker_open(sampler->plan, &thread->worker, error));
+        uint32_t room = hwi_worker_room(thread->worker);
+        thread->held = calloc(room, sizeof(struct hwi_job *));
+        if (thread->held == NULL) {
+            return hwi_no_memory(error, "a thread", room * sizeof(struct hwi_job *));
         }
     }
-    return status;
+    return HW_OK;
 }
+
+/*
+ * Batches that the train stream may have ready or in production: num_prefetch, but no fewer than
+ * the sequences that fill all workers make, and one for the reader. With less, full queues would
+ * leave most of many threads without work. Not more than 1 GB is added.
+ */
+static uint32_t raised_prefetch(const hw_sampler *sampler, uint32_t prefetch) {
+    uint64_t held = 0, slab_bytes = sampler->plan->slab_bytes;
+    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+        held += hwi_worker_room(sampler->threads[i].worker);
+    }
+    uint32_t context_count = sampler->plan->shape.contexts_per_batch;
+    uint64_t needed = 1 + (held + context_count - 1) / context_count;
+    uint64_t most = prefetch + MOST_RAISED_BYTES / (slab_bytes > 0 ? slab_bytes : 1);
+    needed = needed < most ? needed : most;
+    needed = needed < MAX_PREFETCH ? needed : MAX_PREFETCH;
+    return needed > prefetch ? (uint32_t)needed : prefetch;
+}
+
+/* Starts the threads with every signal blocked: signals are the caller's business. They wait for
+ * the mutex until all of them are there. */
+static hw_status start_threads(hw_sampler *sampler, hw_error *error) {
+    sigset_t all, before;
+    sigfillset(&all);
+    int failed = 0;
+    pthread_mutex_lock(&sampler->mutex);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (uint32_t i = 0; i < sampler->worker_count && !failed; i++) {
+        struct hwi_thread *thread = &sampler->threads[i];
+        failed = pthread_create(&thread->id, NULL, hwi_produce, thread);
+        sampler->thread_count += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_unlock(&sampler->mutex);
+    return failed ? hwi_fail(error, HW_IO, "cannot start thread %u of %u: %s",
+                             sampler->thread_count + 1, sampler->worker_count, strerror(failed))
+                  : HW_OK;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
 
 static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
     if (pthread_mutex_init(&sampler->mutex, NULL) != 0 ||
@@ -211,6 +271,32 @@ static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
     return hwi_condition_init(&sampler->endless[HW_VAL].ready, error);
 }
 
+/* Queues, memory and threads, by the plan. */
+static hw_status open_pipeline(hw_sampler *sampler, const hw_sampler_options *given,
+                               hw_error *error) {
+    hw_sampler_options planned = sampler->plan->options;
+    int32_t train = planned.num_prefetch < 0 ? DEFAULT_PREFETCH : planned.num_prefetch;
+    int32_t val = planned.num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned.num_prefetch_val;
+    val = train == 0 ? 0 : val;
+    planned.cpus = planned.cpu_count == 0 ? NULL : given->cpus;
+    HW_TRY(check_limits(&planned, error));
+    HW_TRY(check_cpus(planned.cpus, planned.cpu_count, error));
+    HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
+    uint32_t count = planned.num_threads;
+    if (count == 0) {
+        count = planned.cpu_count > 0 ? planned.cpu_count : usable_cores();
+    }
+    if (train > 0) {
+        HW_TRY(open_workers(sampler, count, &planned, error));
+        train = (int32_t)raised_prefetch(sampler, (uint32_t)train);
+    }
+    HW_TRY(hwi_pool_open(sampler->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &sampler->pool,
+                         error));
+    HW_TRY(open_stream(sampler, HW_TRAIN, train, error));
+    HW_TRY(open_stream(sampler, HW_VAL, val, error));
+    return start_threads(sampler, error);
+}
+
 hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw_sampler **sampler,
                           hw_error *error) {
     hw_sampler *made = calloc(1, sizeof *made);
@@ -218,6 +304,7 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
         return hwi_no_memory(error, "a sampler", sizeof *made);
     }
     made->pid = getpid();
+    made->opened_ns = hwi_now_ns();
     hw_status status = init_locks(made, error);
     if (status != HW_OK) {
         free(made); /* the kinds of locks that can fail here hold nothing */
@@ -227,29 +314,7 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     if (status != HW_OK) {
         goto failed;
     }
-    hw_sampler_options *planned = &made->plan->options;
-    int32_t train = planned->num_prefetch < 0 ? DEFAULT_PREFETCH : planned->num_prefetch;
-    int32_t val = planned->num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned->num_prefetch_val;
-    val = train == 0 ? 0 : val;
-    made->run_count = (made->plan->shape.batch_size + HWI_RUN_SEQUENCES - 1) / HWI_RUN_SEQUENCES;
-    status = check_limits(planned, error);
-    if (status == HW_OK) {
-        status = check_memory(made->plan, (uint32_t)(train + val) + 1, error);
-    }
-    if (status == HW_OK) {
-        status =
-            hwi_pool_open(made->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &made->pool, error);
-    }
-    if (status == HW_OK) {
-        status = open_stream(made, HW_TRAIN, train, error);
-    }
-    if (status == HW_OK) {
-        status = open_stream(made, HW_VAL, val, error);
-    }
-    if (status == HW_OK && train > 0) {
-        uint32_t count = planned->num_threads == 0 ? usable_cores() : planned->num_threads;
-        status = start_threads(made, count, error);
-    }
+    status = open_pipeline(made, options, error);
     if (status != HW_OK) {
         goto failed;
     }
@@ -293,8 +358,9 @@ void hw_sampler_close(hw_sampler *sampler) {
         pass->sampler = NULL;
     }
     hwi_free_unused_jobs(sampler);
-    for (uint32_t i = 0; i < sampler->thread_count; i++) {
+    for (uint32_t i = 0; i < sampler->worker_count; i++) {
         hwi_worker_close(sampler->threads[i].worker);
+        free(sampler->threads[i].held);
     }
     hwi_worker_close(sampler->spare);
     hwi_batch_scratch_close(sampler->spare_scratch);

@@ -6,14 +6,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "bytes.h"
 #include "error.h"
-
-enum { SLAB_ALIGN = 64 };
-#define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
+#include "pages.h"
 
 struct hw_batch {
     atomic_uint reference_count;
@@ -27,7 +23,7 @@ struct hwi_pool {
     pid_t pid; /* of the process that may lock the mutex: a forked child finds it in any state */
     struct hwi_field fields[HWI_FIELD_COUNT];
     uint32_t field_count;
-    uint64_t slab_bytes, slab_align;
+    uint64_t slab_bytes;
     uint32_t kept_count;
     /* all guarded by mutex */
     hw_batch *unused;
@@ -49,8 +45,7 @@ hw_status hwi_pool_open(const struct hwi_plan *plan, uint32_t kept_count, struct
     made->pid = getpid();
     memcpy(made->fields, plan->fields, sizeof made->fields);
     made->field_count = plan->field_count;
-    made->slab_align = plan->slab_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SLAB_ALIGN;
-    made->slab_bytes = hwi_align_up(plan->slab_bytes > 0 ? plan->slab_bytes : 1, made->slab_align);
+    made->slab_bytes = plan->slab_bytes;
     made->kept_count = kept_count;
     *pool = made;
     return HW_OK;
@@ -61,8 +56,8 @@ static void free_pool(struct hwi_pool *pool) {
     free(pool);
 }
 
-static void free_batch(hw_batch *batch) {
-    free(batch->slab);
+static void free_batch(hw_batch *batch, uint64_t slab_bytes) {
+    hwi_pages_close(batch->slab, slab_bytes);
     free(batch);
 }
 
@@ -76,11 +71,12 @@ void hwi_pool_close(struct hwi_pool *pool) {
     pool->unused = NULL;
     pool->slab_count -= pool->unused_count;
     pool->unused_count = 0;
+    uint64_t slab_bytes = pool->slab_bytes;
     int empty = pool->slab_count == 0;
     pthread_mutex_unlock(&pool->mutex);
     while (unused != NULL) {
         hw_batch *next = unused->next;
-        free_batch(unused);
+        free_batch(unused, slab_bytes);
         unused = next;
     }
     if (empty) {
@@ -94,16 +90,11 @@ static hw_batch *new_batch(struct hwi_pool *pool) {
         return NULL;
     }
     batch->pool = pool;
-    batch->slab = aligned_alloc(pool->slab_align, pool->slab_bytes);
+    batch->slab = hwi_pages_open(pool->slab_bytes);
     if (batch->slab == NULL) {
         free(batch);
         return NULL;
     }
-#ifdef MADV_HUGEPAGE
-    if (pool->slab_align == HUGE_PAGE_BYTES) {
-        (void)madvise(batch->slab, pool->slab_bytes, MADV_HUGEPAGE); /* a hint: may be refused */
-    }
-#endif
     return batch;
 }
 
@@ -149,16 +140,14 @@ hw_batch *hw_batch_retain(hw_batch *batch) {
     return batch;
 }
 
-void hw_batch_release(hw_batch *batch) {
-    if (batch == NULL || atomic_fetch_sub(&batch->reference_count, 1) != 1) {
-        return;
-    }
+/* The last reference is gone; is_whole: the slab may be used again. */
+static void return_slab(hw_batch *batch, int is_whole) {
     struct hwi_pool *pool = batch->pool;
     if (getpid() != pool->pid) {
         return; /* a forked child: its copy of the slab goes with the process */
     }
     pthread_mutex_lock(&pool->mutex);
-    int kept = !pool->closed && pool->unused_count < pool->kept_count;
+    int kept = is_whole && !pool->closed && pool->unused_count < pool->kept_count;
     if (kept) {
         batch->next = pool->unused;
         pool->unused = batch;
@@ -166,14 +155,25 @@ void hw_batch_release(hw_batch *batch) {
     } else {
         pool->slab_count--;
     }
+    uint64_t slab_bytes = pool->slab_bytes;
     int last = pool->closed && pool->slab_count == 0;
     pthread_mutex_unlock(&pool->mutex);
     if (!kept) {
-        free_batch(batch);
+        free_batch(batch, slab_bytes);
     }
     if (last) {
         free_pool(pool);
     }
+}
+
+void hw_batch_release(hw_batch *batch) {
+    if (batch != NULL && atomic_fetch_sub(&batch->reference_count, 1) == 1) {
+        return_slab(batch, 1);
+    }
+}
+
+void hwi_batch_discard(hw_batch *batch) {
+    return_slab(batch, 0);
 }
 
 uint32_t hw_batch_tensor_count(const hw_batch *batch) {

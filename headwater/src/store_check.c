@@ -16,7 +16,7 @@
 
 #define ALL_TABLE_FLAGS                                                                            \
     (HWI_TABLE_TEMPORAL | HWI_TABLE_NULL_TIME_VISIBLE | HWI_TABLE_DAYS | HWI_TABLE_CHILD_TIMES |   \
-     HWI_TABLE_KEYED)
+     HWI_TABLE_KEYED | HWI_TABLE_TIME_IN_LANE)
 #define ALL_TASK_FLAGS (HWI_TASK_CELL | HWI_TASK_EXCLUSIVE | HWI_TASK_GIVEN_SPLIT)
 
 static hw_status bad(const struct hwi_schema *schema, const char *section, uint32_t index,
@@ -173,9 +173,20 @@ static hw_status check_layout(const struct hwi_schema *schema, uint32_t t, hw_er
                     (found[i].null_bit != HWI_NONE || found[i].stype == HW_IGNORED);
     }
     free(columns);
-    return is_equal
-               ? HW_OK
-               : bad(schema, "TABLES", t, "lanes do not lie where the format puts them", error);
+    if (!is_equal) {
+        return bad(schema, "TABLES", t, "lanes do not lie where the format puts them", error);
+    }
+    if (table.flags & HWI_TABLE_TIME_IN_LANE) {
+        const struct hwi_column_info *temporal =
+            found + (table.temporal_column - table.column_start);
+        if (!(table.flags & HWI_TABLE_TEMPORAL) || temporal->lane_offset == HWI_NONE ||
+            hwi_layout_lane_bytes(temporal->stype) != sizeof(int64_t)) {
+            return bad(schema, "TABLES", t, "the rows' times do not stand in their records", error);
+        }
+    } else if (table.time_offset_us != 0) {
+        return bad(schema, "TABLES", t, "an offset of times without times", error);
+    }
+    return HW_OK;
 }
 
 static hw_status check_key(const struct hwi_schema *schema, uint32_t k, uint32_t child,

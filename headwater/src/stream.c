@@ -53,7 +53,7 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
 /* ---- endless ----------------------------------------------------------------------------- */
 
 uint64_t hwi_stream_step(const struct hwi_plan *plan) {
-    return (uint64_t)plan->shape.batch_size * plan->options.world_size;
+    return (uint64_t)plan->shape.contexts_per_batch * plan->options.world_size;
 }
 
 hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
@@ -67,7 +67,7 @@ hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32
     }
     *seeds = (struct hwi_batch_seeds){
         .task = task,
-        .sequence_count = plan->shape.batch_size,
+        .sequence_count = plan->shape.contexts_per_batch,
         .first = position + plan->options.rank,
         .split = split,
     };
@@ -173,10 +173,10 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
     uint64_t world = plan->options.world_size;
     uint64_t first = (n - before) * hwi_stream_step(plan) + plan->options.rank;
     uint64_t left = first < part->count ? (part->count - first + world - 1) / world : 0;
-    uint32_t batch_size = plan->shape.batch_size;
+    uint32_t most = plan->shape.contexts_per_batch;
     return (struct hwi_batch_seeds){
         .task = part->task,
-        .sequence_count = left < batch_size ? (uint32_t)left : batch_size,
+        .sequence_count = left < most ? (uint32_t)left : most,
         .first = (uint64_t)pass->index * part->count + first,
         .ad_hoc = pass->anchors == NULL ? NULL : pass,
         .split = pass->split,

@@ -10,8 +10,8 @@
 #include "error.h"
 #include "plan.h"
 
-/* Seeds of one batch on this rank: sequence i < sequence_count is the seed at position first +
- * i * world_size of its list; the others are empty. */
+/* Seeds of one batch on this rank: sequence (with packing, context) i < sequence_count is the seed
+ * at position first + i * world_size of its list; the others are empty. */
 struct hwi_batch_seeds {
     uint32_t task; /* index into plan->tasks */
     uint32_t sequence_count;

@@ -280,6 +280,18 @@ static void verify_cells(struct table_check *check, uint32_t row, const uint8_t 
     }
 }
 
+/* The time of a row stands in its record too, where the table says so. */
+static int is_time_in_lane(const struct table_check *check, uint32_t row, int has_time) {
+    const struct hwi_table_info *info = check->table->info;
+    const struct hwi_column_info *column = &check->v->store->columns[info->temporal_column];
+    const uint8_t *record = check->table->records + (uint64_t)row * info->record_bytes;
+    if (hwi_bit(record + info->null_offset, column->null_bit)) {
+        return !has_time;
+    }
+    uint64_t time = hwi_read_u64(record + column->lane_offset) + (uint64_t)info->time_offset_us;
+    return has_time && time == (uint64_t)check->table->times[row];
+}
+
 static void verify_times(struct table_check *check) {
     const struct hwi_table *table = check->table;
     const struct hwi_table_info *info = table->info;
@@ -294,6 +306,10 @@ static void verify_times(struct table_check *check) {
             report(check->v,
                    "a time does not agree with the rows that have one (table '%s', row "
                    "%u)",
+                   check->name, row);
+        }
+        if ((info->flags & HWI_TABLE_TIME_IN_LANE) && !is_time_in_lane(check, row, has_time)) {
+            report(check->v, "a time is not that of the row's record (table '%s', row %u)",
                    check->name, row);
         }
     }

@@ -81,19 +81,3 @@ int hwi_view_knows(const struct hwi_view *view, const struct hwi_plan *plan, uin
     }
     return hwi_view_passes(view, hwi_known_after(time_us, info->known_offset_us), chain);
 }
-
-uint32_t hwi_view_cutoff(const struct hwi_view *view, const struct hwi_table *table) {
-    uint32_t low = 0, high = table->info->row_count;
-    if (table->times == NULL || view->until == INT64_MAX) {
-        return table->info->row_start + high;
-    }
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (hwi_view_passes(view, table->times[middle], 0)) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return table->info->row_start + low;
-}

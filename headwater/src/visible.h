@@ -32,7 +32,5 @@ int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan,
 /* 1 if the cell's known-at time passes. */
 int hwi_view_knows(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
                    uint32_t row, uint32_t column, int chain);
-/* First row of the table that does not pass (for rows that are no chain rows), global. */
-uint32_t hwi_view_cutoff(const struct hwi_view *view, const struct hwi_table *table);
 
 #endif

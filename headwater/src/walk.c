@@ -1,9 +1,9 @@
 /*
- * The walk. Parents wait in a queue and go first; children wait as groups, one for each visited row
- * and key, from which single children are drawn when nothing else is left, fewest hops first. A
- * group is never expanded: drawing k of v children touches k of them, whatever v is, so a hub of
- * millions costs two binary searches. A sequence's cost is O(visited rows * (parents + keys) +
- * draws); nothing is allocated, and nothing of the size of the database or of S is cleared.
+ * The walk. Parents wait in a queue and go first; children wait as rows whose lists are opened hop
+ * by hop (children.c), and are drawn one at a time when nothing else is left (draw.c). A list is
+ * never expanded: drawing k of v children touches k of them, whatever v is, so a hub of millions
+ * costs a search. A sequence's cost is O(visited rows * (parents + keys) + draws); nothing is
+ * allocated, and nothing of the size of the database or of S is cleared.
  */
 #include "walk.h"
 
@@ -11,41 +11,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "children.h"
+#include "cutoff.h"
 #include "draw.h"
 #include "error.h"
 
+enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
+
 /* ---- visited rows ------------------------------------------------------------------------ */
 
+static int is_taken(const struct hwi_walk *walk, uint32_t slot) {
+    return walk->slots[slot].tag >> TAG_SHIFT == walk->stamp;
+}
+
 static uint32_t slot_of(const struct hwi_walk *walk, uint32_t row) {
-    uint32_t slot = (row * 2654435761u) & walk->slot_mask;
-    while (walk->slots[slot].stamp == walk->stamp && walk->slots[slot].row != row) {
-        slot = (slot + 1) & walk->slot_mask;
+    uint32_t slot = (row * 2654435761u) >> (32 - walk->slot_bits);
+    uint32_t mask = (1u << walk->slot_bits) - 1;
+    while (is_taken(walk, slot) && walk->slots[slot].row != row) {
+        slot = (slot + 1) & mask;
     }
     return slot;
 }
 
 uint32_t hwi_walk_local(const struct hwi_walk *walk, uint32_t row) {
-    const struct hwi_slot *slot = &walk->slots[slot_of(walk, row)];
-    return slot->stamp == walk->stamp ? slot->local : HWI_NONE;
+    uint32_t slot = slot_of(walk, row);
+    return is_taken(walk, slot) ? walk->slots[slot].tag & UINT16_MAX : HWI_NONE;
 }
 
-/* 0 if the row was visited before. */
-static int mark_visited(struct hwi_walk *walk, uint32_t row) {
-    struct hwi_slot *slot = &walk->slots[slot_of(walk, row)];
-    if (slot->stamp == walk->stamp) {
-        return 0;
+/* Local row of a row that was visited before; else HWI_NONE, and the row is marked as the next. */
+static uint32_t mark_visited(struct hwi_walk *walk, uint32_t row) {
+    uint32_t slot = slot_of(walk, row);
+    if (is_taken(walk, slot)) {
+        return walk->slots[slot].tag & UINT16_MAX;
     }
-    *slot = (struct hwi_slot){.stamp = walk->stamp, .row = row, .local = walk->row_count};
-    return 1;
-}
-
-static uint32_t cutoff_of(struct hwi_walk *walk, uint32_t table) {
-    struct hwi_cutoff *cutoff = &walk->cutoffs[table];
-    if (cutoff->stamp != walk->stamp) {
-        cutoff->stamp = walk->stamp;
-        cutoff->row = hwi_view_cutoff(&walk->view, &walk->plan->store->tables[table]);
-    }
-    return cutoff->row;
+    walk->slots[slot] =
+        (struct hwi_slot){.row = row, .tag = walk->stamp << TAG_SHIFT | walk->row_count};
+    return HWI_NONE;
 }
 
 /* ---- cells of a row ---------------------------------------------------------------------- */
@@ -133,124 +134,59 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
     if (chain && !walk->view.inclusive && where->times != NULL) {
         return hwi_view_passes(&walk->view, where->times[row - where->info->row_start], 1);
     }
-    return row < cutoff_of(walk, table);
+    return row < hwi_cutoff(walk, table);
 }
 
-/* A record and its next line on their way while the rows before it are visited. */
-static void push_parent(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
-                        uint8_t chain) {
-    const uint8_t *record = hwi_record(&walk->plan->store->tables[table], row);
+/* The lines of a record; of a long one the first two, where parents and lists stand. */
+static void ask_for_record(const struct hwi_table *table, uint32_t row) {
+    const uint8_t *record = hwi_record(table, row);
     __builtin_prefetch(record);
-    __builtin_prefetch(record + 64);
-    walk->queue[walk->queue_tail++] =
-        (struct hwi_parent_entry){.row = row, .table = table, .depth = depth, .chain = chain};
+    if ((uintptr_t)record % LINE_BYTES + table->info->record_bytes > LINE_BYTES) {
+        __builtin_prefetch(record + LINE_BYTES);
+    }
 }
 
-/* Reads the row's parents, hides what is withheld, and queues those that may be visited. */
+/* Reads the row's parents, hides what is withheld, and queues those that may be visited. Their
+ * records are asked for unless that `was_asked` a step ago. */
 static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *visit, int push,
-                              hw_error *error) {
+                              int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_table_info *info = plan->store->tables[visit->table].info;
-    uint32_t *parents = walk->parents + (size_t)walk->row_count * plan->shape.parent_slots;
+    size_t at = (size_t)walk->row_count * plan->shape.parent_slots;
     int checks =
         plan->tables[visit->table].late_keys || walk->view.task->special_tables[visit->table];
-    memcpy(parents, visit->record, info->key_count * sizeof *parents);
     for (uint32_t slot = 0; slot < info->key_count; slot++) {
-        uint32_t row = parents[slot], key = info->key_start + slot;
+        uint32_t row, key = info->key_start + slot;
+        memcpy(&row, visit->record + slot * sizeof row, sizeof row);
+        walk->parents[at + slot] = row;
+        walk->local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
         if (row == HWI_NONE) {
             continue;
         }
-        uint32_t table = plan->store->keys[key].parent_table;
-        if (!hwi_table_has(&plan->store->tables[table], row)) {
-            return bad_row(walk, "a parent", row, table, error);
+        uint32_t parent_table = plan->store->keys[key].parent_table;
+        const struct hwi_table *table = &plan->store->tables[parent_table];
+        if (!hwi_table_has(table, row)) {
+            return bad_row(walk, "a parent", row, parent_table, error);
         }
         if (checks && !is_edge_shown(walk, visit, key)) {
-            parents[slot] = HWI_NONE;
-        } else if (push && is_parent_visible(walk, table, row, visit->chain)) {
-            push_parent(walk, row, table, visit->depth + 1, visit->chain);
+            walk->parents[at + slot] = HWI_NONE;
+            continue;
         }
-    }
-    return HW_OK;
-}
-
-/* Visible children of a list: a prefix of it. */
-static uint32_t visible_by_row(const uint32_t *children, uint32_t count, uint32_t cutoff) {
-    if (count == 0 || children[count - 1] < cutoff) {
-        return count;
-    }
-    uint32_t low = 0, high = count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (children[middle] < cutoff) {
-            low = middle + 1;
-        } else {
-            high = middle;
+        if (!push || !is_parent_visible(walk, parent_table, row, visit->chain)) {
+            continue;
         }
-    }
-    return low;
-}
-
-static uint32_t visible_by_time(const struct hwi_view *view, const int64_t *times, uint32_t count) {
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (hwi_view_passes(view, times[middle], 0)) {
-            low = middle + 1;
-        } else {
-            high = middle;
+        if (!was_asked) {
+            ask_for_record(table, row);
         }
-    }
-    return low;
-}
-
-/* Counts the visible children of a row by child slot into counts[slots]. */
-static void count_children(struct hwi_walk *walk, const struct hwi_table *table, uint64_t start,
-                           const uint8_t *list_counts, uint32_t *counts) {
-    for (uint32_t slot = 0; slot < table->info->child_slot_count; slot++) {
-        uint32_t count;
-        memcpy(&count, list_counts + slot * sizeof count, sizeof count);
-        const struct hwi_key_info *key = &walk->plan->store->keys[table->incoming[slot]];
-        if (count == 0) {
-            counts[slot] = 0;
-        } else if (key->known_late) {
-            counts[slot] = visible_by_time(&walk->view, table->child_times + start, count);
-        } else {
-            counts[slot] =
-                visible_by_row(table->children + start, count, cutoff_of(walk, key->child_table));
-        }
-        start += count;
-    }
-}
-
-static hw_status take_children(struct hwi_walk *walk, const struct hwi_visit *visit,
-                               hw_error *error) {
-    const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    uint32_t slot_count = table->info->child_slot_count;
-    if (slot_count == 0) {
-        return HW_OK;
-    }
-    const uint8_t *lists = visit->record + table->info->child_offset;
-    uint32_t start, *visible = walk->segments + walk->segment_count;
-    memcpy(&start, lists, sizeof start);
-    uint64_t end = start;
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
-        uint32_t count;
-        memcpy(&count, lists + 4 + slot * sizeof count, sizeof count);
-        end += count;
-        if (end <= table->info->edge_count) { /* whether all are visible is read next */
-            __builtin_prefetch(table->children + end - (count > 0));
-        }
-    }
-    if (end > table->info->edge_count) {
-        return hwi_fail(error, HW_BAD_STORE,
-                        "row %u lists children up to %llu, its table has %llu; "
-                        "run `headwater verify`",
-                        visit->row, (unsigned long long)end,
-                        (unsigned long long)table->info->edge_count);
-    }
-    if (end > start) {
-        count_children(walk, table, start, lists + 4, visible);
-        hwi_draw_add(walk, visit, start, lists + 4, visible);
+        walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
+            .row = row,
+            .depth = visit->depth + 1,
+            .asked = was_asked ? walk->step - 1 : walk->step,
+            .table = (uint16_t)parent_table,
+            .child = (uint16_t)walk->row_count,
+            .slot = (uint16_t)slot,
+            .chain = visit->chain,
+        };
     }
     return HW_OK;
 }
@@ -259,21 +195,23 @@ static hw_status take_children(struct hwi_walk *walk, const struct hwi_visit *vi
 
 /* Visits a row that is marked already. */
 static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
-                           uint8_t chain, hw_error *error) {
+                           uint8_t chain, int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     struct hwi_visit *visit = &walk->visits[walk->row_count];
-    *visit = (struct hwi_visit){
-        .record = hwi_record(&plan->store->tables[table], row),
-        .row = row,
-        .table = table,
-        .depth = depth,
-        .chain = chain,
-    };
+    const struct hwi_table *where = &plan->store->tables[table];
+    if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
+        __builtin_prefetch(where->times + (row - where->info->row_start));
+    }
+    visit->record = hwi_record(where, row);
+    visit->row = row;
+    visit->table = table;
+    visit->depth = depth;
+    visit->chain = chain;
     take_cells(walk, visit);
     int push = plan->options.max_hops == 0 || depth + 1 < plan->options.max_hops;
-    HW_TRY(take_parents(walk, visit, push, error));
+    HW_TRY(take_parents(walk, visit, push, was_asked, error));
     if (push) {
-        HW_TRY(take_children(walk, visit, error));
+        hwi_children_wait(walk, walk->row_count);
     }
     walk->row_count++;
     return HW_OK;
@@ -281,94 +219,268 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
 
 /* A derived task's own row: obs_time and the target, one key to the anchor. */
 static void visit_seed(struct hwi_walk *walk) {
-    const struct hwi_plan *plan = walk->plan;
-    const struct hwi_seed *seed = walk->view.seed;
     walk->visits[0] = (struct hwi_visit){
         .row = HWI_NONE, .table = HWI_NONE, .cell_count = 2, .list = HWI_NONE, .chain = 1};
     walk->cell_count = 2;
     walk->target_cell = 1;
-    walk->parents[0] = seed->anchor;
+    walk->parents[0] = walk->seed.anchor;
+    walk->local_parents[0] = HWI_UNKNOWN_LOCAL;
     walk->row_count = 1;
-    if (plan->options.max_hops != 1) {
-        push_parent(walk, seed->anchor, walk->view.info->anchor_table, 1, 1);
+}
+
+/* The anchor waits like a parent: of the seed row, or of none. */
+static void push_anchor(struct hwi_walk *walk) {
+    const hw_store *store = walk->plan->store;
+    uint32_t table = walk->view.info->anchor_table;
+    ask_for_record(&store->tables[table], walk->seed.anchor);
+    walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
+        .row = walk->seed.anchor,
+        .depth = walk->row_count,
+        .asked = walk->step,
+        .table = (uint16_t)table,
+        .chain = 1,
+    };
+}
+
+/* Cutoffs hold for the next seed too where it sees as far. */
+static void renew_cutoffs(struct hwi_walk *walk, const struct hwi_view *last) {
+    if (walk->cutoff_stamp != 0 && last->until == walk->view.until &&
+        last->inclusive == walk->view.inclusive) {
+        return;
+    }
+    if (++walk->cutoff_stamp == 0) { /* 2^32 sequences later: old stamps would look new */
+        memset(walk->cutoffs, 0, walk->plan->store->info->table_count * sizeof *walk->cutoffs);
+        walk->cutoff_stamp = 1;
     }
 }
 
-static void reset(struct hwi_walk *walk, const struct hwi_seed *seed) {
-    const struct hwi_plan *plan = walk->plan;
-    hwi_view_init(&walk->view, plan, seed);
-    walk->rng = hwi_rng_make(plan->options.seed, seed->index, seed->epoch,
-                             plan->tasks[seed->task].task * 4 + seed->split);
-    walk->row_count = walk->cell_count = walk->list_count = 0;
-    walk->stopped_by_rows = 0;
-    walk->queue_head = walk->queue_tail = 0;
-    hwi_draw_reset(walk);
-    if (++walk->stamp == 0) { /* 2^32 sequences later: old stamps would look new */
-        memset(walk->slots, 0, ((size_t)walk->slot_mask + 1) * sizeof *walk->slots);
-        memset(walk->cutoffs, 0, plan->store->info->table_count * sizeof *walk->cutoffs);
-        walk->stamp = 1;
-    }
-}
-
-/* A drawn child of `key`: visits it unless it was visited or its edge is withheld. */
-static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *drawn,
-                             hw_error *error) {
-    const struct hwi_plan *plan = walk->plan;
-    uint32_t table = plan->store->keys[drawn->key].child_table;
-    if (!hwi_table_has(&plan->store->tables[table], drawn->row)) {
-        return bad_row(walk, "a child", drawn->row, table, error);
-    }
-    if (walk->view.task->special_keys[drawn->key]) {
-        struct hwi_visit child = {.row = drawn->row, .table = table};
-        if (!is_edge_shown(walk, &child, drawn->key)) {
-            return HW_OK;
-        }
-    }
-    return mark_visited(walk, drawn->row)
-               ? visit_row(walk, drawn->row, table, drawn->depth, 0, error)
-               : HW_OK;
-}
-
-hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
+hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_task_info *info = &plan->store->tasks[plan->tasks[seed->task].task];
     if (!hwi_table_has(&plan->store->tables[info->anchor_table], seed->anchor)) {
         return hwi_fail(error, HW_BAD_STORE, "the anchor of seed %u is row %u, outside its table",
                         seed->index, seed->anchor);
     }
-    reset(walk, seed);
-    if (walk->view.is_cell) {
-        push_parent(walk, seed->anchor, info->anchor_table, 0, 1);
-    } else {
+    struct hwi_view last = walk->view;
+    walk->seed = *seed;
+    hwi_view_init(&walk->view, plan, &walk->seed);
+    renew_cutoffs(walk, &last);
+    walk->rng = hwi_rng_make(plan->options.seed, seed->index, seed->epoch,
+                             plan->tasks[seed->task].task * 4 + seed->split);
+    walk->row_count = walk->cell_count = walk->list_count = 0;
+    walk->stopped_by_rows = 0;
+    walk->queue_head = walk->queue_tail = 0;
+    hwi_children_reset(walk);
+    hwi_draw_reset(walk);
+    if (walk->stamp == MOST_STAMP) {
+        memset(walk->slots, 0, sizeof *walk->slots << walk->slot_bits);
+        walk->stamp = 0;
+    }
+    walk->stamp++;
+    walk->step = 1;
+    walk->state = HWI_WALK_VISIT;
+    if (!walk->view.is_cell) {
         visit_seed(walk);
     }
-    const uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
-    while (walk->cell_count < most_cells && walk->row_count < most_rows) {
-        struct hwi_drawn drawn;
-        if (walk->queue_head < walk->queue_tail) {
-            struct hwi_parent_entry entry = walk->queue[walk->queue_head++];
-            if (mark_visited(walk, entry.row)) {
-                HW_TRY(visit_row(walk, entry.row, entry.table, entry.depth, entry.chain, error));
-            }
-        } else if (hwi_draw_next(walk, &drawn)) {
-            HW_TRY(visit_child(walk, &drawn, error));
-        } else {
-            break;
+    if (walk->view.is_cell || plan->options.max_hops != 1) {
+        push_anchor(walk);
+    }
+    return HW_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------- */
+
+/* The next parent in the queue. */
+static hw_status visit_parent(struct hwi_walk *walk, hw_error *error) {
+    const struct hwi_parent_entry *entry = &walk->queue[walk->queue_head++];
+    size_t place = (size_t)entry->child * walk->plan->shape.parent_slots + entry->slot;
+    uint32_t local = mark_visited(walk, entry->row);
+    if (local != HWI_NONE) {
+        walk->local_parents[place] = (uint16_t)local;
+        return HW_OK;
+    }
+    if (walk->row_count > 0) { /* else it is the anchor itself */
+        walk->local_parents[place] = (uint16_t)walk->row_count;
+    }
+    return visit_row(walk, entry->row, entry->table, entry->depth, entry->chain, 0, error);
+}
+
+/* A drawn child: visits it unless it was visited or its edge is withheld. */
+static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *drawn,
+                             hw_error *error) {
+    uint32_t table = walk->plan->store->keys[drawn->key].child_table;
+    if (walk->view.task->special_keys[drawn->key]) {
+        struct hwi_visit child = {.row = drawn->row, .table = table};
+        if (!is_edge_shown(walk, &child, drawn->key)) {
+            return HW_OK;
         }
     }
-    walk->stopped_by_rows = walk->cell_count < most_cells && walk->row_count == most_rows &&
-                            (walk->queue_head < walk->queue_tail || hwi_draw_waits(walk));
+    return mark_visited(walk, drawn->row) == HWI_NONE
+               ? visit_row(walk, drawn->row, table, drawn->depth, 0, 1, error)
+               : HW_OK;
+}
+
+/* Which rows were drawn; asks for their records. */
+static hw_status name_children(struct hwi_walk *walk, hw_error *error) {
+    const hw_store *store = walk->plan->store;
+    for (uint32_t i = 0; i < walk->ahead_count; i++) {
+        struct hwi_drawn *drawn = &walk->ahead[i];
+        uint32_t table = store->keys[drawn->key].child_table;
+        drawn->row = *drawn->child;
+        if (!hwi_table_has(&store->tables[table], drawn->row)) {
+            return bad_row(walk, "a child", drawn->row, table, error);
+        }
+        ask_for_record(&store->tables[table], drawn->row);
+    }
+    return HW_OK;
+}
+
+/* Asks for the records of the drawn children's parents, which are visited right after them. */
+static void reach_parents(const struct hwi_walk *walk) {
+    const hw_store *store = walk->plan->store;
+    for (uint32_t i = 0; i < walk->ahead_count; i++) {
+        const struct hwi_drawn *drawn = &walk->ahead[i];
+        const struct hwi_table *table = &store->tables[store->keys[drawn->key].child_table];
+        const uint8_t *record = hwi_record(table, drawn->row);
+        for (uint32_t slot = 0; slot < table->info->key_count; slot++) {
+            const struct hwi_key_info *key = &store->keys[table->info->key_start + slot];
+            uint32_t row;
+            memcpy(&row, record + slot * sizeof row, sizeof row);
+            if (hwi_table_has(&store->tables[key->parent_table], row)) {
+                ask_for_record(&store->tables[key->parent_table], row);
+            }
+        }
+    }
+}
+
+/* Parents that were not visited from the queue may be in the context all the same. */
+static void resolve_parents(struct hwi_walk *walk) {
+    const struct hwi_plan *plan = walk->plan;
+    for (uint32_t row = 0; row < walk->row_count; row++) {
+        uint32_t table = walk->visits[row].table;
+        uint32_t keys = table == HWI_NONE ? 1 : plan->store->tables[table].info->key_count;
+        size_t at = (size_t)row * plan->shape.parent_slots;
+        for (uint32_t slot = 0; slot < keys; slot++) {
+            if (walk->local_parents[at + slot] == HWI_UNKNOWN_LOCAL &&
+                walk->parents[at + slot] != HWI_NONE) {
+                walk->local_parents[at + slot] =
+                    (uint16_t)hwi_walk_local(walk, walk->parents[at + slot]);
+            }
+        }
+    }
+}
+
+static int is_full(const struct hwi_walk *walk) {
+    return walk->cell_count >= walk->plan->shape.sequence_length ||
+           walk->row_count >= walk->plan->shape.max_rows;
+}
+
+/* Visits what waits until a record is not here yet (0), or nothing waits (1). */
+static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *error) {
+    *is_empty = 0;
+    while (!is_full(walk)) {
+        if (walk->queue_head < walk->queue_tail) {
+            if (walk->queue[walk->queue_head].asked == walk->step) {
+                return HW_OK;
+            }
+            HW_TRY(visit_parent(walk, error));
+        } else if (walk->ahead_next < walk->ahead_count) {
+            HW_TRY(visit_child(walk, &walk->ahead[walk->ahead_next++], error));
+        } else {
+            *is_empty = 1;
+            return HW_OK;
+        }
+    }
+    return HW_OK;
+}
+
+/* The next children of the hop, else the next hop; the walk is done if there is none. */
+static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *error) {
+    int is_open = 1;
+    if (hwi_draw_ahead(walk) > 0) {
+        walk->state = HWI_WALK_NAME;
+        return HW_OK;
+    }
+    HW_TRY(hwi_children_open(walk, &is_open, error));
+    *is_done = !is_open;
+    walk->state = HWI_WALK_COUNT;
+    return HW_OK;
+}
+
+/* 1 if the frontier of a full context is not empty. */
+static int is_cut(struct hwi_walk *walk) {
+    return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
+           walk->bucket_count > 0 || walk->turn_count > 0 || hwi_children_waits(walk);
+}
+
+static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
+    int is_empty = 0;
+    switch (walk->state) {
+    case HWI_WALK_NAME:
+        walk->state = HWI_WALK_REACH;
+        return name_children(walk, error);
+    case HWI_WALK_REACH:
+        reach_parents(walk);
+        walk->state = HWI_WALK_VISIT;
+        return HW_OK;
+    case HWI_WALK_COUNT:
+        hwi_children_count(walk);
+        if (walk->search_count > 0) {
+            walk->state = HWI_WALK_SEARCH;
+            return HW_OK;
+        }
+        hwi_draw_lay_out(walk);
+        return draw_or_open(walk, is_done, error);
+    case HWI_WALK_SEARCH:
+        if (!hwi_children_search(walk)) {
+            return HW_OK;
+        }
+        hwi_draw_lay_out(walk);
+        return draw_or_open(walk, is_done, error);
+    case HWI_WALK_VISIT:
+    case HWI_WALK_START:
+    default:
+        HW_TRY(visit_waiting(walk, &is_empty, error));
+        if (is_empty) {
+            return draw_or_open(walk, is_done, error);
+        }
+        if (is_full(walk)) {
+            *is_done = 1;
+            walk->stopped_by_rows =
+                walk->cell_count < walk->plan->shape.sequence_length && is_cut(walk);
+        }
+        return HW_OK;
+    }
+}
+
+hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
+    *is_done = 0;
+    walk->step++;
+    HW_TRY(take_step(walk, is_done, error));
+    if (*is_done) {
+        resolve_parents(walk);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
+    int is_done = 0;
+    HW_TRY(hwi_walk_start(walk, seed, error));
+    while (!is_done) {
+        HW_TRY(hwi_walk_step(walk, &is_done, error));
+    }
     return HW_OK;
 }
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
-static uint32_t power_of_two(uint64_t least) {
-    uint32_t size = 16;
-    while (size < least) {
-        size *= 2;
+/* Bits of a table of at least twice as many slots as rows. */
+static uint32_t slot_bits_for(uint64_t rows) {
+    uint32_t bits = 4;
+    while ((uint64_t)1 << bits < 2 * rows) {
+        bits++;
     }
-    return size;
+    return bits;
 }
 
 static int allocate(void *pointer, uint64_t count, size_t bytes, uint64_t *total) {
@@ -391,15 +503,18 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
     for (uint32_t table = 0; table < store->info->table_count; table++) {
         widest = plan->tables[table].all_count > widest ? plan->tables[table].all_count : widest;
     }
-    *walk = (struct hwi_walk){.plan = plan, .slot_mask = power_of_two(2 * rows) - 1};
+    *walk = (struct hwi_walk){.plan = plan, .slot_bits = slot_bits_for(rows)};
 #define ALLOCATE(field, count) allocate(&walk->field, count, sizeof *walk->field, &total)
     if (!ALLOCATE(visits, rows) || !ALLOCATE(parents, rows * plan->shape.parent_slots) ||
+        !ALLOCATE(local_parents, rows * plan->shape.parent_slots) ||
         !ALLOCATE(cell_lists, plan->shape.sequence_length + widest) ||
-        !ALLOCATE(slots, walk->slot_mask) || !ALLOCATE(cutoffs, store->info->table_count) ||
+        !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) ||
+        !ALLOCATE(cutoffs, store->info->table_count) ||
         !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(groups, groups) ||
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
-        !ALLOCATE(turns, keys) || !ALLOCATE(quotas, plan->child_slots)) {
+        !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
+        !ALLOCATE(quotas, plan->child_slots)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -419,6 +534,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
 void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->visits);
     free(walk->parents);
+    free(walk->local_parents);
     free(walk->cell_lists);
     free(walk->slots);
     free(walk->cutoffs);
@@ -429,6 +545,7 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->bucket);
     free(walk->draws);
     free(walk->segments);
+    free(walk->searches);
     free(walk->turns);
     free(walk->quotas);
     *walk = (struct hwi_walk){0};

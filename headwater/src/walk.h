@@ -2,6 +2,11 @@
  * The walk of one seed: which rows its context holds, in which order, with which cells and edges.
  * It writes only to its own scratch (struct hwi_walk), sized once for the limits of the plan;
  * emit.c then emits the scratch into a batch. docs/2-sampling.md is the exact text.
+ *
+ * A walk goes in steps. A step ends where the next read would wait for memory: it asks for the
+ * lines, returns, and reads them when it is called again. A thread that has several walks in hand
+ * takes a step of each in turn (batch.c), so that their waits overlap. Nothing a walk finds depends
+ * on where its steps end or on the other walks.
  */
 #ifndef HWI_WALK_H
 #define HWI_WALK_H
@@ -19,11 +24,15 @@ struct hwi_visit {
     uint32_t depth;
     uint32_t cell_start, cell_count;
     uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones */
+    uint32_t next; /* local row visited after it whose children wait at the same hop */
     uint8_t chain;
 };
 
+/* A parent that waits for its visit: of foreign key `slot` of local row `child`. */
 struct hwi_parent_entry {
-    uint32_t row, table, depth;
+    uint32_t row, depth;
+    uint32_t asked; /* the step that asked for its record */
+    uint16_t table, child, slot;
     uint8_t chain;
 };
 
@@ -36,7 +45,14 @@ struct hwi_group {
     uint32_t visible, quota, drawn;
     uint32_t draws; /* its run in `draws`; HWI_NONE before the first draw */
     uint32_t segments; /* pooled: its run in `segments` */
-    uint32_t next; /* the group added after it with the same hops */
+};
+
+/* A list whose visible prefix is searched: it ends in [low, high]. */
+struct hwi_search {
+    const uint32_t *children;
+    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
+    uint32_t cutoff, low, high;
+    uint32_t place; /* of the answer, in `segments` */
 };
 
 /* A drawn child: where its list names it, then its global row. */
@@ -47,6 +63,7 @@ struct hwi_drawn {
 
 /* Draws made ahead of their visits, so that the misses on their records overlap. */
 #define HWI_DRAWS_AHEAD 8u
+#define HWI_UNKNOWN_LOCAL UINT16_MAX /* no local row: there are at most that many */
 
 /* Under "recent": the groups of one key at the current hop. */
 struct hwi_turn {
@@ -54,43 +71,61 @@ struct hwi_turn {
     uint8_t timed;
 };
 
+enum hwi_walk_state {
+    HWI_WALK_START, /* not begun */
+    HWI_WALK_VISIT, /* parents, then the children drawn ahead */
+    HWI_WALK_NAME, /* children were drawn: read which rows they are */
+    HWI_WALK_REACH, /* their records are here: ask for their parents' */
+    HWI_WALK_COUNT, /* the ends of a hop's lists are here: how many children are visible */
+    HWI_WALK_SEARCH, /* where that takes a search */
+};
+
 struct hwi_walk {
     const struct hwi_plan *plan;
     struct hwi_view view;
+    struct hwi_seed seed; /* what the view points at */
     struct hwi_rng rng;
+    enum hwi_walk_state state;
+    uint32_t step;
 
     /* The context, for emit.c. */
     struct hwi_visit *visits; /* [R] */
-    uint32_t *parents; /* [R, P] global rows over edges that are not withheld */
+    uint32_t *parents; /* [R, P] global rows over edges that are not withheld, else
+                          HWI_NONE; only as many as the row has keys */
+    uint16_t *local_parents; /* [R, P] their local rows, HWI_UNKNOWN_LOCAL where not in the
+                                context */
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
     uint32_t target_cell; /* position in the sequence */
     uint8_t stopped_by_rows;
 
-    /* Visited rows: open addressing, entries of older stamps are empty. */
+    /* Visited rows: open addressing; entries whose tag has an older stamp are empty. */
     struct hwi_slot {
-        uint32_t stamp, row, local;
+        uint32_t row, tag; /* stamp << 16 | local row */
     } *slots;
-    uint32_t slot_mask, stamp;
+    uint32_t slot_bits, stamp;
 
-    /* The cutoff of each table, found on first touch. */
+    /* The cutoff of each table, found on first touch, kept while the next seed has the same. */
     struct hwi_cutoff {
         uint32_t stamp, row;
     } *cutoffs; /* [tables] */
+    uint32_t cutoff_stamp;
 
     struct hwi_parent_entry *queue;
     uint32_t queue_head, queue_tail;
 
-    struct hwi_group *groups;
-    uint32_t group_count;
-    uint32_t *hop_first, *hop_last; /* [R + 2] groups by hops, HWI_NONE where none */
+    uint32_t *hop_first, *hop_last; /* [R + 2] rows whose children have that many hops, HWI_NONE
+                                       where none */
     uint32_t hop, hop_end; /* the hop being drawn from; one past the highest used */
+    struct hwi_search *searches;
+    uint32_t search_count;
+    struct hwi_group *groups; /* of the hop */
+    uint32_t group_count;
     uint32_t *bucket; /* groups at the current hop, once for each draw left */
     uint32_t bucket_count;
     uint32_t *draws; /* child_width entries for each group drawn from */
     uint32_t draws_count;
-    uint32_t *segments; /* visible children by key of pooled groups */
-    uint32_t segment_count;
+    uint32_t *segments; /* visible children by key, of each row of the hop in turn */
     uint32_t *quotas; /* [child slots] for dealing a row's width */
     struct hwi_turn *turns;
     uint32_t turn_count, turn_next;
@@ -101,7 +136,13 @@ struct hwi_walk {
 HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,
                                   hw_error *error);
 void hwi_walk_release(struct hwi_walk *walk);
-/* Walks a seed. HW_BAD_STORE if an id in the store is out of range. */
+/* Begins the walk of a seed, which is copied. HW_BAD_STORE if its anchor is out of range. */
+HWI_CHECK hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed,
+                                   hw_error *error);
+/* One step; *is_done receives 1 when the context is complete. HW_BAD_STORE if an id in the store is
+ * out of range. */
+HWI_CHECK hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error);
+/* All steps. */
 HWI_CHECK hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed,
                                   hw_error *error);
 /* Local row of a visited global row, HWI_NONE otherwise. */

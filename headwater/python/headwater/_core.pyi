@@ -16,6 +16,7 @@ class _ArrowStream(Protocol):
     def __arrow_c_stream__(self) -> Callable[..., object]: ...
 
 VERSION: Final[str]
+FORMAT_VERSION: Final[int]
 SEMANTIC_TYPES: Final[dict[str, int]]
 SPLITS: Final[dict[str, int]]
 KNOWN: Final[dict[str, int]]
@@ -24,8 +25,10 @@ CHILD_ORDERS: Final[dict[str, int]]
 CHILD_WIDTH_PER: Final[dict[str, int]]
 IDENTIFIER_CELLS: Final[dict[str, int]]
 TASK_ORDERS: Final[dict[str, int]]
+LAYOUTS: Final[dict[str, int]]
 ADJACENCIES: Final[dict[str, int]]
 TARGETS: Final[dict[str, int]]
+TEXT_MODES: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
 EMBEDDING_KINDS: Final[dict[str, int]]
 
@@ -37,6 +40,10 @@ def hash_embed(texts: list[str], dim: SupportsIndex, /) -> Array:
 
 def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, str]]:
     """The batch format: (name, dtype, dims, info, when, meaning) per array."""
+
+def calendar_tables() -> dict[str, Array]:
+    """float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours
+    [24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year."""
 
 @final
 class Array:
@@ -245,6 +252,13 @@ class Sampler:
         num_prefetch_val: SupportsIndex,
         text_budget: SupportsIndex,
         with_rows: bool,
+        layout: SupportsIndex = 0,
+        num_interleaved: SupportsIndex = 0,
+        text_mode: SupportsIndex = 0,
+        attention_masks: bool = False,
+        packing: bool = False,
+        contexts_per_batch: SupportsIndex = 0,
+        cpus: Sequence[int] | None = None,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""
@@ -253,7 +267,8 @@ class Sampler:
         """Batch k of a split's stream."""
 
     def shape(self) -> dict[str, int]:
-        """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots."""
+        """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
+        contexts_per_batch, contexts_per_sequence."""
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
         """Seeds of a (split, task) over all ranks."""

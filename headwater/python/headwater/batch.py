@@ -27,7 +27,8 @@ BATCH_FIELDS = tuple(BatchField(*field) for field in _core.batch_fields())
 class Batch(dict[str, NDArray[Any]]):
     """Arrays by name: C-contiguous, read-only, 64-byte aligned, none wider than 32 bits.
 
-    Shapes and dtypes are `BATCH_FIELDS`. `info` holds host-side arrays that must not go to a
+    Shapes and dtypes are `BATCH_FIELDS`; with `packing=True`, arrays [B] and [B, 15] (num_contexts
+    excepted) are [B, T] and [B, T, 15]. `info` holds host-side arrays that must not go to a
     device: obs_time int64 [B], seed_index uint32 [B], anchor_rows uint32 [B], and row_ids uint32
     [B, R] with `with_rows=True`. The memory returns to the sampler when the last array, and
     whatever aliases one, is gone; it stays valid when the sampler is not.

@@ -11,14 +11,26 @@ import io
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .errors import HeadwaterError
 
-BENCH_SECONDS = 3.0
+BENCH_SECONDS = 2.0
+BENCH_REQUESTS = 2000
+BENCH_DIMENSIONS = (
+    "threads",
+    "layout",
+    "text_mode",
+    "interleaved",
+    "batch_size",
+    "length",
+    "width",
+    "max_rows",
+    "task",
+    "load",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,14 +101,14 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("store", metavar="STORE")
     verify.set_defaults(command=_verify)
 
-    bench = commands.add_parser("bench", help="throughput by threads, one JSON line each")
+    bench = commands.add_parser(
+        "bench",
+        help="throughput and latency, one JSON line per configuration",
+        description="Every combination of the repeatable options (+) is measured in turn. "
+        "docs/7-performance.md says what the fields of a line mean.",
+    )
     bench.add_argument("store", metavar="STORE")
-    bench.add_argument("--task")
-    bench.add_argument("--threads", type=int, action="append", metavar="N")
-    bench.add_argument("--batch-size", type=int, default=32, metavar="B")
-    bench.add_argument("--length", type=int, default=1024, metavar="S")
-    bench.add_argument("--width", type=int, default=16, metavar="W")
-    bench.add_argument("--seconds", type=float, default=BENCH_SECONDS, metavar="T")
+    _add_bench_options(bench)
     bench.set_defaults(command=_bench)
 
     for command in (init, build, inspect, sample, verify, bench):
@@ -132,6 +144,42 @@ def selected(options: argparse.Namespace) -> dict[str, list[str]]:
         "tables": options.table,
         "exclude_tables": options.exclude_table,
     }
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    """The dimensions of a benchmark; each may be given several times."""
+
+    def dimension(name: str, **more: Any) -> None:
+        more["help"] = f"{more.get('help', '')} +".lstrip()
+        bench.add_argument(name, action="append", **more)
+
+    dimension("--threads", type=int, metavar="N", help="threads (1, 2, 4, ... usable cores)")
+    dimension("--layout", metavar="L", help="dense or compact (dense)")
+    dimension("--text-mode", metavar="M", help="the sampler's text_mode")
+    dimension("--interleaved", type=int, metavar="K", help="walks in turn in each thread")
+    dimension("--batch-size", type=int, metavar="B", help="sequences of a batch (32)")
+    dimension("--length", type=int, metavar="S", help="cells of a context (1024)")
+    dimension("--width", type=int, metavar="W", help="children per key (16)")
+    dimension("--max-rows", type=int, metavar="R", help="rows of a context (chosen)")
+    dimension("--task", help="one task (all of the store, mixed)")
+    dimension("--load", choices=("mmap", "ram"), help="how the store is read (mmap)")
+    bench.add_argument(
+        "--seconds", type=float, default=BENCH_SECONDS, metavar="T", help="of a turn (2)"
+    )
+    bench.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="turns; figures are medians (3)"
+    )
+    bench.add_argument(
+        "--cold", action="store_true", help="do not read the store's pages before measuring"
+    )
+    bench.add_argument(
+        "--latency",
+        type=int,
+        nargs="?",
+        const=BENCH_REQUESTS,
+        metavar="REQUESTS",
+        help=f"time single contexts instead ({BENCH_REQUESTS} requests)",
+    )
 
 
 # ---- commands --------------------------------------------------------------------------------
@@ -244,68 +292,36 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from . import inspection
+    from . import bench
 
-    if not options.seconds > 0:
-        raise ValueError(f"--seconds is {options.seconds:g}, expected more than 0")
-    metadata, sizes = inspection.open_metadata(options.store)
-    _, sampler_type = _runtime()
-    for threads in options.threads or _thread_counts():
-        with sampler_type(
-            db_path=options.store,
-            tasks=None if options.task is None else [options.task],
-            default_batch_size=options.batch_size,
-            default_sequence_length=options.length,
-            bfs_child_width=options.width,
-            num_threads=threads,
-        ) as sampler:
-            figures = _measure(sampler, options.seconds)
-        padded = figures["batches"] * options.batch_size * options.length
-        line = {
-            "threads": threads,
-            "B": options.batch_size,
-            "S": options.length,
-            "w": options.width,
-            "padded_cells_per_s": round(padded / figures["seconds"]),
-            "padded_cells_per_s_per_thread": round(padded / figures["seconds"] / threads),
-            "cells_per_s": round(figures["cells"] / figures["seconds"]),
-            "fill": round(figures["cells"] / max(padded, 1), 4),
-            "batch_ms_p50": figures["p50_ms"],
-            "batch_ms_p99": figures["p99_ms"],
-            "store_bytes": next(iter(sizes.values())),
-            "csv_bytes": metadata["csv_bytes"],
-            "cores": len(os.sched_getaffinity(0)),
-        }
-        print(json.dumps(line), flush=True)
+    for name in ("seconds", "repeats"):
+        if not getattr(options, name) > 0:
+            raise ValueError(f"--{name} is {getattr(options, name):g}, expected more than 0")
+    given = {name: getattr(options, name) for name in BENCH_DIMENSIONS}
+    choices = {name: values for name, values in given.items() if values is not None}
+    if options.latency is not None:
+        if options.latency < 1:
+            raise ValueError(f"--latency is {options.latency}, expected at least 1")
+        wanted = bench.configurations(**choices)
+        for line in bench.latency(
+            options.store, wanted, requests=options.latency, cold=options.cold
+        ):
+            print(json.dumps(line), flush=True)
+        return 0
+    wanted = bench.configurations(**{"threads": bench.thread_counts(), **choices})
+    if sys.stderr.isatty():
+        seconds = len(wanted) * options.repeats * options.seconds
+        print(f"{len(wanted)} configurations, about {seconds:.0f} seconds", file=sys.stderr)
+    lines = bench.throughput(
+        options.store,
+        wanted,
+        seconds=options.seconds,
+        repeats=options.repeats,
+        cold=options.cold,
+    )
+    for line in lines:
+        print(json.dumps(line))
     return 0
-
-
-def _measure(sampler: Any, seconds: float) -> dict[str, float]:
-    """Batches and cells of a train stream for some seconds, after a warm-up batch."""
-    sampler.next_train_batch()
-    waits: list[float] = []
-    cells = 0
-    start = last = time.perf_counter()
-    while last - start < seconds:
-        batch = sampler.next_train_batch()
-        now = time.perf_counter()
-        waits.append(now - last)
-        last = now
-        cells += int(batch["num_cells"].sum())
-        del batch  # a batch that is kept holds its memory
-    waits.sort()
-    return {
-        "batches": len(waits),
-        "cells": cells,
-        "seconds": last - start,
-        "p50_ms": round(1e3 * waits[len(waits) // 2], 3),
-        "p99_ms": round(1e3 * waits[min(len(waits) - 1, len(waits) * 99 // 100)], 3),
-    }
-
-
-def _thread_counts() -> list[int]:
-    cores = len(os.sched_getaffinity(0))
-    return [count for count in (1, 2, 4, 8, 16) if count <= cores]
 
 
 def _runtime() -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _core
 from .convert import LAST_US, Conversion
 from .encode import Encoder, Layout, StoreColumn
 from .schema import SPLITS
@@ -22,7 +23,6 @@ from .tasks import FOREVER_US, TaskSeeds
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-FORMAT_VERSION = 1
 DEFAULT_SPLIT_SEED = 123
 HASH_BUCKETS = 1000
 DEFAULT_SPLIT_ENDS = (800, 900)  # train below the first bucket, val below the second
@@ -176,7 +176,7 @@ def store_metadata(
     layout, builder = encoder.layout, encoder.builder
     return {
         "name": name,
-        "format_version": FORMAT_VERSION,
+        "format_version": _core.FORMAT_VERSION,
         "text": text,
         "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
         "options": options,

@@ -49,13 +49,24 @@ class Sampler:
     tasks, task_weights, task_order: which tasks, how often (by name; None: equally often), and
         "weighted" or "round_robin".
     max_rows, text_budget: R rows per sequence, U texts per batch; None chooses them from a sample.
+    text_mode: "batch" (each batch brings its texts), or "resident": cells name rows of
+        `text_embeddings()`, which the caller holds; there is no budget then.
     max_hops: how far from the seed a context reaches; None: no limit.
     child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
     context_labels: "train", "none" or "all"; None: as each task says.
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
-    num_threads: None: usable cores / local_world_size, at most 16.
-    adjacency: "dense" (fk_adj), "parents" or "both". targets: "inline" or "separate".
-    with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram".
+    num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
+    cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
+    layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
+    adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
+    targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
+        (None: 8); no effect on contents.
+    attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
+    packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
+        many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
+    with_rows: adds row_depths, and row_ids in info. load: "mmap", "ram" or
+        "ram-interleaved" (over the memory nodes); only with db_path.
+    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
     """
 
     def __init__(
@@ -83,11 +94,18 @@ class Sampler:
         context_labels: str | None = None,
         visible_until: Time | Mapping[str, Time | None] | None = None,
         num_threads: int | None = None,
+        cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
-        adjacency: str = "dense",
+        num_interleaved: int | None = None,
+        layout: str = "dense",
+        adjacency: str | None = None,
         text_budget: int | None = None,
+        text_mode: str = "batch",
         targets: str = "inline",
+        attention_masks: bool = False,
+        packing: bool = False,
+        contexts_per_batch: int | None = None,
         with_rows: bool = False,
         load: str = "mmap",
     ) -> None:
@@ -111,7 +129,9 @@ class Sampler:
                 "context_labels": word(
                     "context_labels", context_labels or "default", _core.CONTEXT_LABELS
                 ),
-                "adjacency": word("adjacency", adjacency, _core.ADJACENCIES),
+                "layout": word("layout", layout, _core.LAYOUTS),
+                "adjacency": _adjacency(adjacency, layout),
+                "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
             }
@@ -130,11 +150,20 @@ class Sampler:
                 tasks=None if tasks is None else self._tasks,
                 task_weights=self._weights(task_weights),
                 visible_until=until,
-                num_threads=_threads(num_threads, local_world_size),
+                num_threads=_threads(num_threads, cpus, local_world_size),
                 num_prefetch=_at_least("num_prefetch", num_prefetch, 0),
                 num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
+                attention_masks=attention_masks,
+                packing=packing,
+                contexts_per_batch=0
+                if contexts_per_batch is None
+                else _at_least("contexts_per_batch", contexts_per_batch, 1),
                 with_rows=with_rows,
+                num_interleaved=0
+                if num_interleaved is None
+                else _at_least("num_interleaved", num_interleaved, 1),
+                cpus=cpus,
                 **words,
             )
         except BaseException:
@@ -150,7 +179,9 @@ class Sampler:
             "seed": seed,
             "default_sequence_length": default_sequence_length,
             "max_rows": self.shape["max_rows"],
-            "texts_per_sequence": (self.shape["text_budget"] - 1) // self.shape["batch_size"],
+            "texts_per_sequence": None
+            if text_mode == "resident"
+            else (self.shape["text_budget"] - 1) // self.shape["contexts_per_batch"],
             "bfs_child_width": bfs_child_width,
             "child_width_per": child_width_per,
             "max_hops": max_hops,
@@ -162,6 +193,8 @@ class Sampler:
             "task_weights": None if task_weights is None else dict(task_weights),
             "task_order": task_order,
         }
+        if packing:  # contexts may be cut
+            self._options["packing"] = True
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._name(task) for task in self._tasks)
@@ -222,7 +255,8 @@ class Sampler:
     def batches_for(
         self, task: str, keys: Sequence[Any], obs_time: Time | Sequence[Time] | None = None
     ) -> Epoch:
-        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`.
+        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`
+        (with packing, `info["seed_index"]` says which).
 
         keys: scalars, or tuples (or dicts by column) for a composite key; KeyError names those
         that the table does not have. obs_time: when the question is asked, one time or one per
@@ -244,6 +278,17 @@ class Sampler:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
         return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["categories"]))
 
+    def text_embeddings(self) -> NDArray[np.float16]:
+        """Embeddings of all texts under a zero row, float16 [V_t + 1, D_t]; a copy.
+
+        With text_mode="resident" the cells of texts (`text_embed_ids`, or `cell_values` in the
+        compact layout) are its rows; 0 is no text.
+        """
+        texts = np.asarray(self.store.core.vectors(_core.EMBEDDING_KINDS["texts"]))
+        table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)
+        table[1:] = texts
+        return table
+
     def database_metadata(self) -> dict[str, Any]:
         """The store's metadata.json, with seed counts and target statistics of this sampler's
         splits; times have mean_us and std_us under "time" where a task predicts one."""
@@ -253,11 +298,18 @@ class Sampler:
         """Read every page of the store once; see `Store.warm_up`."""
         self.store.warm_up(progress)
 
-    def stats(self) -> dict[str, Any]:
-        """Counters since the start: batches, sequences, cells, padded_cells, rows, fill, seconds
-        per stage over all threads (walk, emit, text), waits of producers and of the consumer,
-        batches ready now, contexts stopped by max_rows, texts over budget, threads, memory."""
-        return sampler_stats(self._core.stats(), self.shape)
+    def stats(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What was made, where the time went, and what bounds the run (docs/6-tuning.md).
+
+        Counters since the start, or since an earlier result: batches, sequences, cells,
+        padded_cells, rows, fill; seconds over all threads of walk, emit, text and of waiting for
+        the consumer (producer_wait), each with its share; seconds and share of the time in which
+        the consumer waited; bound_by: "consumer", "walk", "emit", "text" or "idle". Also contexts
+        stopped by max_rows, texts over budget, threads, batches ready now, memory. With packing
+        also contexts cut and dropped, cells lost by both, and fill_unpacked: the fill that the
+        same contexts would have one to a sequence.
+        """
+        return sampler_stats(self._core.stats(), self.shape, since)
 
     def stats_prometheus(self) -> str:
         """`stats()` in the text format of Prometheus."""
@@ -270,7 +322,7 @@ class Sampler:
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
         """Batches that each rank gets from `epoch(split, task)`."""
-        step = self.shape["batch_size"] * self.world_size
+        step = self.shape["contexts_per_batch"] * self.world_size
         tasks = self._tasks if task is None else [self._task(task)]
         counts = [self._core.seed_count(_split(split), number) for number in tasks]
         return sum(-(-count // step) for count in counts)
@@ -510,11 +562,24 @@ def _at_least(option: str, value: int, low: int) -> int:
     return value
 
 
-def _threads(num_threads: int | None, local_world_size: int) -> int:
+def _threads(num_threads: int | None, cpus: Sequence[int] | None, local_world_size: int) -> int:
+    given = 0 if cpus is None else _at_least("the number of cpus", len(cpus), 1)
     if num_threads is not None:
         return _at_least("num_threads", num_threads, 1)
     cores = len(os.sched_getaffinity(0)) // _at_least("local_world_size", local_world_size, 1)
-    return min(max(cores, 1), MAX_THREADS)
+    return given or min(max(cores, 1), MAX_THREADS)
+
+
+def _adjacency(adjacency: str | None, layout: str) -> int:
+    if adjacency is None:
+        return word("adjacency", "parents" if layout == "compact" else "dense", _core.ADJACENCIES)
+    number = word("adjacency", adjacency, _core.ADJACENCIES)
+    if layout == "compact" and adjacency != "parents":
+        raise ValueError(
+            f"adjacency is '{adjacency}', layout 'compact' has 'parents' only; headwater.expand "
+            "makes fk_adj from it"
+        )
+    return number
 
 
 def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

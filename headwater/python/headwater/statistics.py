@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 NS = 1e-9
 QUANTILES = {"p2": 0.02, "p50": 0.5, "p98": 0.98}
 TRAIN = 0
-GAUGES = ("fill", "threads", "train_queue", "val_queue", "slab_bytes", "slab_count")
+STAGES = ("walk", "emit", "text")
+BOUNDS = ("consumer", *STAGES, "idle")
+STATE = ("threads", "train_queue", "val_queue", "slab_bytes", "slab_count")  # not counters
 
 
 # ---- metadata ------------------------------------------------------------------------------
@@ -76,25 +79,59 @@ def _target_stats(
 # ---- counters ------------------------------------------------------------------------------
 
 
-def sampler_stats(counters: dict[str, int], shape: dict[str, int]) -> dict[str, Any]:
-    """The library's counters with times in seconds, and fill: real cells over padded ones."""
+def sampler_stats(
+    counters: Mapping[str, int], shape: Mapping[str, int], since: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The library's counters with times in seconds, less those of `since`, and what follows from
+    them: fill (real cells over padded ones; with packing also what it would be without), shares
+    of the time, and what bounds the run."""
     stats: dict[str, Any] = {}
     for name, value in counters.items():
-        if name.endswith("_ns"):
-            stats[name.removesuffix("_ns") + "_seconds"] = value * NS
-        else:
-            stats[name] = value
-    padded = counters["sequences"] * shape["sequence_length"]
-    stats["fill"] = counters["cells"] / padded if padded else 0.0
+        key = name.removesuffix("_ns") + "_seconds" if name.endswith("_ns") else name
+        before = since[key] if since is not None and name not in STATE else 0
+        stats[key] = (value * NS if key != name else value) - before
+    length = shape["sequence_length"]
+    unpacked = _share(stats["cells"], stats["sequences"] * length)
+    stats["fill"] = unpacked
+    if shape["contexts_per_sequence"] > 1 or stats["packed_sequences"]:
+        stats["fill"] = _share(stats["packed_cells"], stats["packed_sequences"] * length)
+        stats["fill_unpacked"] = unpacked
+    thread_seconds = sum(stats[f"{part}_seconds"] for part in (*STAGES, "producer_wait"))
+    for part in (*STAGES, "producer_wait"):
+        stats[f"{part}_share"] = _share(stats[f"{part}_seconds"], thread_seconds)
+    stats["consumer_wait_share"] = _share(stats["consumer_wait_seconds"], stats["elapsed_seconds"])
+    stats["bound_by"] = bound_by(stats)
     return stats
 
 
-def prometheus_text(stats: dict[str, Any], rank: int) -> str:
-    """The text exposition format; counters end in _total."""
+def _share(part: float, whole: float) -> float:
+    return min(part / whole, 1.0) if whole > 0 else 0.0
+
+
+def bound_by(stats: Mapping[str, Any]) -> str:
+    """The rule of docs/6-tuning.md: who waits longer is not the bound."""
+    if stats["sequences"] == 0:
+        return "idle"
+    wait_per_thread = stats["producer_wait_seconds"] / max(stats["threads"], 1)
+    if stats["threads"] > 0 and wait_per_thread >= stats["consumer_wait_seconds"]:
+        return "consumer"
+    return max(STAGES, key=lambda stage: float(stats[f"{stage}_seconds"]))
+
+
+def prometheus_text(stats: Mapping[str, Any], rank: int) -> str:
+    """The text exposition format; counters end in _total. bound_by is a gauge for each word, 1 at
+    the one that it is."""
     lines = []
     for name, value in stats.items():
-        kind = "gauge" if name in GAUGES else "counter"
-        metric = f"headwater_sampler_{name}" + ("" if kind == "gauge" else "_total")
+        if name == "bound_by":
+            lines.append("# TYPE headwater_sampler_bound_by gauge")
+            for bound in BOUNDS:
+                labels = f'{{rank="{rank}",bound="{bound}"}}'
+                lines.append(f"headwater_sampler_bound_by{labels} {int(bound == value)}")
+            continue
+        is_gauge = name in STATE or name.startswith("fill") or name.endswith("_share")
+        kind = "gauge" if is_gauge else "counter"
+        metric = f"headwater_sampler_{name}" + ("" if is_gauge else "_total")
         lines.append(f"# TYPE {metric} {kind}")
         lines.append(f'{metric}{{rank="{rank}"}} {value}')
     return "\n".join(lines) + "\n"

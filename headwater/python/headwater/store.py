@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,8 @@ class SemanticType(IntEnum):
 
 
 class Store:
-    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`).
+    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`; with
+    `load="ram-interleaved"` spread over the memory nodes of the machine).
 
     Rows have global numbers: those of a table are `row_range` of its metadata. Arrays stay valid
     after close().
@@ -182,11 +183,11 @@ class Store:
 
     def task_index(self, name: str) -> int:
         """Number of a task by name; ValueError with the nearest name if there is none."""
-        return _index("task", name, [task["name"] for task in self.metadata["tasks"]])
+        return _index("task", name, self._task_numbers)
 
     def table_index(self, name: str) -> int:
         """Number of a table by name; ValueError with the nearest name if there is none."""
-        return _index("table", name, [table["name"] for table in self.metadata["tables"]])
+        return _index("table", name, self._table_numbers)
 
     # ---- whole store ---------------------------------------------------------------------
 
@@ -224,6 +225,14 @@ class Store:
             for table in self.metadata["tables"]
             for key in table["foreign_keys"]
         ]
+
+    @cached_property
+    def _task_numbers(self) -> dict[str, int]:
+        return {task["name"]: number for number, task in enumerate(self.metadata["tasks"])}
+
+    @cached_property
+    def _table_numbers(self) -> dict[str, int]:
+        return {table["name"]: number for number, table in enumerate(self.metadata["tables"])}
 
     def _own_keys(self, table: int) -> range:
         counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]
@@ -281,12 +290,12 @@ def word(option: str, value: str, words: dict[str, int]) -> int:
     return words[value]
 
 
-def _index(what: str, name: str, names: Iterable[str]) -> int:
+def _index(what: str, name: str, numbers: Mapping[str, int]) -> int:
     if not isinstance(name, str):
         raise TypeError(f"the {what} is {name!r}, expected its name")
-    known = list(names)
-    if name in known:
-        return known.index(name)
-    near = difflib.get_close_matches(name, known, 1)
+    if name in numbers:
+        return numbers[name]
+    near = difflib.get_close_matches(name, numbers, 1)
+    known = list(numbers)
     hint = f", did you mean '{near[0]}'?" if near else f" among {known}" if known else ""
     raise ValueError(f"the store has no {what} '{name}'{hint}")

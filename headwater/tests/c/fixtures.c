@@ -254,30 +254,36 @@ void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column col
     stream.release(&stream);
 }
 
-static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count) {
+static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, uint32_t text_dim) {
     hw_error error = {.message = ""};
+    uint16_t *vector = allocate(text_dim * sizeof *vector);
     for (uint32_t i = 0; i < count; i++) {
-        uint16_t vector[FIXTURE_TEXT_DIM];
         char name[32];
         int bytes = snprintf(name, sizeof name, "kind %d name %u", (int)kind, i);
-        fixture_check(hw_hash_embed(name, (size_t)bytes, FIXTURE_TEXT_DIM, vector, &error), &error,
+        fixture_check(hw_hash_embed(name, (size_t)bytes, text_dim, vector, &error), &error,
                       "embed");
         fixture_check(hw_builder_write_vectors(b, kind, vector, 1, &error), &error, "vectors");
     }
+    free(vector);
+}
+
+static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
+                   const char *store_path) {
+    static const char metadata[] = "{\"name\": \"fixture\"}\n";
+    hw_error error = {.message = ""};
+    char fingerprint[33];
+    fixture_check(hw_builder_set_embedder(b, "hash", text_dim, &error), &error, "embedder");
+    fixture_check(hw_builder_hash_texts(b, &error), &error, "texts");
+    write_names(b, HW_EMBED_COLUMNS, column_count, text_dim);
+    write_names(b, HW_EMBED_CATEGORIES, category_count, text_dim);
+    fixture_check(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error), &error,
+                  "finish");
+    fixture_check(hw_builder_publish(b, store_path, &error), &error, "publish");
 }
 
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path) {
-    static const char metadata[] = "{\"name\": \"fixture\"}\n";
-    hw_error error = {.message = ""};
-    char fingerprint[33];
-    fixture_check(hw_builder_set_embedder(b, "hash", FIXTURE_TEXT_DIM, &error), &error, "embedder");
-    fixture_check(hw_builder_hash_texts(b, &error), &error, "texts");
-    write_names(b, HW_EMBED_COLUMNS, column_count);
-    write_names(b, HW_EMBED_CATEGORIES, category_count);
-    fixture_check(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error), &error,
-                  "finish");
-    fixture_check(hw_builder_publish(b, store_path, &error), &error, "publish");
+    finish(b, column_count, category_count, FIXTURE_TEXT_DIM, store_path);
 }
 
 /* ---- directories ------------------------------------------------------------------------- */
@@ -533,5 +539,59 @@ void deliveries_build(const char *store_path) {
 
 hw_store *deliveries(const char *store_path) {
     deliveries_build(store_path);
+    return open_store(store_path);
+}
+
+/* ---- letters ----------------------------------------------------------------------------- */
+
+enum { LETTER_NAME_BYTES = 16 };
+
+/* Columns over one number, text and key per letter; the memory is the caller's. */
+struct letter_rows {
+    char names[LETTERS_COUNT][LETTER_NAME_BYTES];
+    const char *texts[LETTERS_COUNT];
+    double weights[LETTERS_COUNT];
+    int64_t anchors[LETTERS_COUNT], times[LETTERS_COUNT];
+    uint8_t yes[LETTERS_COUNT];
+    int32_t splits[LETTERS_COUNT];
+};
+
+static void write_letters(hw_builder *b, struct letter_rows *rows) {
+    for (int i = 0; i < LETTERS_COUNT; i++) {
+        snprintf(rows->names[i], sizeof rows->names[i], "letter %d", i);
+        rows->texts[i] = rows->names[i];
+        rows->weights[i] = i;
+        rows->anchors[i] = i;
+        rows->times[i] = INT64_MAX;
+        rows->yes[i] = 1;
+    }
+    const struct fixture_column letters[] = {
+        {"key", "u", rows->texts, NULL},
+        {"id", "b", rows->yes, NULL},
+        {"body", "u", rows->texts, NULL},
+        {"weight", "g", rows->weights, NULL},
+    };
+    const struct fixture_column seeds[6] = {
+        {"anchor", "l", rows->anchors, NULL}, {"obs_time", "l", rows->times, NULL},
+        {"target", "g", rows->weights, NULL}, {"labelled", "b", rows->yes, NULL},
+        {"split", "i", rows->splits, NULL},   {"position", "l", rows->anchors, NULL},
+    };
+    fixture_rows(b, 0, letters, 4, LETTERS_COUNT, 0);
+    fixture_seeds(b, 0, seeds, LETTERS_COUNT);
+}
+
+hw_store *letters(const char *store_path) {
+    hw_builder *b = open_builder("letters", store_path);
+    struct letter_rows *rows = allocate(sizeof *rows);
+    add_table(b, (hw_table_spec){.name = "letters", .key_part_count = 1});
+    add_column(b, 0, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, 0, (hw_column_spec){.name = "body", .stype = HW_TEXT});
+    add_column(b, 0, (hw_column_spec){.name = "weight", .stype = HW_NUMERICAL});
+    add_task(b, (hw_task_spec){
+                    .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
+    write_letters(b, rows);
+    finish(b, 3, 0, LETTERS_TEXT_DIM, store_path);
+    hw_builder_close(b);
+    free(rows);
     return open_store(store_path);
 }

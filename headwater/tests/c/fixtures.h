@@ -138,4 +138,12 @@ enum deliveries_key { PARCELS_COURIER, PARCELS_LOST };
 void deliveries_build(const char *store_path);
 hw_store *deliveries(const char *store_path);
 
+/*
+ * letters: one table without time or keys, id, body (text) and weight; letter i has the text i and
+ * weight i, and is seed i of the cell task `weigh`, in train. Vectors are wide, so that those of a
+ * batch of 256 are gathered in parts: 4 of 128 KB.
+ */
+enum { LETTERS_COUNT = 512, LETTERS_TEXT_DIM = 1024, LETTERS_BODY = 1 };
+hw_store *letters(const char *store_path);
+
 #endif

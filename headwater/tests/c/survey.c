@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, BATCHES = 3, AD_HOC = 5 };
+enum { BATCH = 3, BATCHES = 3, AD_HOC = 5, FIRST_FORMAT = 8 /* variants of the batch's format */ };
 
 static void demand(int condition, const char *what) {
     if (!condition) {
@@ -22,6 +22,7 @@ static void expect_reason(hw_status status, const hw_error *error) {
 static hw_sampler_options variant_options(uint32_t variant) {
     static const uint32_t lengths[] = {64, 5, 24, 300};
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
+    int is_compact = variant == 8 || variant == 9 || variant == 11, is_packed = variant >= 10;
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),
         .split_ratios = {0.5, 0.25, 0.25},
@@ -29,23 +30,29 @@ static hw_sampler_options variant_options(uint32_t variant) {
         .batch_size = BATCH,
         .sequence_length = lengths[variant % 4],
         .max_rows = variant & 1 ? 6 : 0,
-        .text_budget = variant & 2 ? 7 : 0,
+        .text_budget = variant < FIRST_FORMAT && variant & 2 ? 7 : 0,
         .child_width = variant & 1 ? 2 : 16,
         .width_scope = variant & 4 ? HW_WIDTH_PER_ROW : HW_WIDTH_PER_KEY,
         .child_order = variant & 2 ? HW_CHILDREN_RECENT : HW_CHILDREN_UNIFORM,
         .identifier_cells = (hw_identifier_cells)(variant % 3),
         .context_labels = (hw_context_labels)(variant % 4),
-        .adjacency = (hw_adjacency)(variant % 3),
+        .adjacency = is_compact ? HW_ADJACENCY_PARENTS : (hw_adjacency)(variant % 3),
         .targets = variant & 4 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE,
         .visible_until = variant == 7 ? visible : NULL,
         .num_prefetch = 0,
         .with_rows = variant & 1,
+        .layout = is_compact ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE,
+        .text_mode = variant == 9 ? HW_TEXTS_RESIDENT : HW_TEXTS_BATCH,
+        .attention_masks = variant == 9 || variant == 10,
+        .packing = (uint8_t)is_packed,
+        .contexts_per_batch = variant == 10 ? 7 : 0,
     };
 }
 
 /* ---- what a batch must be, whatever the store is ----------------------------------------- */
 
-static const void *array_of(const hw_batch *batch, const char *name, uint64_t *count) {
+/* NULL if the batch does not have the array. */
+static const void *find_array(const hw_batch *batch, const char *name, uint64_t *count) {
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
         hw_tensor tensor = hw_batch_tensor(batch, i);
         if (strcmp(tensor.name, name) == 0) {
@@ -53,8 +60,13 @@ static const void *array_of(const hw_batch *batch, const char *name, uint64_t *c
             return tensor.data;
         }
     }
-    demand(0, name);
     return NULL;
+}
+
+static const void *array_of(const hw_batch *batch, const char *name, uint64_t *count) {
+    const void *data = find_array(batch, name, count);
+    demand(data != NULL, name);
+    return data;
 }
 
 static void check_below(const hw_batch *batch, const char *name, uint32_t limit) {
@@ -65,7 +77,7 @@ static void check_below(const hw_batch *batch, const char *name, uint32_t limit)
     }
 }
 
-/* 1 if every sequence's order is a permutation of its positions. */
+/* Every sequence's order is a permutation of its positions; behind them there may be 65535. */
 static void check_order(const hw_batch *batch, const char *name) {
     uint64_t count = 0;
     const uint16_t *places = array_of(batch, name, &count);
@@ -73,12 +85,54 @@ static void check_order(const hw_batch *batch, const char *name) {
     uint8_t *seen = calloc((size_t)count + 1, 1);
     demand(seen != NULL, "out of memory");
     for (uint64_t i = 0; i < count; i++) {
+        if (places[i] == UINT16_MAX && strcmp(name, "row_order") == 0) {
+            continue;
+        }
         demand(places[i] < length, name);
         uint8_t *at = &seen[i / length * length + places[i]];
         demand(!*at, name);
         *at = 1;
     }
     free(seen);
+}
+
+/* The numbers of a compact batch's cells, by type. */
+static void check_cells(const hw_store_counts *counts, const hw_batch *batch, uint32_t text_limit) {
+    uint64_t count = 0;
+    const uint8_t *cells = array_of(batch, "cells", &count);
+    const uint16_t *columns = array_of(batch, "cell_columns", &count);
+    const uint32_t *values = array_of(batch, "cell_values", &count);
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t type = cells[i] & HW_CELL_TYPE_MASK;
+        uint32_t limit = type == HW_CATEGORICAL ? counts->category_count
+                         : type == HW_TEXT      ? text_limit
+                         : type == HW_BOOLEAN   ? 2
+                                                : UINT32_MAX;
+        demand(columns[i] < counts->column_count, "cell_columns");
+        demand(values[i] < limit || values[i] == 0, "cell_values");
+    }
+    check_order(batch, "row_order");
+}
+
+/* One target in a context, none elsewhere. */
+static void check_targets(const hw_batch *batch) {
+    uint64_t count = 0, context_count = 0, ignored = 0;
+    const uint8_t *compact = find_array(batch, "cells", &count);
+    const uint8_t *targets = compact != NULL ? compact : array_of(batch, "is_target", &count);
+    uint8_t bit = compact != NULL ? HW_CELL_TARGET : 1;
+    const uint32_t *cells = array_of(batch, "num_cells", &context_count);
+    const uint16_t *segments = find_array(batch, "segment_ids", &ignored);
+    uint64_t length = count / BATCH, slots = context_count / BATCH;
+    for (uint64_t b = 0; b < BATCH; b++) {
+        for (uint64_t slot = 0; slot < slots; slot++) {
+            uint64_t target_count = 0;
+            for (uint64_t i = b * length; i < (b + 1) * length; i++) {
+                int is_mine = segments == NULL || segments[i] == slot + 1;
+                target_count += is_mine && (targets[i] & bit) != 0;
+            }
+            demand(target_count == (cells[b * slots + slot] > 0), "not one target in a context");
+        }
+    }
 }
 
 /* Ids index embedding tables on a device, where nobody checks them again. */
@@ -89,22 +143,18 @@ static void check_batch(const hw_store *store, const hw_batch *batch) {
         hw_tensor tensor = hw_batch_tensor(batch, i);
         hash = hw_hash64(tensor.data, tensor.bytes, hash); /* reads all of it */
     }
-    const uint32_t *texts = array_of(batch, "num_texts", &count);
-    check_below(batch, "categorical_embed_ids", counts.category_count);
-    check_below(batch, "column_ids", counts.column_count);
-    check_below(batch, "text_embed_ids", *texts);
-    check_order(batch, "col_perm");
-    check_order(batch, "out_perm");
-    const uint8_t *targets = array_of(batch, "is_target", &count);
-    uint64_t length = count / BATCH, sequence_count = 0;
-    const uint32_t *cells = array_of(batch, "num_cells", &sequence_count);
-    for (uint64_t b = 0; b < BATCH; b++) {
-        uint64_t target_count = 0;
-        for (uint64_t i = 0; i < length; i++) {
-            target_count += targets[b * length + i];
-        }
-        demand(target_count == (cells[b] > 0), "not one target in a sequence");
+    const uint32_t *texts = find_array(batch, "num_texts", &count);
+    uint32_t text_limit = texts == NULL ? counts.text_count + 1 : *texts;
+    if (find_array(batch, "cells", &count) != NULL) {
+        check_cells(&counts, batch, text_limit);
+    } else {
+        check_below(batch, "categorical_embed_ids", counts.category_count);
+        check_below(batch, "column_ids", counts.column_count);
+        check_below(batch, "text_embed_ids", text_limit);
+        check_order(batch, "col_perm");
+        check_order(batch, "out_perm");
     }
+    check_targets(batch);
 }
 
 /* ---- one sampler ------------------------------------------------------------------------- */

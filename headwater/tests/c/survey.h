@@ -8,7 +8,7 @@
 
 #include "headwater.h"
 
-#define SURVEY_VARIANTS 8u
+#define SURVEY_VARIANTS 12u
 
 struct survey {
     uint64_t opened, refused; /* samplers */

@@ -15,6 +15,7 @@
 
 #include "calendar.h"
 #include "league.h"
+#include "pages.h"
 #include "plan.h"
 
 struct databases {
@@ -81,42 +82,55 @@ static void start(struct making *making, hw_store *store, const hw_sampler_optio
     fixture_check(hwi_worker_open(making->plan, &making->worker, &error), &error, "worker");
     fixture_check(hwi_batch_scratch_open(making->plan, &making->scratch, &error), &error,
                   "scratch");
-    making->slab = aligned_alloc(64, (size_t)making->plan->slab_bytes);
+    making->slab = hwi_pages_open(making->plan->slab_bytes);
     assert_non_null(making->slab);
-    memset(making->slab, 0xAA, (size_t)making->plan->slab_bytes);
 }
 
 static void stop(struct making *making) {
-    free(making->slab);
+    hwi_pages_close(making->slab, making->plan->slab_bytes);
     hwi_batch_scratch_close(making->scratch);
     hwi_worker_close(making->worker);
     hwi_plan_close(making->plan);
 }
 
+/* seed NULL: an empty sequence. */
 static void make(struct making *making, uint32_t b, const struct hwi_seed *seed) {
     hw_error error = {.message = ""};
-    fixture_check(hwi_sequence_make(making->worker, making->plan, making->slab, making->scratch, b,
-                                    seed, &error),
-                  &error, "sequence");
+    struct hwi_work finished,
+        work = {.slab = making->slab, .scratch = making->scratch, .b = b, .is_real = seed != NULL};
+    if (seed != NULL) {
+        work.seed = *seed;
+    }
+    hwi_worker_start(making->worker, &work);
+    fixture_check(hwi_worker_advance(making->worker, &finished, &error), &error, "sequence");
+    assert_int_equal(finished.b, b);
+    assert_int_equal(hwi_worker_live(making->worker), 0);
 }
 
-static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
+static struct hwi_seed seed_of(const struct making *making, uint32_t task, uint32_t index) {
     const hw_seeds *seeds = &making->plan->store->seeds[task];
-    struct hwi_seed seed = {
+    return (struct hwi_seed){
         .task = task,
         .split = making->plan->tasks[task].splits[index],
         .index = index,
         .anchor = seeds->anchors[index],
         .obs_time = seeds->obs_times[index],
     };
+}
+
+static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
+    struct hwi_seed seed = seed_of(making, task, index);
     make(making, b, &seed);
 }
 
 static void finish(struct making *making, uint32_t task, uint32_t sequence_count) {
-    hw_error error = {.message = ""};
-    fixture_check(hwi_batch_finish(making->worker, making->plan, making->slab, making->scratch,
-                                   task, sequence_count, &error),
-                  &error, "finish");
+    uint32_t part_count =
+        hwi_batch_merge(making->plan, making->slab, making->scratch, task, sequence_count);
+    for (uint32_t part = part_count; part-- > 0;) { /* in any order */
+        hwi_batch_gather(making->plan, making->slab, making->scratch, part);
+    }
+    struct hwi_counters counters = {0};
+    hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, &counters);
 }
 
 static void make_one(struct making *making, hw_store *store, const hw_sampler_options *options,
@@ -209,7 +223,8 @@ static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
         float expected[HWI_TIME_FLOATS] = {0};
         int day = cell == 7 ? 30 : cell == 15 ? 20 : cell == 26 ? 10 : 0;
         if (day > 0) {
-            hwi_calendar_encode(day * DAY_US, info->time_mean_us, info->time_std_us, expected);
+            hwi_calendar_encode(&making.plan->calendar, day * DAY_US, info->time_mean_us,
+                                info->time_std_us, expected);
         }
         assert_memory_equal(values + HWI_TIME_FLOATS * cell, expected, sizeof expected);
     }
@@ -389,7 +404,8 @@ static void categories_and_times_can_be_targets(void **state) {
     make_one(&making, league_of(state), &options, TASK_NEXT, 0);
     const struct hwi_store_info *info = making.plan->store->info;
     float expected[HWI_TIME_FLOATS];
-    hwi_calendar_encode(5 * DAY_US, info->time_mean_us, info->time_std_us, expected);
+    hwi_calendar_encode(&making.plan->calendar, 5 * DAY_US, info->time_mean_us, info->time_std_us,
+                        expected);
     assert_memory_equal((const float *)array(&making, HWI_TIMESTAMP_VALUES) + HWI_TIME_FLOATS,
                         expected, sizeof expected);
     stop(&making);
@@ -524,18 +540,23 @@ static void an_empty_sequence_is_all_padding(void **state) {
     stop(&making);
 }
 
-/* Makes a batch of three (the last one empty) over a slab full of `fill`. */
-static void make_over(struct making *making, hw_store *store, const hw_sampler_options *options,
-                      uint32_t task, int fill) {
+/* Makes a batch of three (the last one empty); over what another batch left if asked. */
+static void make_three(struct making *making, hw_store *store, const hw_sampler_options *options,
+                       uint32_t task, int over_another) {
     start(making, store, options);
-    memset(making->slab, fill, (size_t)making->plan->slab_bytes);
+    if (over_another) {
+        for (uint32_t b = 0; b < 3; b++) {
+            make_seed(making, b, 1 - task, b);
+        }
+        finish(making, 1 - task, 3);
+    }
     make_seed(making, 0, task, 1);
     make_seed(making, 1, task, 0);
     make(making, 2, NULL);
     finish(making, task, 2);
 }
 
-static void the_slab_may_hold_anything_before(void **state) {
+static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void **state) {
     hw_store *stores[] = {bookstore_of(state), league_of(state)};
     for (uint32_t variant = 0; variant < 64; variant++) {
         hw_sampler_options options = everything();
@@ -548,8 +569,8 @@ static void the_slab_may_hold_anything_before(void **state) {
         options.with_rows = variant >= 32;
         options.max_rows = variant & 32 ? 3 : 8;
         struct making one, other;
-        make_over(&one, store, &options, task, 0x00);
-        make_over(&other, store, &options, task, 0xAA);
+        make_three(&one, store, &options, task, 0);
+        make_three(&other, store, &options, task, 1);
         for (uint32_t f = 0; f < one.plan->field_count; f++) {
             const struct hwi_field *field = &one.plan->fields[f];
             assert_int_equal(field->offset % 64, 0);
@@ -562,6 +583,57 @@ static void the_slab_may_hold_anything_before(void **state) {
         stop(&one);
         stop(&other);
     }
+}
+
+/* The eight places of a batch, every fourth empty, four at a time and in whatever order the worker
+ * finishes them; two that were given up before their first step leave nothing behind. */
+static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
+    hw_sampler_options options = everything();
+    options.batch_size = 8;
+    options.text_budget = 100;
+    struct making one, many;
+    start(&one, bookstore_of(state), &options);
+    start(&many, bookstore_of(state), &options);
+    struct hwi_work works[8], finished;
+    for (uint32_t b = 0; b < 8; b++) {
+        struct hwi_seed seed = seed_of(&many, TASK_PRICE, b % 4);
+        works[b] = (struct hwi_work){.seed = seed,
+                                     .is_real = b % 4 != 3,
+                                     .slab = many.slab,
+                                     .scratch = many.scratch,
+                                     .b = b,
+                                     .owner = &works[b]};
+        make(&one, b, b % 4 != 3 ? &seed : NULL);
+    }
+    uint32_t room = hwi_worker_room(many.worker);
+    assert_true(room >= 4);
+    hwi_worker_start(many.worker, &works[0]);
+    hwi_worker_start(many.worker, &works[1]);
+    assert_int_equal(hwi_worker_live(many.worker), 2);
+    hwi_worker_abandon(many.worker);
+    assert_int_equal(hwi_worker_live(many.worker), 0);
+    assert_int_equal(hwi_worker_room(many.worker), room);
+    uint32_t started = 0, done = 0;
+    hw_error error = {.message = ""};
+    for (uint32_t count = 0; count < 8; count++) {
+        while (started < 8 && hwi_worker_live(many.worker) < 4) {
+            hwi_worker_start(many.worker, &works[started++]);
+        }
+        fixture_check(hwi_worker_advance(many.worker, &finished, &error), &error, "advance");
+        assert_ptr_equal(finished.owner, &works[finished.b]);
+        done |= 1u << finished.b;
+    }
+    assert_int_equal(done, 0xff);
+    assert_int_equal(hwi_worker_live(many.worker), 0);
+    finish(&one, TASK_PRICE, 8);
+    finish(&many, TASK_PRICE, 8);
+    for (uint32_t f = 0; f < one.plan->field_count; f++) {
+        const struct hwi_field *field = &one.plan->fields[f];
+        assert_memory_equal(many.slab + field->offset, one.slab + field->offset,
+                            (size_t)field->bytes);
+    }
+    stop(&one);
+    stop(&many);
 }
 
 int main(void) {
@@ -579,7 +651,8 @@ int main(void) {
         cmocka_unit_test(a_seed_without_time_has_a_null_obs_time_and_no_ages),
         cmocka_unit_test(only_an_anchor_from_the_future_has_a_negative_age),
         cmocka_unit_test(an_empty_sequence_is_all_padding),
-        cmocka_unit_test(the_slab_may_hold_anything_before),
+        cmocka_unit_test(a_batch_over_the_remains_of_another_is_the_same_as_over_zeros),
+        cmocka_unit_test(works_in_a_worker_at_once_are_the_same_as_one_by_one),
     };
     return cmocka_run_group_tests(tests, open_databases, close_databases);
 }

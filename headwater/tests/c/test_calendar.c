@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "calendar.h"
+#include "headwater.h"
 #include "rng.h"
 
 #define SECOND_US INT64_C(1000000)
@@ -22,12 +23,14 @@ static void expect_turn(const float *pair, int part, int whole) {
     assert_true(fabs((double)pair[1] - cos(turn)) < 1e-7);
 }
 
+static struct hwi_calendar calendar;
+
 static void expect_second(int64_t second, int64_t microsecond) {
     float out[HWI_TIME_FLOATS];
     struct tm parts;
     time_t when = (time_t)second;
     assert_non_null(gmtime_r(&when, &parts));
-    hwi_calendar_encode(second * SECOND_US + microsecond, 1e15, 2e15, out);
+    hwi_calendar_encode(&calendar, second * SECOND_US + microsecond, 1e15, 2e15, out);
     expect_turn(out, parts.tm_sec, 60);
     expect_turn(out + 2, parts.tm_min, 60);
     expect_turn(out + 4, parts.tm_hour, 24);
@@ -35,6 +38,11 @@ static void expect_second(int64_t second, int64_t microsecond) {
     expect_turn(out + 8, parts.tm_mday - 1, 31);
     expect_turn(out + 10, parts.tm_mon, 12);
     expect_turn(out + 12, parts.tm_yday, 366);
+    uint32_t code = hwi_calendar_code(&calendar, second * SECOND_US + microsecond);
+    int year = parts.tm_year + 1900, leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    assert_int_equal(code & 0x1ffff, (parts.tm_hour * 60 + parts.tm_min) * 60 + parts.tm_sec);
+    assert_int_equal(code >> 17 & 7, (parts.tm_wday + 6) % 7);
+    assert_int_equal(code >> 20, parts.tm_yday + (leap ? 366 : 0));
     double z = ((double)(second * SECOND_US + microsecond) - 1e15) / 2e15;
     assert_true(fabs((double)out[14] - z) < 1e-5);
 }
@@ -57,6 +65,10 @@ static void boundaries_match_the_system_calendar(void **state) {
         0,
         -1,
         -86400,
+        -2208988800 /* 1900-01-01, the first day of the table */,
+        -2208988801,
+        4102444799 /* 2099-12-31, its last */,
+        4102444800,
         951782400 /* 2000-02-29 */,
         951868800,
         4107542400 /* 2100-03-01 */,
@@ -78,7 +90,7 @@ static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
     float out[HWI_TIME_FLOATS];
     static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX, 0};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        hwi_calendar_encode(times[i], 0, 0, out);
+        hwi_calendar_encode(&calendar, times[i], 0, 0, out);
         for (unsigned k = 0; k < HWI_TIME_FLOATS; k++) {
             assert_true(isfinite(out[k]));
         }
@@ -86,11 +98,42 @@ static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
     }
 }
 
+/* 1900 has no leap day, 2000 has one; the parts of a time come from the tables by their numbers. */
+static void the_tables_give_the_parts_of_every_day(void **state) {
+    (void)state;
+    hw_calendar_tables tables;
+    hw_calendar_tables_fill(&tables);
+    static const int64_t years[][2] = {{-25567, 365}, {10957, 366}}; /* first day, days */
+    for (unsigned leap = 0; leap < 2; leap++) {
+        for (int64_t day = 0; day < years[leap][1]; day++) {
+            unsigned second = (unsigned)(day * 237 % 86400);
+            float out[HWI_TIME_FLOATS];
+            int64_t number = years[leap][0] + day;
+            hwi_calendar_encode(&calendar, (number * 86400 + second) * SECOND_US, 0, 1, out);
+            assert_memory_equal(out, tables.sixtieths[second % 60], 8);
+            assert_memory_equal(out + 2, tables.sixtieths[second / 60 % 60], 8);
+            assert_memory_equal(out + 4, tables.hours[second / 3600], 8);
+            /* 1900-01-01 was a Monday, 2000-01-01 a Saturday. */
+            assert_memory_equal(out + 6, tables.weekdays[(day + (leap ? 5 : 0)) % 7], 8);
+            assert_memory_equal(out + 8, tables.dates[day + 366 * leap], 24);
+        }
+    }
+    static const float nothing[6] = {0};
+    assert_memory_equal(tables.dates[365], nothing, sizeof nothing);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_matches_the_system_calendar),
         cmocka_unit_test(boundaries_match_the_system_calendar),
         cmocka_unit_test(extreme_values_and_a_zero_deviation_are_harmless),
+        cmocka_unit_test(the_tables_give_the_parts_of_every_day),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    hw_error error = {.message = ""};
+    if (hwi_calendar_open(&calendar, &error) != HW_OK) {
+        return 1;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    hwi_calendar_release(&calendar);
+    return failed;
 }

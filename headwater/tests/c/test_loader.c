@@ -3,9 +3,11 @@
  * goes on where it stood, passes serve every seed once, and no order of closing, dropping and
  * waiting hangs. Run it under ThreadSanitizer, too.
  */
-#define _DEFAULT_SOURCE 1
+#define _GNU_SOURCE 1 /* processors of threads */
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +20,11 @@
 
 #include <cmocka.h>
 
+#include "file.h"
 #include "fixtures.h"
 #include "headwater.h"
+#include "loader.h"
+#include "store.h"
 
 struct shop {
     char *directory;
@@ -50,7 +55,7 @@ static hw_sampler_options small_options(void) {
         .split_ratios = {1, 0, 0},
         .seed = 7,
         .split_seed = 3,
-        .batch_size = 19, /* three runs, the last one short */
+        .batch_size = 19, /* five claims, the last one short */
         .sequence_length = 24,
         .max_rows = 8,
         .text_budget = 200,
@@ -235,8 +240,9 @@ static void a_batch_outlives_its_sampler_and_its_slab_returns_to_the_pool(void *
     for (int k = 1; k < 20; k++) {
         hw_batch_release(kept[k]);
     }
-    /* kept, 3 + 1 queues, 2 more in the pool, and 3 that a pop may have started meanwhile */
-    assert_true(hw_sampler_get_stats(sampler).slab_count <= 1 + 2 * 4 + 2);
+    /* kept; the queues of train (raised to what fills three workers of 16) and val; as many unused
+     * ones in the pool, and 2 more */
+    assert_true(hw_sampler_get_stats(sampler).slab_count <= 1 + 2 * (4 + 1) + 2);
     hw_sampler_close(sampler);
     assert_true(*(const uint32_t *)array_of(kept[0], "num_sequences") == 19);
     hw_batch_release(kept[0]);
@@ -399,8 +405,245 @@ static void a_forked_process_is_refused_and_may_let_go(void **state) {
     hw_sampler_close(sampler);
 }
 
+/* ---- many sequences at once -------------------------------------------------------------- */
+
+/* Batches of 256 letters of 3 cells: vectors in four parts, and a last batch that is short. */
+static hw_sampler_options letter_options(void) {
+    hw_sampler_options options = small_options();
+    options.batch_size = 256;
+    options.sequence_length = 4;
+    options.text_budget = 257;
+    return options;
+}
+
+static int open_letters(void **state) {
+    struct shop *shop = calloc(1, sizeof *shop);
+    shop->directory = fixture_directory();
+    shop->store = fixture_store(shop->directory, "letters.hw", letters);
+    *state = shop;
+    return 0;
+}
+
+static void assert_vectors(hw_store *store, const hw_batch *batch) {
+    const uint8_t *found = array_of(batch, "text_batch_embeddings");
+    const uint32_t *rows = array_of(batch, "anchor_rows");
+    uint32_t real = *(const uint32_t *)array_of(batch, "num_sequences");
+    uint32_t used = *(const uint32_t *)array_of(batch, "num_texts");
+    const size_t bytes = LETTERS_TEXT_DIM * 2;
+    const void *vectors;
+    uint64_t count;
+    hw_error error = {0};
+    fixture_check(hw_store_vectors(store, HW_EMBED_TEXTS, &vectors, &count, &error), &error,
+                  "vectors");
+    assert_int_equal(used, real + 1);
+    for (uint32_t row = 0; row < 257; row++) {
+        const uint8_t zero[LETTERS_TEXT_DIM * 2] = {0};
+        int is_used = row > 0 && row < used;
+        const uint8_t *expected = is_used ? (const uint8_t *)vectors + rows[row - 1] * bytes : zero;
+        assert_memory_equal(found + row * bytes, expected, bytes);
+    }
+}
+
+/* Passes of 512 and 300 seeds: batches of 256, 256, 256 and 44 letters take turns in the slabs. */
+static void vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else(void **state) {
+    struct shop *shop = *state;
+    uint32_t anchors[300];
+    int64_t times[300];
+    for (uint32_t i = 0; i < 300; i++) {
+        anchors[i] = 299 - i;
+        times[i] = INT64_MAX;
+    }
+    for (uint32_t threads = 0; threads <= 8; threads = threads == 0 ? 1 : threads * 2) {
+        hw_sampler_options options = letter_options();
+        options.num_threads = threads;
+        options.num_prefetch = threads == 0 ? 0 : 2;
+        hw_sampler *sampler = open_sampler(state, &options);
+        for (uint32_t round = 0; round < 6; round++) {
+            hw_error error = {0};
+            hw_pass *pass = NULL;
+            hw_batch *batch = NULL;
+            fixture_check(round % 2
+                              ? hw_pass_open_seeds(sampler, 0, anchors, times, 300, &pass, &error)
+                              : hw_pass_open(sampler, HW_TRAIN, 0, round, &pass, &error),
+                          &error, "pass");
+            while (hw_pass_next(pass, -1, NULL, NULL, &batch, NULL) == HW_OK) {
+                assert_vectors(shop->store, batch);
+                hw_batch_release(batch);
+            }
+            hw_pass_close(pass);
+        }
+        hw_sampler_close(sampler);
+    }
+}
+
+static void large_batches_are_the_same_for_any_thread_count(void **state) {
+    uint64_t expected[COMPARED];
+    for (uint32_t threads = 0; threads <= 8; threads = threads == 0 ? 1 : threads * 2) {
+        hw_sampler_options options = letter_options();
+        options.num_threads = threads;
+        options.num_prefetch = threads == 0 ? 0 : 2;
+        hw_sampler *sampler = open_sampler(state, &options);
+        for (uint64_t k = 0; k < COMPARED; k++) {
+            uint64_t found = digest(next(sampler, HW_TRAIN));
+            expected[k] = threads == 0 ? found : expected[k];
+            assert_true(found == expected[k]);
+        }
+        hw_sampler_close(sampler);
+    }
+}
+
+static void a_shutdown_at_any_moment_leaves_nothing_behind(void **state) {
+    for (uint32_t round = 0; round < 40; round++) {
+        hw_sampler_options options = letter_options();
+        options.num_threads = 1 + round % 4;
+        options.num_prefetch = 1 + (int32_t)round % 3;
+        hw_sampler *sampler = open_sampler(state, &options);
+        hw_pass *pass = NULL;
+        hw_error error = {0};
+        fixture_check(hw_pass_open(sampler, HW_TRAIN, 0, 0, &pass, &error), &error, "pass");
+        for (uint32_t k = 0; k < round % 3; k++) {
+            hw_batch_release(next(sampler, HW_TRAIN));
+        }
+        usleep(round * 50);
+        if (round % 2) {
+            hw_pass_close(pass);
+        }
+        hw_sampler_shutdown(sampler);
+        hw_sampler_close(sampler);
+        if (round % 2 == 0) {
+            hw_pass_close(pass);
+        }
+    }
+}
+
+/* Overwrites the text of one letter in the mapped file with a number that no text has. */
+static void damage_letter(hw_store *store, uint32_t row) {
+    const struct hwi_table *table = &store->tables[0];
+    const uint8_t *lane = hwi_record(table, row) + store->columns[LETTERS_BODY].lane_offset;
+    for (uint32_t i = 0; i < store->file_count; i++) {
+        const struct hwi_file *file = &store->files[i];
+        if (file->data != NULL && lane >= file->data && lane < file->data + file->bytes) {
+            const uint32_t bad = 0xfffffff0u;
+            int fd = open(file->path, O_WRONLY);
+            assert_int_equal(pwrite(fd, &bad, sizeof bad, lane - file->data), sizeof bad);
+            close(fd);
+            return;
+        }
+    }
+    fail_msg("letter %u is in no file", row);
+}
+
+/* A bad row in one of the sequences that a thread makes at once ends production for all; what was
+ * given up half-way does not show in batches made later in the same memory. */
+static void an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory(void **state) {
+    struct shop *shop = *state;
+    hw_sampler_options options = letter_options();
+    options.num_threads = 4;
+    options.batch_size = 16;
+    options.text_budget = 17;
+    hw_sampler *sampler = open_sampler(state, &options);
+    uint64_t good = 0, expected = 0;
+    hw_error error = {0};
+    for (uint64_t k = 0; k < 8 && expected == 0; k++) {
+        hw_batch *batch = NULL;
+        fixture_check(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error), &error, "batch");
+        const uint32_t *seeds = array_of(batch, "seed_index");
+        uint32_t bad = 0;
+        for (uint32_t b = 0; b < 16; b++) {
+            bad += seeds[b] == 300;
+        }
+        good = k;
+        uint64_t hash = digest(batch);
+        expected = bad ? 0 : hash;
+    }
+    damage_letter(shop->store, 300);
+    hw_batch *batch = NULL;
+    hw_pass *pass = NULL;
+    hw_status status = HW_OK;
+    for (int k = 0; k < 100 && status == HW_OK; k++) { /* two epochs are 64 */
+        status = hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error);
+        if (status == HW_OK) {
+            hw_batch_release(batch);
+        }
+    }
+    assert_int_equal(status, HW_BAD_STORE);
+    assert_non_null(strstr(error.message, "a cell holds text 4294967280"));
+    assert_int_equal(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error),
+                     HW_BAD_STORE);
+    fixture_check(hw_pass_open(sampler, HW_TRAIN, 0, 0, &pass, &error), &error, "pass");
+    assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &batch, &error), HW_BAD_STORE);
+    for (int round = 0; round < 10; round++) {
+        fixture_check(hw_sampler_batch(sampler, HW_TRAIN, good, &batch, &error), &error, "good");
+        assert_true(digest(batch) == expected);
+    }
+    hw_pass_close(pass);
+    hw_sampler_close(sampler);
+}
+
+static void a_prefetch_too_small_to_keep_the_threads_busy_is_raised(void **state) {
+    hw_sampler_options options = small_options();
+    options.batch_size = 2;
+    options.num_prefetch = 1;
+    hw_sampler *sampler = open_sampler(state, &options);
+    uint32_t limit = sampler->endless[HW_TRAIN].capacity;
+    assert_true(limit > 3);
+    for (int i = 0; i < 5000 && hw_sampler_get_stats(sampler).train_queue < limit; i++) {
+        usleep(1000);
+    }
+    assert_int_equal(hw_sampler_get_stats(sampler).train_queue, limit);
+    assert_int_equal(sampler->endless[HW_VAL].capacity, 1);
+    hw_sampler_close(sampler);
+}
+
+/* ---- threads ----------------------------------------------------------------------------- */
+
+static void threads_run_on_the_processors_they_were_given(void **state) {
+    struct shop *shop = *state;
+    cpu_set_t usable, found;
+    assert_int_equal(sched_getaffinity(0, sizeof usable, &usable), 0);
+    uint32_t last = CPU_SETSIZE;
+    while (!CPU_ISSET(--last, &usable)) {
+    }
+    hw_sampler_options options = small_options();
+    options.num_threads = 0;
+    options.cpus = (uint32_t[]){last, last};
+    options.cpu_count = 2;
+    hw_sampler *sampler = open_sampler(state, &options);
+    hw_batch_release(next(sampler, HW_TRAIN));
+    assert_int_equal(hw_sampler_get_stats(sampler).threads, 2);
+    for (int i = 0; i < 2; i++) {
+        int pinned = 0;
+        for (int tries = 0; tries < 1000 && !pinned;
+             tries++) { /* the other may yet have to start */
+            pthread_getaffinity_np(sampler->threads[i].id, sizeof found, &found);
+            pinned = CPU_COUNT(&found) == 1 && CPU_ISSET(last, &found);
+            usleep(1000);
+        }
+        assert_true(pinned);
+    }
+    hw_sampler_close(sampler);
+    hw_error error = {0};
+    options.cpus = (uint32_t[]){last, CPU_SETSIZE + 7};
+    assert_int_equal(hw_sampler_open(shop->store, &options, &sampler, &error), HW_BAD_ARGUMENT);
+    assert_non_null(strstr(error.message, "cpus[1] is 1031, which is not among the"));
+}
+
+static void time_is_accounted_for_while_threads_sleep(void **state) {
+    hw_sampler_options options = small_options();
+    hw_sampler *sampler = open_sampler(state, &options);
+    hw_batch_release(next(sampler, HW_TRAIN));
+    usleep(50000); /* the queue fills, then three threads sleep */
+    hw_sampler_stats stats = hw_sampler_get_stats(sampler);
+    assert_true(stats.producer_wait_ns > 50000000);
+    assert_true(stats.elapsed_ns > 50000000);
+    assert_true(stats.producer_wait_ns <= 3 * stats.elapsed_ns);
+    assert_true(stats.walk_ns > 0 && stats.emit_ns > 0 && stats.text_ns > 0);
+    hw_sampler_close(sampler);
+}
+
 int main(void) {
 #define LOADER_TEST(name) cmocka_unit_test_setup_teardown(name, open_shop, close_shop)
+#define LETTERS_TEST(name) cmocka_unit_test_setup_teardown(name, open_letters, close_shop)
     const struct CMUnitTest tests[] = {
         LOADER_TEST(batches_are_the_same_for_any_thread_count_and_prefetch_depth),
         LOADER_TEST(a_position_set_while_batches_are_in_production_continues_exactly),
@@ -412,6 +655,13 @@ int main(void) {
         LOADER_TEST(a_wait_times_out_and_can_be_interrupted),
         LOADER_TEST(an_error_of_a_thread_is_latched_for_every_stream),
         LOADER_TEST(a_forked_process_is_refused_and_may_let_go),
+        LETTERS_TEST(vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else),
+        LETTERS_TEST(large_batches_are_the_same_for_any_thread_count),
+        LETTERS_TEST(a_shutdown_at_any_moment_leaves_nothing_behind),
+        LETTERS_TEST(an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory),
+        LOADER_TEST(a_prefetch_too_small_to_keep_the_threads_busy_is_raised),
+        LOADER_TEST(threads_run_on_the_processors_they_were_given),
+        LOADER_TEST(time_is_accounted_for_while_threads_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,16 +145,6 @@ def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str
     assert "did you mean 'sold'?" in capsys.readouterr().err
 
 
-def test_bench_prints_a_line_per_thread_count(
-    store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["bench", "s", "--threads", "1", "--threads", "2", "--seconds", "0.1"]
-    assert main([*arguments, "--length", "64", "--batch-size", "4"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["threads"] for line in lines] == [1, 2]
-    assert all(0 < line["fill"] <= 1 for line in lines)
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -180,8 +170,3 @@ def test_a_closed_pipe_and_a_terminal_without_unicode_are_no_errors(store: Path)
     variables = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(call.split(), capture_output=True, text=True, check=True, env=variables)
     assert "books" in done.stdout
-
-
-def test_bench_wants_time(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", str(store), "--seconds", "0"]) == 1
-    assert "--seconds is 0, expected more than 0" in capsys.readouterr().err

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import headwater
+from headwater.statistics import BOUNDS
+from tiny_store import write_tiny
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -68,3 +70,24 @@ def test_the_version_is_the_same_everywhere() -> None:
     project = re.search(r"^\s*version: '([^']+)'", meson, flags=re.MULTILINE)
     assert version is not None and project is not None
     assert version[1] == project[1] == headwater.__version__
+
+
+def test_the_tuning_page_lists_every_figure_of_stats(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    with headwater.Sampler(db_path=path, default_sequence_length=32) as sampler:
+        figures = set(sampler.stats())
+    text = (DOCS / "6-tuning.md").read_text()
+    listed = text[text.index("## Every figure") :]
+    page = {name for cells in _table(listed) for name in re.findall(r"`(\w+)`", cells[0])}
+    assert page == figures
+    bounds = text[text.index("## The bound") : text.index("## What to do")]
+    assert {name for cells in _table(bounds) for name in re.findall(r"`(\w+)`", cells[0])} == {
+        *BOUNDS,
+        "bound_by",
+    }
+
+
+def _table(text: str) -> list[list[str]]:
+    """Cells of every table row of a text of Markdown."""
+    lines = (line for line in text.splitlines() if line.startswith("|"))
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]

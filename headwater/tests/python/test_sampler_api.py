@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import headwater
 import numpy as np
 import pyarrow as pa
 import pytest
+from headwater.statistics import bound_by
 from tiny_store import DAY_US, write_tiny
 
 SMALL: dict[str, Any] = {
@@ -54,25 +57,58 @@ def seeds_of(batch: headwater.Batch) -> list[tuple[int, int]]:
 # ---- the batch ---------------------------------------------------------------------------------
 
 
-def test_a_batch_is_what_the_format_says(path: Path) -> None:
-    options = {**SMALL, "with_rows": True, "adjacency": "both", "targets": "separate"}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "dense": {"layout": "dense", "adjacency": "both"},
+    "compact": {"layout": "compact"},
+    "dense, packed": {"layout": "dense", "adjacency": "both", "packing": True},
+    "compact, packed": {"layout": "compact", "packing": True},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
+    options = {
+        **SMALL,
+        "with_rows": True,
+        "targets": "separate",
+        "attention_masks": True,
+        **LAYOUTS[layout],
+    }
     with headwater.Sampler(db_path=path, **options) as sampler:
         batch = sampler.next_train_batch()
         sizes = {
             "B": 4, "S": 32, "R": 16, "R+1": 17, "U": sampler.shape["text_budget"], "D_t": 8,
-            "P": sampler.shape["parent_slots"], "15": 15, "1": 1,
+            "P": sampler.shape["parent_slots"], "T": sampler.shape["contexts_per_sequence"],
+            "15": 15, "1": 1,
         }  # fmt: skip
-        assert [*batch, *batch.info] == [field.name for field in headwater.BATCH_FIELDS]
-        for field in headwater.BATCH_FIELDS:
+        fields = [field for field in headwater.BATCH_FIELDS if is_there(field.when, layout)]
+        assert [*batch, *batch.info] == [field.name for field in fields]
+        for field in fields:
             array = (batch.info if field.info else batch)[field.name]
-            assert array.shape == tuple(sizes[dim] for dim in field.dims), field.name
+            assert array.shape == tuple(sizes[dim] for dim in dims_of(field, layout)), field.name
             assert array.dtype == np.dtype(field.dtype), field.name
             assert array.flags.c_contiguous
             assert not array.flags.writeable
             assert array.ctypes.data % 64 == 0
             assert field.info or array.dtype.itemsize <= 4
+
+
+def is_there(when: str | None, layout: str) -> bool:
+    """With every option on that adds an array."""
+    layout, _, packed = layout.partition(", ")
+    if when == "packing":
+        return packed == "packed"
+    return when is None or "layout" not in when or f"layout={layout}" in when
+
+
+def dims_of(field: headwater.BatchField, layout: str) -> tuple[str, ...]:
+    by_context = field.dims in (("B",), ("B", "15")) and field.name != "num_contexts"
+    return ("B", "T", *field.dims[1:]) if by_context and "packed" in layout else field.dims
+
+
+def test_arrays_that_nobody_asked_for_are_absent(path: Path) -> None:
     with headwater.Sampler(db_path=path, **SMALL) as sampler:
-        absent = {"parents", "row_depths", "target_values", "target_is_null"}
+        absent = {"parents", "row_depths", "target_values", "target_is_null", "cells", "row_order"}
         assert not absent & set(sampler.next_train_batch())
 
 
@@ -99,11 +135,16 @@ def test_a_kept_epoch_is_not_overwritten(sampler: headwater.Sampler) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
-def test_streams_are_the_pure_function_for_any_threads(
-    path: Path, sampler: headwater.Sampler, threads: int, prefetch: int
+@pytest.mark.parametrize(("prefetch", "interleaved"), [(0, 1), (0, 8), (1, 3), (4, 1), (4, 64)])
+def test_streams_are_the_pure_function_for_any_threads_and_interleave_width(
+    path: Path, sampler: headwater.Sampler, threads: int, prefetch: int, interleaved: int
 ) -> None:
-    options = {**SMALL, "num_threads": threads, "num_prefetch": prefetch}
+    options = {
+        **SMALL,
+        "num_threads": threads,
+        "num_prefetch": prefetch,
+        "num_interleaved": interleaved,
+    }
     with headwater.Sampler(db_path=path, **options) as other:
         for k in range(6):
             assert same(other.next_train_batch(), sampler.batch("train", k))
@@ -248,6 +289,96 @@ def test_statistics_count(sampler: headwater.Sampler) -> None:
     assert "headwater_sampler_fill{" in text
 
 
+def test_shares_of_the_time_add_up_and_a_window_counts_from_its_start(
+    sampler: headwater.Sampler,
+) -> None:
+    for _ in range(5):
+        sampler.next_train_batch()
+    before = sampler.stats()
+    parts = ("walk", "emit", "text", "producer_wait")
+    assert sum(before[f"{part}_share"] for part in parts) == pytest.approx(1)
+    assert 0 <= before["consumer_wait_share"] <= 1
+    assert before["bound_by"] in ("consumer", "walk", "emit", "text")
+    time.sleep(0.3)  # queues are full after a while: then nothing is made
+    full = sampler.stats()
+    time.sleep(0.05)
+    window = sampler.stats(since=full)
+    assert (window["sequences"], window["bound_by"]) == (0, "idle")
+    assert window["producer_wait_share"] == pytest.approx(1)
+    assert 0.05 <= window["elapsed_seconds"] < full["elapsed_seconds"] + 60
+    assert window["threads"] == 2
+    assert window["slab_bytes"] == full["slab_bytes"]
+    assert full["bound_by"] == "consumer"  # both threads slept longer than it waited
+
+
+def test_a_sampler_without_threads_is_bound_by_its_longest_stage(path: Path) -> None:
+    with headwater.Sampler(db_path=path, **{**SMALL, "num_prefetch": 0}) as sampler:
+        sampler.next_train_batch()
+        stats = sampler.stats()
+    stages = {stage: stats[f"{stage}_seconds"] for stage in ("walk", "emit", "text")}
+    assert stats["threads"] == 0
+    assert stats["bound_by"] == max(stages, key=lambda stage: stages[stage])
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        ({"sequences": 0}, "idle"),
+        ({}, "walk"),  # the consumer waited 5 s, a thread 1 s
+        ({"emit_seconds": 9.0}, "emit"),
+        ({"text_seconds": 9.0}, "text"),
+        ({"producer_wait_seconds": 10.0}, "consumer"),  # 5 s per thread, as long as the consumer
+        ({"producer_wait_seconds": 9.9}, "walk"),
+        ({"threads": 0, "producer_wait_seconds": 99.0}, "walk"),
+    ],
+)
+def test_who_waits_longer_is_not_the_bound(changed: dict[str, float], bound: str) -> None:
+    stats = {
+        "sequences": 8,
+        "threads": 2,
+        "walk_seconds": 4.0,
+        "emit_seconds": 3.0,
+        "text_seconds": 1.0,
+        "producer_wait_seconds": 2.0,
+        "consumer_wait_seconds": 5.0,
+    }
+    assert bound_by({**stats, **changed}) == bound
+
+
+def test_prometheus_names_the_bound(sampler: headwater.Sampler) -> None:
+    sampler.next_train_batch()
+    text = sampler.stats_prometheus()
+    values = re.findall(r'headwater_sampler_bound_by\{rank="0",bound="(\w+)"\} ([01])\n', text)
+    assert [name for name, _ in values] == ["consumer", "walk", "emit", "text", "idle"]
+    assert sum(int(value) for _, value in values) == 1
+    assert "# TYPE headwater_sampler_walk_share gauge\n" in text
+    assert "# TYPE headwater_sampler_elapsed_seconds_total counter\n" in text
+
+
+def test_threads_may_be_given_processors(path: Path) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    options = {name: value for name, value in SMALL.items() if name != "num_threads"}
+    with (
+        headwater.Sampler(db_path=path, **options, cpus=[usable[-1]] * 3) as pinned,
+        headwater.Sampler(db_path=path, **SMALL) as free,
+    ):
+        assert pinned.stats()["threads"] == 3
+        assert same(pinned.next_train_batch(), free.next_train_batch())
+    with pytest.raises(ValueError, match=r"cpus\[1\] is 100000, which is not among the \d+ proc"):
+        headwater.Sampler(db_path=path, **options, cpus=[usable[0], 100_000])
+    with pytest.raises(ValueError, match="the number of cpus is 0, expected at least 1"):
+        headwater.Sampler(db_path=path, **options, cpus=[])
+
+
+@pytest.mark.parametrize("load", ["ram", "ram-interleaved"])
+def test_batches_are_the_same_from_memory(path: Path, load: str) -> None:
+    with (
+        headwater.Sampler(db_path=path, **SMALL, load=load) as loaded,
+        headwater.Sampler(db_path=path, **SMALL) as mapped,
+    ):
+        assert same(loaded.batch("train", 3), mapped.batch("train", 3))
+
+
 def test_samplers_share_a_store(path: Path) -> None:
     store = headwater.Store(path)
     with (
@@ -278,8 +409,8 @@ def test_bad_options_are_named(path: Path, options: dict[str, Any], message: str
 
 
 def test_options_of_later_are_refused(path: Path) -> None:
-    with pytest.raises(TypeError, match="packing"):
-        headwater.Sampler(db_path=path, packing=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="staleness"):
+        headwater.Sampler(db_path=path, staleness=(0.5, 30))  # type: ignore[call-arg]
 
 
 def test_a_split_without_seeds_is_a_task_error_when_asked_for(path: Path) -> None:

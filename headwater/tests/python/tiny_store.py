@@ -138,7 +138,7 @@ def _metadata(stats: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "name": "tiny",
-        "format_version": 1,
+        "format_version": _core.FORMAT_VERSION,
         "text": {"embedder": "hash", "dim": TEXT_DIM, "count": 4},
         "tables": [
             _table("customers", [0, 6], [0, 3], None, []),

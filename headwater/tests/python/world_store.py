@@ -199,6 +199,9 @@ def open_sampler(
     prefetch: int = 0,
     text_budget: int = 0,
     max_rows: int | None = None,
+    adjacency: int = 2,
+    targets: int = 0,
+    **more: Any,
 ) -> Iterator[Any]:
     """The library's own sampler (not the Python front) under the reference's options."""
     weights = options.task_weights
@@ -219,8 +222,8 @@ def open_sampler(
         child_order=int(options.recent),
         identifier_cells=IDENTIFIER_CELLS[options.identifier_cells],
         context_labels=LABELS[options.context_labels],
-        adjacency=2,
-        targets=0,
+        adjacency=adjacency,
+        targets=targets,
         task_order=int(options.round_robin),
         tasks=None,
         task_weights=None if weights is None else [weights[t.name] for t in database.tasks],
@@ -230,6 +233,7 @@ def open_sampler(
         num_prefetch_val=1,
         text_budget=text_budget,
         with_rows=True,
+        **more,
     )
     try:
         yield sampler

@@ -1,0 +1,104 @@
+/* Zeroed memory on huge pages; see pages.h. */
+#define _DEFAULT_SOURCE 1
+
+#include "pages.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "error.h"
+
+enum {
+    HEAP_ALIGN = 64,
+    /* linux/mempolicy.h, part of the system call's interface; no library is needed for two calls */
+    POLICY_INTERLEAVE = 3,
+    POLICY_FLAG_NODES_ALLOWED = 4,
+    MAX_NODES = 1024, /* the kernel's own limit */
+    MAP_SHARE = 8, /* of the memory that one map may take to be read 2 MB at a time */
+};
+
+static void *map_aligned(uint64_t bytes) {
+    uint64_t mapped_bytes = bytes + HWI_HUGE_PAGE_BYTES;
+    uint8_t *mapped = mmap(NULL, (size_t)mapped_bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return NULL;
+    }
+    uint64_t before = hwi_align_up((uintptr_t)mapped, HWI_HUGE_PAGE_BYTES) - (uintptr_t)mapped;
+    uint8_t *pages = mapped + before;
+    if (before > 0) {
+        munmap(mapped, (size_t)before);
+    }
+    munmap(pages + bytes, (size_t)(HWI_HUGE_PAGE_BYTES - before));
+#ifdef MADV_HUGEPAGE
+    (void)madvise(pages, (size_t)bytes, MADV_HUGEPAGE); /* a wish: may be refused */
+#endif
+    return pages;
+}
+
+static uint64_t mapped_bytes_of(uint64_t bytes) {
+    return hwi_align_up(bytes, HWI_HUGE_PAGE_BYTES);
+}
+
+void *hwi_pages_open(uint64_t bytes) {
+    if (bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    if (bytes >= HWI_HUGE_PAGE_BYTES) {
+        return map_aligned(mapped_bytes_of(bytes));
+    }
+    size_t size = (size_t)hwi_align_up(bytes > 0 ? bytes : 1, HEAP_ALIGN);
+    void *pages = aligned_alloc(HEAP_ALIGN, size);
+    return pages == NULL ? NULL : memset(pages, 0, size);
+}
+
+void hwi_pages_close(void *pages, uint64_t bytes) {
+    if (pages != NULL && bytes >= HWI_HUGE_PAGE_BYTES) {
+        munmap(pages, (size_t)mapped_bytes_of(bytes));
+    } else {
+        free(pages);
+    }
+}
+
+hw_status hwi_pages_interleave(void *pages, uint64_t bytes, hw_error *error) {
+    if (bytes < HWI_HUGE_PAGE_BYTES) {
+        return HW_OK; /* of the heap, which is not ours to place */
+    }
+    long failed = -1;
+#if defined(SYS_mbind) && defined(SYS_get_mempolicy)
+    unsigned long nodes[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+    failed = syscall(SYS_get_mempolicy, NULL, nodes, (unsigned long)MAX_NODES, NULL,
+                     (unsigned long)POLICY_FLAG_NODES_ALLOWED);
+    if (failed == 0) {
+        failed = syscall(SYS_mbind, pages, (unsigned long)mapped_bytes_of(bytes),
+                         (unsigned long)POLICY_INTERLEAVE, nodes, (unsigned long)MAX_NODES, 0ul);
+    }
+#else
+    errno = ENOSYS;
+#endif
+    if (failed != 0) {
+        return hwi_fail(error, HW_IO,
+                        "cannot interleave a store file over the memory nodes: %s; use load = ram, "
+                        "or run the process under `numactl --interleave=all`",
+                        strerror(errno));
+    }
+    return HW_OK;
+}
+
+void hwi_pages_advise_map(void *map, uint64_t bytes) {
+#ifdef MADV_HUGEPAGE
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page_bytes > 0 && bytes >= HWI_HUGE_PAGE_BYTES &&
+        bytes <= (uint64_t)pages * (uint64_t)page_bytes / MAP_SHARE) {
+        (void)madvise(map, (size_t)bytes, MADV_HUGEPAGE);
+    }
+#else
+    (void)map;
+    (void)bytes;
+#endif
+}
