@@ -1,9 +1,9 @@
 /*
  * Sequences: walk to scratch (walk.c), emit the scratch into the batch's memory (emit.c), number
- * the texts (batch_texts.c). A worker is the scratch of one thread. It holds several walks and takes
- * a step of each in turn, so that one walk's reads are on their way while the others are at work; a
- * walk that is complete is emitted at once, while its rows are in cache. With packing the sequences
- * go to the staging slab of the batch's scratch, by its plan; pack.h.
+ * the texts (batch_texts.c). A worker is the scratch of one thread. It holds several walks and
+ * takes a step of each in turn, so that one walk's reads are on their way while the others are at
+ * work; a walk that is complete is emitted at once, while its rows are in cache. With packing the
+ * sequences go to the staging slab of the batch's scratch, by its plan; pack.h.
  */
 #define _POSIX_C_SOURCE 200809L
 

@@ -80,8 +80,8 @@ static void check_time(struct time_check *check, const struct hwi_build_table *t
         check->column = is_null ? check->column : NULL;
         return;
     }
-    if (is_null || __builtin_sub_overflow(time, hwi_read_i64(record + check->column->lane_offset),
-                                          &offset)) {
+    if (is_null ||
+        __builtin_sub_overflow(time, hwi_read_i64(record + check->column->lane_offset), &offset)) {
         check->column = NULL;
         return;
     }

@@ -15,8 +15,8 @@
 
 /* Constant after open; any thread. */
 struct hwi_calendar {
-    uint16_t *days; /* the days of 1900 to 2099: weekday from Monday | date << 3, where a date is the
-                       day of the year from 0, + 366 in a leap year */
+    uint16_t *days; /* the days of 1900 to 2099: weekday from Monday | date << 3, where a date is
+                       the day of the year from 0, + 366 in a leap year */
     float (*dates)[HWI_DATE_FLOATS]; /* [HW_DATE_COUNT] as in hw_calendar_tables */
 };
 HWI_CHECK hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error);

@@ -46,10 +46,10 @@ static struct cell_arrays arrays_of(const struct hwi_plan *plan, uint8_t *slab, 
 
 /* Emits count cells of a row at position `at`, one by one; list names them, or NULL for the first
  * ones. Returns 1 if a category is out of range. */
-static uint32_t
-emit_some(const struct cell_arrays *out, uint32_t at, uint32_t count,
-           const struct hwi_table_plan *cells, const uint32_t *list, const uint8_t *record,
-           const uint8_t *nulls, uint16_t local, uint32_t category_count) {
+static uint32_t emit_some(const struct cell_arrays *out, uint32_t at, uint32_t count,
+                          const struct hwi_table_plan *cells, const uint32_t *list,
+                          const uint8_t *record, const uint8_t *nulls, uint16_t local,
+                          uint32_t category_count) {
     uint32_t bad = 0;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t c = list == NULL ? k : list[k], p = at + k, lane;
@@ -203,11 +203,10 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
     const uint32_t *list = visit->list == HWI_NONE ? NULL : walk->cell_lists + visit->list;
     uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
     uint32_t at = visit->cell_start;
-    uint32_t bad =
-        hwi_frame_fits(plan, visit, cells)
-            ? emit_whole(out, at, cells, visit->record, nulls, (uint16_t)local, limit)
-            : emit_some(out, at, visit->cell_count, cells, list, visit->record, nulls,
-                        (uint16_t)local, limit);
+    uint32_t bad = hwi_frame_fits(plan, visit, cells)
+                       ? emit_whole(out, at, cells, visit->record, nulls, (uint16_t)local, limit)
+                       : emit_some(out, at, visit->cell_count, cells, list, visit->record, nulls,
+                                   (uint16_t)local, limit);
     if (bad) {
         return hwi_frame_bad_category(plan, visit, error);
     }
@@ -323,9 +322,9 @@ static void emit_masks(const struct hwi_plan *plan, const struct hwi_walk *walk,
 }
 
 hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                            struct hwi_canvas *canvas, struct hwi_permuter *permuter,
-                            uint8_t *slab, uint32_t b, const struct hwi_seed *seed,
-                            uint16_t *text_cells, uint32_t *text_cell_count, hw_error *error) {
+                            struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                            uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
+                            uint32_t *text_cell_count, hw_error *error) {
     struct hwi_text_cells texts = {.cells = text_cells};
     struct hwi_target target;
     hwi_canvas_clear(canvas);

@@ -81,10 +81,9 @@ static inline uint32_t emit_whole(const struct compact_arrays *out, uint32_t at,
 
 /* Emits count cells of a row at position `at`; list names them, or NULL for the first ones.
  * Returns 1 if a category is out of range. */
-static uint32_t
-emit_some(const struct compact_arrays *out, uint32_t at, uint32_t count,
-           const struct hwi_table_plan *cells, const uint32_t *list, const uint8_t *record,
-           const uint8_t *nulls, uint32_t category_count) {
+static uint32_t emit_some(const struct compact_arrays *out, uint32_t at, uint32_t count,
+                          const struct hwi_table_plan *cells, const uint32_t *list,
+                          const uint8_t *record, const uint8_t *nulls, uint32_t category_count) {
     uint32_t bad = 0;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t c = list == NULL ? k : list[k], p = at + k, lane;
@@ -103,8 +102,7 @@ emit_some(const struct compact_arrays *out, uint32_t at, uint32_t count,
 static void emit_time(const struct hwi_plan *plan, const struct compact_arrays *out, uint32_t at,
                       int64_t time_us) {
     const struct hwi_store_info *info = plan->store->info;
-    out->values[at] =
-        float_bits(hwi_calendar_z(time_us, info->time_mean_us, info->time_std_us));
+    out->values[at] = float_bits(hwi_calendar_z(time_us, info->time_mean_us, info->time_std_us));
     out->times[at] = hwi_calendar_code(&plan->calendar, time_us);
 }
 
@@ -158,11 +156,10 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
     const uint8_t *nulls = visit->record + cells->null_offset;
     const uint32_t *list = visit->list == HWI_NONE ? NULL : walk->cell_lists + visit->list;
     uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
-    uint32_t bad =
-        hwi_frame_fits(plan, visit, cells)
-            ? emit_whole(out, visit->cell_start, cells, visit->record, nulls, limit)
-            : emit_some(out, visit->cell_start, visit->cell_count, cells, list, visit->record,
-                        nulls, limit);
+    uint32_t bad = hwi_frame_fits(plan, visit, cells)
+                       ? emit_whole(out, visit->cell_start, cells, visit->record, nulls, limit)
+                       : emit_some(out, visit->cell_start, visit->cell_count, cells, list,
+                                   visit->record, nulls, limit);
     if (bad) {
         return hwi_frame_bad_category(plan, visit, error);
     }

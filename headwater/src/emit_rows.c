@@ -10,7 +10,7 @@
 /* ---- the truth --------------------------------------------------------------------------- */
 
 hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *seed,
-                             struct hwi_target *target, hw_error *error) {
+                          struct hwi_target *target, hw_error *error) {
     *target = (struct hwi_target){.null = 1};
     if (seed->split == HWI_SPLIT_AD_HOC) {
         return HW_OK;
@@ -42,8 +42,8 @@ float hwi_target_z(const hw_target_stats *stats, uint64_t bits) {
     return hwi_z_score(number, stats->column_mean, stats->column_std);
 }
 
-void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                               uint8_t *slab, uint32_t b, const struct hwi_target *target) {
+void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
+                            uint32_t b, const struct hwi_target *target) {
     float *values = hwi_field_at(plan, slab, HWI_TARGET_VALUES, (size_t)b * 4 * HWI_TIME_FLOATS);
     *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = target->null;
     memset(values, 0, 4 * HWI_TIME_FLOATS);
@@ -53,7 +53,8 @@ void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *
     uint8_t stype = walk->view.info->target_stype;
     if (stype == HW_TIMESTAMP) {
         const struct hwi_store_info *info = plan->store->info;
-        hwi_calendar_encode(&plan->calendar, (int64_t)target->value, info->time_mean_us, info->time_std_us, values);
+        hwi_calendar_encode(&plan->calendar, (int64_t)target->value, info->time_mean_us,
+                            info->time_std_us, values);
     } else {
         values[0] = stype == HW_NUMERICAL ? hwi_target_z(&walk->view.task->stats, target->value)
                                           : (float)target->value;
@@ -192,8 +193,8 @@ void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
 /* ---- figures ----------------------------------------------------------------------------- */
 
 void hwi_emit_scalars(const struct hwi_plan *plan, uint8_t *slab, uint32_t b,
-                         const struct hwi_seed *seed, const struct hwi_target *target,
-                         uint32_t cell_count, uint32_t row_count) {
+                      const struct hwi_seed *seed, const struct hwi_target *target,
+                      uint32_t cell_count, uint32_t row_count) {
     int64_t obs_time = seed == NULL ? INT64_MAX : seed->obs_time;
     uint32_t index = seed == NULL ? 0 : seed->index, anchor = seed == NULL ? 0 : seed->anchor;
     memcpy(hwi_field_at(plan, slab, HWI_NUM_CELLS, 4 * (size_t)b), &cell_count, 4);

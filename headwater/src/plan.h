@@ -103,7 +103,8 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
-    uint32_t *columns; /* global column; this and the next two may be read 7 elements past the end */
+    uint32_t
+        *columns; /* global column; this and the next two may be read 7 elements past the end */
     uint16_t *short_columns; /* the same */
     uint8_t *stypes;
     uint32_t *null_bits;

@@ -177,7 +177,8 @@ static hw_status check_layout(const struct hwi_schema *schema, uint32_t t, hw_er
         return bad(schema, "TABLES", t, "lanes do not lie where the format puts them", error);
     }
     if (table.flags & HWI_TABLE_TIME_IN_LANE) {
-        const struct hwi_column_info *temporal = found + (table.temporal_column - table.column_start);
+        const struct hwi_column_info *temporal =
+            found + (table.temporal_column - table.column_start);
         if (!(table.flags & HWI_TABLE_TEMPORAL) || temporal->lane_offset == HWI_NONE ||
             hwi_layout_lane_bytes(temporal->stype) != sizeof(int64_t)) {
             return bad(schema, "TABLES", t, "the rows' times do not stand in their records", error);

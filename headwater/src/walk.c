@@ -508,12 +508,13 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
     if (!ALLOCATE(visits, rows) || !ALLOCATE(parents, rows * plan->shape.parent_slots) ||
         !ALLOCATE(local_parents, rows * plan->shape.parent_slots) ||
         !ALLOCATE(cell_lists, plan->shape.sequence_length + widest) ||
-        !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) || !ALLOCATE(cutoffs, store->info->table_count) ||
+        !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) ||
+        !ALLOCATE(cutoffs, store->info->table_count) ||
         !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(groups, groups) ||
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
-        !ALLOCATE(searches, groups) ||
-        !ALLOCATE(turns, keys) || !ALLOCATE(quotas, plan->child_slots)) {
+        !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
+        !ALLOCATE(quotas, plan->child_slots)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
