@@ -7,7 +7,6 @@
  */
 #include "walk.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,8 +219,7 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
 
 /* A derived task's own row: obs_time and the target, one key to the anchor. */
 static void visit_seed(struct hwi_walk *walk) {
-    walk->visits[0] = (struct hwi_visit){
-        .row = HWI_NONE,
+    walk->visits[0] = (struct hwi_visit){.row = HWI_NONE,
                                          .table = HWI_NONE,
                                          .cell_count = 2,
                                          .key_count = 1,
