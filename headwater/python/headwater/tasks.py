@@ -29,7 +29,8 @@ from .convert import (
     to_timestamp,
 )
 from .schema import SPLITS, ColumnRef, Schema, Task
-from .sources import brief, literal, quote, scan_of
+from .source_folder import scan_of
+from .sources import brief, literal, quote
 from .validate import nearest
 
 if TYPE_CHECKING:
