@@ -44,6 +44,15 @@ BUILD_PREFIX = ".building-"
 FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 DUCKDB_VERSION_MIN = (1, 5, 4)
 
+MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
+MEMORY_UNITS = {"B": 1} | {
+    unit + suffix: base ** (power + 1)
+    for power, unit in enumerate("KMGT")
+    for suffix, base in (("B", 1000), ("IB", 1024))
+}
+OWN_BYTES = 128_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
+
 
 def build(
     source: Source,
@@ -63,8 +72,8 @@ def build(
     metadata: a metadata.json (path, dict or Schema); None infers one. embedder: "hash" or a
     callable from a list of strings to an array [count, width]. stats_until: moments of numbers use
     rows up to here (default: the latest train time of the tasks with given temporal splits).
-    seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of DuckDB,
-    such as "4GB". progress: called with (stage, item). strict: anything dropped is a SourceError.
+    seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of the
+    process, such as "4GB" (default: DuckDB takes up to 80 % of RAM). progress: called with (stage, item). strict: anything dropped is a SourceError.
     """
     embedder_name(embedder)
     options = _Options(
@@ -272,19 +281,32 @@ def open_database(
         "python_enable_replacements": "false",
         "autoinstall_known_extensions": "false",
         "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
+        "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
     }
     if memory_limit is not None:
-        settings["memory_limit"] = "'" + memory_limit.replace("'", "''") + "'"
+        settings |= memory_settings(memory_limit)
     if locked:
         settings |= {"threads": "1", "enable_external_access": "false"}
         settings["lock_configuration"] = "true"
     try:
+        connection.execute("SET enable_progress_bar = false")
         for name, value in settings.items():
             connection.execute(f"SET GLOBAL {name} = {value}")
     except duckdb.Error as error:
         connection.close()
         raise ValueError(f"DuckDB does not take the setting: {error}") from error
     return connection
+
+
+def memory_settings(memory_limit: str) -> dict[str, str]:
+    """DuckDB's share of what the build may take, and as many threads as have room in it."""
+    match = MEMORY_SIZE.fullmatch(memory_limit.strip())
+    size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
+    if size <= 0:
+        raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
+    share = int(max(size - OWN_BYTES, size / 4))
+    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
+    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
 
 
 def import_duckdb() -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .errors import SourceError
 from .source_csv import scan_of_csv
-from .sources import SourceData, copy_scan, literal
+from .sources import SourceData, copy_scan, literal, view_scan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,7 +30,8 @@ def load_folder(
     tables = []
     for index, (name, files) in enumerate(_files_of(path).items()):
         tell(name)
-        tables.append(copy_scan(connection, name, index, scan_of(files)))
+        scan = view_scan if files[0].suffix == ".parquet" else copy_scan
+        tables.append(scan(connection, name, index, scan_of(files)))
     if not tables:
         raise SourceError(f"the folder '{path}' holds no .parquet and no .csv file")
     return SourceData(path.resolve().name, tuple(tables))

@@ -52,6 +52,7 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...] = ()  # as the source declares it
     foreign_keys: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = ()
+    is_view: bool = False  # raw.t<i> reads the source each time; it has no rowid
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -77,7 +78,9 @@ def literal(text: str) -> str:
 def brief(error: Exception) -> str:
     """What DuckDB says, without the statement it says it of, without advice on settings that are
     not the user's to change, and not at any length."""
-    text = str(error).partition("\n\nLINE ")[0].partition("\nPossible fixes:")[0].rstrip()
+    text = str(error).partition("\n\nLINE ")[0]
+    for advice in ("\nPossible fixes:", "\nPossible solutions:"):
+        text = text.partition(advice)[0].rstrip()
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
@@ -118,6 +121,27 @@ def _load(
     raise SourceError(
         f"unknown kind of source '{scheme}://', expected sqlite:///file.db, a folder of Parquet or "
         "CSV files, or a dict of tables"
+    )
+
+
+def view_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
+    """Name what a table function reads as raw.t<index>, without a copy: for files in columns,
+    which are read as fast as a table of DuckDB is."""
+    import duckdb
+
+    try:
+        described = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
+        names = ", ".join(f"c{j}" for j in range(len(described)))
+        connection.execute(f"CREATE VIEW raw.t{index}({names}) AS SELECT * FROM {scan}")
+        count = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
+    return SourceTable(
+        name=name,
+        index=index,
+        row_count=0 if count is None else count[0],
+        columns=tuple(SourceColumn(row[0], row[1]) for row in described),
+        is_view=True,
     )
 
 
