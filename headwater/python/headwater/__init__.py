@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from . import _core
 from .batch import BATCH_FIELDS, Batch, BatchField
-from .build import build
+from .build import build, dry_run
 from .errors import (
+    EmbedderError,
     HeadwaterError,
     SamplerShutdown,
     SchemaError,
@@ -30,6 +31,7 @@ __all__ = [
     "Batch",
     "BatchField",
     "BuildReport",
+    "EmbedderError",
     "Epoch",
     "HeadwaterError",
     "Sampler",
@@ -43,5 +45,6 @@ __all__ = [
     "TaskError",
     "__version__",
     "build",
+    "dry_run",
     "infer",
 ]

@@ -13,9 +13,10 @@ from part of the data: a text column counts as integers only if every value is o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .journal import Journal, restore
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, literal, quote
 
@@ -100,22 +101,32 @@ def convert_tables(
     schema: Schema,
     sources: dict[str, SourceTable],
     *,
+    journal: Journal | None = None,
     tell: Callable[[str], None] = lambda table: None,
 ) -> list[CanonicalTable]:
-    """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way."""
+    """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way. A
+    table that the journal says is there is taken as it is."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
     _check_timezone(connection, schema)
     converters = [
         _Converter(connection, schema, table, index, sources[table.name])
         for index, table in enumerate(schema.tables)
     ]
-    for converter in converters:
-        converter.profile()
+    done = [None if journal is None else journal.find(f"table {c.index}") for c in converters]
+    for converter, facts in zip(converters, done, strict=True):
+        if facts is None:
+            converter.profile()
     _check_zones(schema, converters)
     tables = []
-    for converter in converters:
+    for converter, facts in zip(converters, done, strict=True):
         tell(converter.table.name)
-        tables.append(converter.convert())
+        if facts is not None:
+            tables.append(restore(CanonicalTable, facts))
+        else:
+            tables.append(converter.convert())
+            if journal is not None:
+                journal.record(f"table {converter.index}", tables[-1])
+        converter.drop_raw()
     return tables
 
 
@@ -286,9 +297,10 @@ class _Converter:
         places = {column.name: j for j, column in enumerate(source.columns)}
         self.raw = [places[column.name] for column in table.columns]
         self.sources = [source.columns[j] for j in self.raw]
+        self.raw_relation = f"raw.t{source.index}"
         self.keyed = _key_columns(schema, table)
         self.timed_by = {c.known_at.column for c in table.columns} | {table.temporal_column}
-        self.profiles: list[_Profile] = []
+        self.profiles: list[_Profile] = []  # empty of a table that is converted already
         self.types: tuple[str, ...] = ()  # of the canonical columns
 
     def meaning(self, column: Column) -> str:
@@ -323,7 +335,7 @@ class _Converter:
                 f"count(*) FILTER (WHERE {zoned})",
                 f"count(*) FILTER (WHERE {naive})",
             ]
-        query = f"SELECT {', '.join(measures)} FROM raw.t{self.source.index}"
+        query = f"SELECT {', '.join(measures)} FROM {self.raw_relation}"
         row = self.connection.execute(query).fetchone()
         assert row is not None
         for position in range(0, len(row), 5):
@@ -342,7 +354,7 @@ class _Converter:
         """Columns that hold times with (or without) a zone."""
         return [
             f"{self.table.name}.{column.name}"
-            for column, profile in zip(self.table.columns, self.profiles, strict=True)
+            for column, profile in zip(self.table.columns, self.profiles, strict=False)
             if (profile.zoned_count if zoned else profile.naive_count)
         ]
 
@@ -354,16 +366,15 @@ class _Converter:
         if self.table.on_duplicate_key != "error":
             self.copy_view()
             selected.append("rowid AS source_row")
-        inner = f"SELECT {', '.join(selected)} FROM raw.t{self.source.index}"
+        inner = f"SELECT {', '.join(selected)} FROM {self.raw_relation}"
         at = f"{self.effective_time(days)} AS visible_at, " if self.table.temporal_column else ""
         self.connection.execute(
-            f"CREATE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
+            f"CREATE OR REPLACE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
             f"ORDER BY {', '.join(self.order())}"
         )
         conversions = self.conversions(pairs)
         csv_bytes = self.csv_bytes(pairs)
         duplicate_count = self.settle_duplicates()
-        self.drop_raw()
         return CanonicalTable(
             table=self.table,
             index=self.index,
@@ -380,17 +391,20 @@ class _Converter:
         )
 
     def copy_view(self) -> None:
-        """Make a view a table: which of two rows was first is its rowid."""
+        """Make a table of a view: which of two rows was first is its rowid."""
         if self.source.is_view:
-            name = f"raw.t{self.source.index}"
-            self.connection.execute(f"CREATE TABLE {name}_copy AS SELECT * FROM {name}")
-            self.drop_raw()
-            self.connection.execute(f"ALTER TABLE {name}_copy RENAME TO t{self.source.index}")
-            self.source = replace(self.source, is_view=False)
+            copy = f"{self.raw_relation}_copy"
+            self.connection.execute(
+                f"CREATE OR REPLACE TABLE {copy} AS SELECT * FROM {self.raw_relation}"
+            )
+            self.raw_relation = copy
 
     def drop_raw(self) -> None:
-        kind = "VIEW" if self.source.is_view else "TABLE"
-        self.connection.execute(f"DROP {kind} raw.t{self.source.index}")
+        name = f"raw.t{self.source.index}"
+        self.connection.execute(
+            f"DROP {'VIEW' if self.source.is_view else 'TABLE'} IF EXISTS {name}"
+        )
+        self.connection.execute(f"DROP TABLE IF EXISTS {name}_copy")
 
     def expression(self, slot: int) -> tuple[str, str]:
         """SQL and type of the canonical value of a column."""
@@ -457,7 +471,7 @@ class _Converter:
                 value = f"({self.value(slot)})"
                 text = _plain_text(value, source)
                 example = self.connection.execute(
-                    f"SELECT min({text}) FROM raw.t{self.source.index} "
+                    f"SELECT min({text}) FROM {self.raw_relation} "
                     f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
                 ).fetchone()
                 shown = "" if example is None else str(example[0])[:80]
@@ -554,7 +568,7 @@ class _Converter:
     def drop_duplicates(self, parts: str) -> None:
         direction = "ASC" if self.table.on_duplicate_key == "first" else "DESC"
         self.connection.execute(
-            f"CREATE TABLE rows.kept AS SELECT * EXCLUDE (source_row, r) FROM "
+            f"CREATE OR REPLACE TABLE rows.kept AS SELECT * EXCLUDE (source_row, r) FROM "
             f"(SELECT *, rowid AS r FROM rows.t{self.index}) QUALIFY row_number() OVER "
             f"(PARTITION BY {parts} ORDER BY source_row {direction}) = 1 ORDER BY r"
         )
