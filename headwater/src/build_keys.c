@@ -135,8 +135,8 @@ static hw_status write_table(const hw_builder *b, uint32_t index, struct hwi_wri
     uint64_t row_count = table->info.row_count;
     HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_OFFSETS, index), 8,
                             &table->key_offsets, row_count + 1, error));
-    HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_BYTES, index), 1,
-                            &table->key_bytes, table->key_bytes.bytes, error));
+    HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_BYTES, index), 1, &table->key_bytes,
+                            table->key_bytes.bytes, error));
     HW_TRY(hwi_writer_begin(writer, HWI_SECTION(HWI_SECTION_KEY_ORDER, index), 4, error));
     HW_TRY(write_order(b, table, writer, error));
     HW_TRY(hwi_writer_end(writer, error));
