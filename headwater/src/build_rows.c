@@ -212,23 +212,32 @@ static void take_identifiers(struct cells *cells) {
 }
 
 static void take_numbers(struct cells *cells) {
-    hw_column_stats *stats = &cells->column->stats;
+    hw_column_stats stats = cells->column->stats;
     struct hwi_moments moments = cells->column->moments;
+    if (stats.value_count == 0) {
+        stats.min = INFINITY;
+        stats.max = -INFINITY;
+    }
     for (uint64_t i = 0; i < cells->row_count; i++) {
         double value =
             hwi_arrow_is_null(cells->values, i) ? NAN : hwi_arrow_double(cells->values, i);
         if (!isfinite(value)) {
-            set_null(cells, i);
+            hwi_set_bit(cells->nulls + i * cells->stride, cells->column->info.null_bit);
+            stats.null_count++;
             continue;
         }
         hwi_write_f64(cells->lanes + i * cells->stride, value);
-        stats->min = stats->value_count == 0 || value < stats->min ? value : stats->min;
-        stats->max = stats->value_count == 0 || value > stats->max ? value : stats->max;
-        stats->value_count++;
+        stats.min = value < stats.min ? value : stats.min;
+        stats.max = value > stats.max ? value : stats.max;
+        stats.value_count++;
         if (i < cells->moment_count) {
             hwi_moments_add(&moments, value);
         }
     }
+    if (stats.value_count == 0) {
+        stats.min = stats.max = 0;
+    }
+    cells->column->stats = stats;
     cells->column->moments = moments;
 }
 

@@ -13,11 +13,12 @@ struct hwi_moments {
     double mean, squares; /* squares: sum of squared distances from the mean */
 };
 
-/* Welford's step; inline, because it is the longest chain of a build's inner loop. */
+/* Welford's step. Inline, and with a reciprocal that does not wait for the mean, because it is the
+ * longest chain of a build's inner loop. */
 static inline void hwi_moments_add(struct hwi_moments *moments, double value) {
     double distance = value - moments->mean;
     moments->count++;
-    moments->mean += distance / (double)moments->count;
+    moments->mean += distance * (1.0 / (double)moments->count);
     moments->squares += distance * (value - moments->mean);
 }
 /* Chan's rule for two disjoint sets. */

@@ -58,7 +58,7 @@ MEMORY_UNITS = {"B": 1} | {
     for power, unit in enumerate("KMGT")
     for suffix, base in (("B", 1000), ("IB", 1024))
 }
-OWN_BYTES = 128_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
 
 
