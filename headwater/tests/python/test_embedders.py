@@ -283,7 +283,7 @@ def test_infinity_of_a_callable_names_its_text(tmp_path: Path, value: float) -> 
     def bad(texts: list[str]) -> Any:
         return np.array([[value if text == "Ben" else 1.0] for text in texts])
 
-    with pytest.raises(EmbedderError, match="embedder 'bad' gave .* for 'Ben'"):
+    with pytest.raises(EmbedderError, match=r"embedder 'bad' gave .* for 'Ben'"):
         build(source(), tmp_path / "s", bookstore_metadata(), embedder=bad)
 
 
@@ -301,7 +301,7 @@ def test_a_vector_is_not_cut_unless_its_model_was_made_for_it(tmp_path: Path) ->
 
     with pytest.raises(EmbedderError, match="vectors of 4 numbers, text_dim asks for 2; only the"):
         build(source(), tmp_path / "s", bookstore_metadata(), embedder=four, text_dim=2)
-    with pytest.raises(EmbedderError, match="vectors of 4 numbers, text_dim asks for 8$"):
+    with pytest.raises(EmbedderError, match=r"vectors of 4 numbers, text_dim asks for 8$"):
         build(source(), tmp_path / "s", bookstore_metadata(), embedder=four, text_dim=8,
               embedder_options={"matryoshka": True})  # fmt: skip
 

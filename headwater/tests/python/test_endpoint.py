@@ -159,7 +159,7 @@ def test_a_silent_server_is_given_up_after_the_timeout() -> None:
     with FakeEndpoint(stall) as server:
         endpoint, _ = client(server, timeout_s=0.1, attempts=2)
         start = time.monotonic()
-        with pytest.raises(EmbedderError, match="failed 2 times, the last time: .*timed out"):
+        with pytest.raises(EmbedderError, match=r"failed 2 times, the last time: .*timed out"):
             embed(endpoint, TEXTS[:1])
         assert time.monotonic() - start < 0.5
 
@@ -185,7 +185,7 @@ def test_a_server_that_drips_its_answer_is_given_up_too() -> None:
 def test_attempts_end() -> None:
     with FakeEndpoint(lambda n, b, h: (503, {}, b"<html>down</html>")) as server:
         endpoint, sleeps = client(server, attempts=3)
-        with pytest.raises(EmbedderError, match="failed 3 times, the last time: 503 .*<html>down"):
+        with pytest.raises(EmbedderError, match=r"failed 3 times, the last time: 503 .*<html>down"):
             embed(endpoint, TEXTS[:1])
     assert sleeps == [0.5, 1.0]
 
@@ -194,7 +194,7 @@ def test_a_refusal_is_told_at_once_with_the_longest_text() -> None:
     refusal = (400, {}, {"error": {"message": "maximum context length is 8192 tokens"}})
     with FakeEndpoint(lambda n, b, h: refusal) as server:
         endpoint, sleeps = client(server)
-        with pytest.raises(EmbedderError, match="maximum context.*longest of its 2 texts has 900"):
+        with pytest.raises(EmbedderError, match=r"maximum context.*longest of its 2 texts has 900"):
             embed(endpoint, ["short", "long" * 225])
     assert sleeps == []
 
@@ -302,9 +302,11 @@ def test_without_a_key_no_header_is_sent() -> None:
 def test_a_redirect_is_not_followed() -> None:
     with FakeEndpoint() as other:
         moved = (307, {"Location": other.url + "/embeddings"}, {})
-        with FakeEndpoint(lambda n, b, h: moved) as server:
-            with pytest.raises(EmbedderError, match="refuses: 307"):
-                embed(client(server)[0], TEXTS[:1])
+        with (
+            FakeEndpoint(lambda n, b, h: moved) as server,
+            pytest.raises(EmbedderError, match="refuses: 307"),
+        ):
+            embed(client(server)[0], TEXTS[:1])
         assert other.bodies == []
 
 
