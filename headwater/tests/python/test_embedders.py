@@ -464,7 +464,7 @@ def test_the_real_library_loads_a_tiny_model(tmp_path: Path) -> None:
             num_hidden_layers=1,
             num_attention_heads=2,
             intermediate_size=32,
-        )  # fmt: skip
+        )
     )
     bert.save_pretrained(tmp_path / "bert")
     BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "bert")
