@@ -295,6 +295,7 @@ static void build_many_tables(const char *store_path) {
         fixture_rows(b, t, columns, 2, 2, 0);
     }
     fixture_finish(b, MANY_TABLES, 0, store_path);
+    hw_builder_close(b);
     free(directory);
 }
 
