@@ -28,7 +28,7 @@ from .edges import find_parents
 from .embed import Embedding, EmbeddingCounts, identity_digest, write_embeddings
 from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
-from .errors import EmbedderError, SourceError
+from .errors import EmbedderError, SourceError, StoreError
 from .journal import Journal, restore
 from .previous import PreviousStore, store_changes
 from .rehearsal import Rehearsal, rehearse
@@ -437,10 +437,13 @@ class _Build:
             return None
         builder, new_count = encoder.builder, 0
         self.tell("write", "changes")
-        for low in range(0, builder.text_count(), CHANGES_TEXTS):
-            texts = builder.texts(low, min(low + CHANGES_TEXTS, builder.text_count()))
-            new_count += self.previous.count_new(texts)
-        return store_changes(self.previous.metadata, metadata, new_texts=new_count)
+        try:
+            for low in range(0, builder.text_count(), CHANGES_TEXTS):
+                texts = builder.texts(low, min(low + CHANGES_TEXTS, builder.text_count()))
+                new_count += self.previous.count_new(texts)
+            return store_changes(self.previous.metadata, metadata, new_texts=new_count)
+        except (StoreError, KeyError, TypeError):
+            return None  # a damaged store is replaced, not compared with
 
     def refuse_losses(self, report: BuildReport) -> None:
         if self.options.strict and report.losses():

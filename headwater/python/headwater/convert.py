@@ -38,6 +38,7 @@ FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a floa
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 EXACT_LIMIT = "9007199254740991"
 CSV_SAMPLE_ROWS = 32_768
+SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
 DENSE_KEY_BITS = 1 << 28  # of the set in which dense integer keys are looked for twice
 
 
@@ -481,24 +482,28 @@ class _Converter:
 
     def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
         """Size of the table as CSV: its values as text, and what separates them. Printing every
-        number took a quarter of a build, so of a large table every n-th row stands for n rows;
-        texts, whose lengths vary, are all counted."""
-        row_count = count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}")
-        step = -(-row_count // CSV_SAMPLE_ROWS) or 1
+        number took a quarter of a build, so of a large table some rows stand for all, scattered so
+        that no period of the data meets theirs; texts, whose lengths vary, are all counted."""
+        row_count, _ = self.text_bytes([], "true")
+        share = SCATTER_PRIME * CSV_SAMPLE_ROWS // max(row_count, CSV_SAMPLE_ROWS)
         exact = [f"c{slot}" for slot, (_, kind) in enumerate(pairs) if kind == "VARCHAR"]
         sampled = [
             self.csv_text(slot, kind) for slot, (_, kind) in enumerate(pairs) if kind != "VARCHAR"
         ]
-        total = row_count * len(pairs) + self.text_bytes(exact, "true")
-        sample_count = -(-row_count // step) or 1
-        return total + self.text_bytes(sampled, f"rowid % {step} = 0") * row_count // sample_count
+        _, text_bytes = self.text_bytes(exact, "true")
+        sample_count, sample_bytes = self.text_bytes(
+            sampled, f"rowid * {SCATTER_FACTOR} % {SCATTER_PRIME} < {share}"
+        )
+        scaled = sample_bytes * row_count // max(sample_count, 1)
+        return row_count * len(pairs) + text_bytes + scaled
 
-    def text_bytes(self, texts: list[str], condition: str) -> int:
-        if not texts:
-            return 0
-        sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts)
-        query = f"SELECT {sizes} FROM rows.t{self.index} WHERE {condition}"
-        return count_rows(self.connection, query)
+    def text_bytes(self, texts: list[str], condition: str) -> tuple[int, int]:
+        """Rows, and bytes of the texts, where the condition holds."""
+        sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts) or "0"
+        query = f"SELECT count(*), {sizes} FROM rows.t{self.index} WHERE {condition}"
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0]), int(row[1])
 
     def csv_text(self, slot: int, type_name: str) -> str:
         """SQL: a canonical value as CSV would have it, with a time of day if the source has one."""

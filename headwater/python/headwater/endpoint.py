@@ -69,7 +69,7 @@ class Endpoint:
     concurrency: int = 4
     timeout_s: float = 60.0
     attempts: int = 6
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None  # None: wait, but not after another's failure
     jitter: Callable[[], float] = random.random
     request_count: int = 0
     retry_count: int = 0
@@ -159,7 +159,8 @@ class Endpoint:
                         f"'{self.address}' failed {attempt} times, the last time: {error}"
                     ) from error
                 backoff = min(FIRST_BACKOFF_S * 2 ** (attempt - 1), MAX_BACKOFF_S)
-                self.sleep(max(error.wait_s, backoff * self.jitter()))
+                sleep = stop.wait if self.sleep is None else self.sleep
+                sleep(max(error.wait_s, backoff * self.jitter()))
                 with self._lock:
                     self.retry_count += 1
         raise AssertionError("attempts is at least 1")
@@ -235,7 +236,7 @@ class Endpoint:
             items = answer["data"]
             indexes = [int(item["index"]) for item in items]
             rows = [item["embedding"] for item in items]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             shown = self._hide(data[:SHOWN_TEXT].decode("utf-8", "replace"))
             raise EmbedderError(
                 f"'{self.address}' answered what is no list of embeddings: {shown!r}"
@@ -258,9 +259,14 @@ class Endpoint:
             raise EmbedderError(
                 f"'{self.address}' answered an embedding that holds no number: {error}"
             ) from error
-        usage = answer.get("usage") or {}
+        if vectors.ndim != 2:
+            raise EmbedderError(
+                f"'{self.address}' answered embeddings that are no lists of numbers"
+            )
+        usage = answer.get("usage")
+        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
         with self._lock:
-            self.token_count += int(usage.get("total_tokens") or 0)
+            self.token_count += tokens if isinstance(tokens, int) else 0
         return vectors[np.argsort(indexes)]
 
 
@@ -282,7 +288,7 @@ def _server_message(said: str) -> str:
     try:
         error = json.loads(said)["error"]
         said = str(error["message"] if isinstance(error, dict) else error)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     return " ".join(said.split())[:MESSAGE_LENGTH] or "no message"
 

@@ -219,6 +219,7 @@ def lie(change: Any) -> FakeEndpoint:
         (lambda a: a["data"][1]["embedding"].pop(), "embeddings of 7, 8 numbers, expected 8"),
         (lambda a: a["data"][1].update(embedding=["a"] * 8), "holds no number"),
         (lambda a: a["data"][1].update(embedding="AAAA"), "embeddings of 0, 8 numbers"),
+        (lambda a: [i.update(embedding=[[1.0]] * 8) for i in a["data"]], "no lists of numbers"),
         (lambda a: {"data": "none"}, "no list of embeddings"),
         (lambda a: {"error": "but status 200"}, "no list of embeddings"),
     ],
@@ -233,6 +234,36 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(change: Any, messag
         with pytest.raises(EmbedderError, match=message):
             embed(endpoint, TEXTS[:3])
     assert sleeps == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[" * 100_000, b"{}", b"<html>", b'{"data": [1]}'])
+def test_an_answer_that_is_no_answer_is_refused(body: bytes) -> None:
+    with FakeEndpoint(lambda n, b, h: (200, {}, body)) as server:
+        endpoint, _ = client(server)
+        with pytest.raises(EmbedderError, match="no list of embeddings"):
+            embed(endpoint, TEXTS[:3])
+
+
+def test_usage_that_makes_no_sense_is_not_counted() -> None:
+    with lie(lambda a: a.update(usage=["x"])) as server:
+        endpoint, _ = client(server)
+        check(embed(endpoint, TEXTS[:3]), TEXTS[:3])
+        assert endpoint.token_count == 0
+
+
+def test_a_failure_ends_the_waiting_of_the_others() -> None:
+    def fail(number: int, body: dict[str, Any], handler: Handler) -> Any:
+        if body["input"][0] == TEXTS[0]:
+            time.sleep(0.1)
+            return (400, {}, {})
+        return (503, {"Retry-After": "300"}, {})
+
+    with FakeEndpoint(fail) as server:
+        endpoint, _ = client(server, sleep=None)
+        start = time.monotonic()
+        with pytest.raises(EmbedderError, match="refuses: 400"):
+            embed(endpoint, TEXTS)
+        assert time.monotonic() - start < 10
 
 
 def test_dimensions_are_asked_for_and_checked() -> None:

@@ -140,6 +140,16 @@ def test_vectors_of_another_embedder_or_of_a_damaged_store_are_not_reused(tmp_pa
     assert Store(out).verify() == []
 
 
+def test_a_damaged_store_is_replaced_and_not_compared_with(tmp_path: Path) -> None:
+    out = tmp_path / "s"
+    report = build(arrow_tables(bookstore()), out, with_task())
+    file = out / report.fingerprint / "metadata.json"
+    file.write_text('{"name": "something"' + " " * (file.stat().st_size - 21) + "}")
+    again = build(arrow_tables(bookstore()), out, with_task())
+    assert again.changes is None and again.fingerprint == report.fingerprint
+    assert Store(out).verify() == []
+
+
 def test_the_command_builds_again_and_runs_dry(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
