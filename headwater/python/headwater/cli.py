@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--seeds-dir", metavar="DIR", help="where label tables are")
     build.add_argument("--memory-limit", metavar="SIZE", help="of the process, such as 4GB")
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
-    build.set_defaults(command=_build)
+    build.set_defaults(command=_build, refuse=build.error)
 
     inspect = commands.add_parser("inspect", help="schema, statistics, tasks and sizes of a store")
     inspect.add_argument("store", metavar="STORE")
@@ -212,9 +212,9 @@ def _build(options: argparse.Namespace) -> int:
     from .progress import ProgressDisplay
 
     if options.out is None and not options.dry_run:
-        raise ValueError("headwater build needs OUT, the folder of the store, or --dry-run")
+        options.refuse("OUT, the folder of the store, or --dry-run is needed")
     if options.texts is not None and not options.dry_run:
-        raise ValueError("--texts is of --dry-run")
+        options.refuse("--texts is of --dry-run")
     if options.metadata is None:
         print("no --metadata given: the schema is inferred", file=sys.stderr)
     display = ProgressDisplay(sys.stderr)

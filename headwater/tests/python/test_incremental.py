@@ -168,7 +168,12 @@ def test_the_command_builds_again_and_runs_dry(
     out = capsys.readouterr().out
     assert "7 distinct texts, 17 columns and categories" in out
     assert "requests" in out and (tmp_path / "t.parquet").exists()
-    assert main(["build", source]) == 1
-    assert "needs OUT" in capsys.readouterr().err
+    for wrong, message in (
+        (["build", source], "or --dry-run is needed"),
+        ([*command, "--texts", "t.parquet"], "--texts is of --dry-run"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(wrong)
+        assert caught.value.code == 2 and message in capsys.readouterr().err
     assert main([*command, "--embedder-option", "x"]) == 1
     assert "expected NAME=VALUE" in capsys.readouterr().err
