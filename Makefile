@@ -8,6 +8,7 @@ BENCH_ARGS ?=
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
+             $(wildcard headwater/python/headwater/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options)
 CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
 

@@ -86,10 +86,10 @@ def build_store(
     """Build the store, unless it was built from this source as it is, with this metadata."""
     import headwater
     from headwater.progress import ProgressDisplay
-    from headwater.sources import source_files
+    from headwater.workspace import source_files
 
     store, mark = out / STORE, out / BUILT
-    files = source_files(source)
+    files = source_files(source, store)
     stamped = (files or []) + _label_files(metadata, seeds_dir)
     inputs = {
         "source": source,

@@ -44,12 +44,12 @@ static hw_status write_texts(hw_builder *b, struct hwi_file_info *file, hw_error
     struct hwi_writer writer = {.fd = -1};
     hw_status status = hwi_writer_open(&writer, b->directory, HWI_FILE_TEXTS, 0, 2, error);
     if (status == HW_OK) {
-        status = hwi_writer_section(&writer, HWI_SECTION(HWI_SECTION_TEXT_OFFSETS, 0), 8,
-                                    b->texts.offsets.data, (uint64_t)b->texts.count + 1, error);
+        status = hwi_writer_spill(&writer, HWI_SECTION(HWI_SECTION_TEXT_OFFSETS, 0), 8,
+                                  &b->texts.offsets, (uint64_t)b->texts.count + 1, error);
     }
     if (status == HW_OK) {
-        status = hwi_writer_section(&writer, HWI_SECTION(HWI_SECTION_TEXT_BYTES, 0), 1,
-                                    b->texts.bytes.data, b->texts.bytes.bytes, error);
+        status = hwi_writer_spill(&writer, HWI_SECTION(HWI_SECTION_TEXT_BYTES, 0), 1,
+                                  &b->texts.bytes, b->texts.bytes.bytes, error);
     }
     if (status == HW_OK) {
         status = hwi_writer_close(&writer, file, error);

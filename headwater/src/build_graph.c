@@ -71,7 +71,7 @@ static hw_status count_children(struct graph_table *graph, hw_error *error) {
     HW_TRY(hwi_spill_extend(&graph->table->child_counts, 4 * list_count, &at, error));
     graph->counts = (uint32_t *)(void *)at;
     for (uint32_t k = 0; k < b->key_count; k++) {
-        const struct hwi_build_key *key = &b->keys[k];
+        struct hwi_build_key *key = &b->keys[k];
         if (key->info.parent_table != graph->index) {
             continue;
         }
@@ -83,6 +83,7 @@ static hw_status count_children(struct graph_table *graph, hw_error *error) {
                 graph->counts[(uint64_t)parent * slot_count + key->info.child_slot]++;
             }
         }
+        hwi_spill_pass(&key->parents, 4 * (uint64_t)child_rows);
     }
     if (graph->edge_count > HWI_MAX_TABLE_EDGES) {
         return hwi_fail(error, HW_BAD_SOURCE, "%llu edges point at table '%s', at most %u",
@@ -113,7 +114,7 @@ static hw_status scatter(struct graph_table *graph, hw_error *error) {
         place += graph->counts[i];
     }
     for (uint32_t k = 0; k < b->key_count; k++) {
-        const struct hwi_build_key *key = &b->keys[k];
+        struct hwi_build_key *key = &b->keys[k];
         if (key->info.parent_table != graph->index) {
             continue;
         }
@@ -131,6 +132,7 @@ static hw_status scatter(struct graph_table *graph, hw_error *error) {
                 hwi_write_i64(times + 8 * to, edge_time(b, key, row));
             }
         }
+        hwi_spill_pass(&key->parents, 4 * (uint64_t)child->row_count);
     }
     return HW_OK;
 }
@@ -196,11 +198,11 @@ static hw_status write_table(struct graph_table *graph, struct hwi_writer *write
     HW_TRY(count_children(graph, error));
     HW_TRY(scatter(graph, error));
     HW_TRY(sort_late_lists(graph, error));
-    HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_CHILDREN, graph->index), 4,
-                              graph->children.data, graph->edge_count, error));
+    HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_CHILDREN, graph->index), 4,
+                            &graph->children, graph->edge_count, error));
     if (graph->table->info.flags & HWI_TABLE_CHILD_TIMES) {
-        HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_CHILD_TIMES, graph->index), 8,
-                                  graph->times.data, graph->edge_count, error));
+        HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_CHILD_TIMES, graph->index), 8,
+                                &graph->times, graph->edge_count, error));
     }
     return HW_OK;
 }

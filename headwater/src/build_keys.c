@@ -1,15 +1,16 @@
 /*
  * keys.bin: the primary keys of every table that has one, and their order by hash, so that a key is
  * found by binary search. The hashes are uniform, so the order is made by one counting pass on
- * their top bits into buckets of about a thousand rows and a sort inside each.
+ * their top bits into buckets of a few rows and a sort inside each.
  */
 #include <stdlib.h>
 
 #include "builder.h"
 #include "bytes.h"
 
-#define BUCKET_ROWS 1024u
+#define BUCKET_ROWS 8u
 #define MAX_BUCKET_BITS 22u
+#define INSERTION_ROWS 48u /* up to here insertion beats qsort */
 
 struct hashed_row {
     uint64_t hash;
@@ -22,6 +23,22 @@ static int compare_hashed_rows(const void *left, const void *right) {
         return a->hash < b->hash ? -1 : 1;
     }
     return (a->row > b->row) - (a->row < b->row);
+}
+
+static void sort_bucket(struct hashed_row *rows, uint32_t count) {
+    if (count > INSERTION_ROWS) {
+        qsort(rows, count, sizeof *rows, compare_hashed_rows);
+        return;
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        struct hashed_row row = rows[i];
+        uint32_t to = i;
+        while (to > 0 && compare_hashed_rows(&rows[to - 1], &row) > 0) {
+            rows[to] = rows[to - 1];
+            to--;
+        }
+        rows[to] = row;
+    }
 }
 
 static inline uint64_t bucket_of(uint64_t hash, uint32_t bucket_bits) {
@@ -56,7 +73,7 @@ static hw_status sort_rows(const struct hwi_build_table *table, struct hashed_ro
     }
     start = 0;
     for (uint64_t i = 0; i < bucket_count; i++) {
-        qsort(sorted + start, ends[i] - start, sizeof *sorted, compare_hashed_rows);
+        sort_bucket(sorted + start, ends[i] - start);
         start = ends[i];
     }
     free(ends);
@@ -114,17 +131,17 @@ static hw_status write_order(const hw_builder *b, const struct hwi_build_table *
 
 static hw_status write_table(const hw_builder *b, uint32_t index, struct hwi_writer *writer,
                              hw_error *error) {
-    const struct hwi_build_table *table = &b->tables[index];
+    struct hwi_build_table *table = &b->tables[index];
     uint64_t row_count = table->info.row_count;
-    HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_KEY_OFFSETS, index), 8,
-                              table->key_offsets.data, row_count + 1, error));
-    HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_KEY_BYTES, index), 1,
-                              table->key_bytes.data, table->key_bytes.bytes, error));
+    HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_OFFSETS, index), 8,
+                            &table->key_offsets, row_count + 1, error));
+    HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_BYTES, index), 1, &table->key_bytes,
+                            table->key_bytes.bytes, error));
     HW_TRY(hwi_writer_begin(writer, HWI_SECTION(HWI_SECTION_KEY_ORDER, index), 4, error));
     HW_TRY(write_order(b, table, writer, error));
     HW_TRY(hwi_writer_end(writer, error));
-    return hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_KEY_HASHES, index), 8,
-                              table->key_hashes.data, row_count, error);
+    return hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_KEY_HASHES, index), 8,
+                            &table->key_hashes, row_count, error);
 }
 
 hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_error *error) {

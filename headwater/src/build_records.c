@@ -7,6 +7,8 @@
 #include "builder.h"
 #include "bytes.h"
 
+#define PASS_ROWS 65536u /* pages that were read are handed back this often */
+
 static void encode_links(const hw_builder *b, const struct hwi_build_table *table, uint32_t row,
                          uint32_t *child_start, uint8_t *record) {
     for (uint32_t slot = 0; slot < table->info.key_count; slot++) {
@@ -92,6 +94,18 @@ static void check_time(struct time_check *check, const struct hwi_build_table *t
     }
 }
 
+/* Hands back what the rows before this one needed: the pass is over data larger than memory. */
+static void pass_rows(const hw_builder *b, struct hwi_build_table *table, uint32_t row) {
+    hwi_spill_pass(&table->rows, (uint64_t)row * table->spill_row_bytes);
+    if (table->info.flags & HWI_TABLE_TEMPORAL) {
+        hwi_spill_pass(&table->times, 8 * (uint64_t)row);
+    }
+    hwi_spill_pass(&table->child_counts, 4 * (uint64_t)row * table->info.child_slot_count);
+    for (uint32_t slot = 0; slot < table->info.key_count; slot++) {
+        hwi_spill_pass(&b->keys[table->info.key_start + slot].parents, 4 * (uint64_t)row);
+    }
+}
+
 static hw_status write_records(const hw_builder *b, struct hwi_build_table *table,
                                struct hwi_writer *writer, uint8_t *record, hw_error *error) {
     uint32_t record_bytes = table->info.record_bytes, child_start = 0;
@@ -103,6 +117,9 @@ static hw_status write_records(const hw_builder *b, struct hwi_build_table *tabl
         encode_cells(b, table, table->rows.data + (uint64_t)row * table->spill_row_bytes, record);
         check_time(&check, table, row, record);
         HW_TRY(hwi_writer_append(writer, record, record_bytes, error));
+        if (row % PASS_ROWS == 0) {
+            pass_rows(b, table, row);
+        }
     }
     HW_TRY(hwi_writer_end(writer, error));
     if (check.column != NULL) {
@@ -110,8 +127,8 @@ static hw_status write_records(const hw_builder *b, struct hwi_build_table *tabl
         table->info.time_offset_us = check.offset_us;
     }
     if (table->info.flags & HWI_TABLE_TEMPORAL) {
-        HW_TRY(hwi_writer_section(writer, HWI_SECTION(HWI_SECTION_TIMES, 0), 8, table->times.data,
-                                  table->info.row_count, error));
+        HW_TRY(hwi_writer_spill(writer, HWI_SECTION(HWI_SECTION_TIMES, 0), 8, &table->times,
+                                table->info.row_count, error));
     }
     return HW_OK;
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "arrow.h"
 #include "builder.h"
@@ -146,6 +147,7 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
     for (uint32_t part = 0; part < table->key_part_count; part++) {
         const char *text = NULL;
         uint32_t text_bytes = 0;
+        uint8_t *at = NULL;
         if (hwi_arrow_is_null(&reader->arrow.columns[first_field + part], row)) {
             return hwi_fail(error, HW_BAD_SOURCE,
                             "row %llu of table '%s' has NULL in part %u of its primary key",
@@ -153,8 +155,9 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
         }
         HW_TRY(hwi_arrow_key(&reader->arrow, first_field + part, row, digits, &text, &text_bytes,
                              error));
-        HW_TRY(hwi_spill_append(bytes, &text_bytes, sizeof text_bytes, error));
-        HW_TRY(hwi_spill_append(bytes, text, text_bytes, error));
+        HW_TRY(hwi_spill_extend(bytes, sizeof text_bytes + (uint64_t)text_bytes, &at, error));
+        hwi_write_u32(at, text_bytes);
+        memcpy(at + sizeof text_bytes, text, text_bytes);
     }
     if (bytes->bytes - start > HWI_MAX_TEXT_BYTES) {
         return hwi_fail(error, HW_BAD_SOURCE,
@@ -163,9 +166,24 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
                         (unsigned long long)(reader->arrow.first_row + row), table->name,
                         (unsigned long long)(bytes->bytes - start), HWI_MAX_TEXT_BYTES);
     }
-    uint64_t hash = hw_hash64(bytes->data + start, (size_t)(bytes->bytes - start), 0);
-    HW_TRY(hwi_spill_append(&table->key_offsets, &bytes->bytes, 8, error));
-    return hwi_spill_append(&table->key_hashes, &hash, sizeof hash, error);
+    return HW_OK;
+}
+
+static hw_status take_keys(struct rows_reader *reader, uint64_t first_field, hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    uint64_t row_count = reader->arrow.row_count;
+    uint8_t *offsets = NULL, *hashes = NULL;
+    HW_TRY(hwi_spill_extend(&table->key_offsets, 8 * row_count, &offsets, error));
+    HW_TRY(hwi_spill_extend(&table->key_hashes, 8 * row_count, &hashes, error));
+    for (uint64_t i = 0; i < row_count; i++) {
+        uint64_t start = table->key_bytes.bytes;
+        HW_TRY(take_key(reader, first_field, i, error));
+        uint64_t end = table->key_bytes.bytes;
+        hwi_write_u64(offsets + 8 * i, end);
+        hwi_write_u64(hashes + 8 * i,
+                      hw_hash64(table->key_bytes.data + start, (size_t)(end - start), 0));
+    }
+    return HW_OK;
 }
 
 /* ---- cells of one column of a chunk ------------------------------------------------------ */
@@ -194,23 +212,32 @@ static void take_identifiers(struct cells *cells) {
 }
 
 static void take_numbers(struct cells *cells) {
-    hw_column_stats *stats = &cells->column->stats;
+    hw_column_stats stats = cells->column->stats;
     struct hwi_moments moments = cells->column->moments;
+    if (stats.value_count == 0) {
+        stats.min = INFINITY;
+        stats.max = -INFINITY;
+    }
     for (uint64_t i = 0; i < cells->row_count; i++) {
         double value =
             hwi_arrow_is_null(cells->values, i) ? NAN : hwi_arrow_double(cells->values, i);
         if (!isfinite(value)) {
-            set_null(cells, i);
+            hwi_set_bit(cells->nulls + i * cells->stride, cells->column->info.null_bit);
+            stats.null_count++;
             continue;
         }
         hwi_write_f64(cells->lanes + i * cells->stride, value);
-        stats->min = stats->value_count == 0 || value < stats->min ? value : stats->min;
-        stats->max = stats->value_count == 0 || value > stats->max ? value : stats->max;
-        stats->value_count++;
+        stats.min = value < stats.min ? value : stats.min;
+        stats.max = value > stats.max ? value : stats.max;
+        stats.value_count++;
         if (i < cells->moment_count) {
             hwi_moments_add(&moments, value);
         }
     }
+    if (stats.value_count == 0) {
+        stats.min = stats.max = 0;
+    }
+    cells->column->stats = stats;
     cells->column->moments = moments;
 }
 
@@ -372,9 +399,7 @@ static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_
         field++;
     }
     if (table->key_part_count > 0) {
-        for (uint64_t i = 0; i < row_count; i++) {
-            HW_TRY(take_key(reader, field, i, error));
-        }
+        HW_TRY(take_keys(reader, field, error));
         field += table->key_part_count;
     }
     HW_TRY(take_cells(reader, field, texts, error));

@@ -47,6 +47,10 @@ static inline void hwi_write_u32(void *at, uint32_t value) {
     memcpy(at, &value, sizeof value);
 }
 
+static inline void hwi_write_u64(void *at, uint64_t value) {
+    memcpy(at, &value, sizeof value);
+}
+
 static inline void hwi_write_i64(void *at, int64_t value) {
     memcpy(at, &value, sizeof value);
 }

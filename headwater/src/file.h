@@ -12,11 +12,12 @@
 
 struct hwi_file {
     char *path;
-    int fd; /* open while the file is, so that its size can be watched; -1: not open */
+    int fd; /* of metadata.json, which is not mapped; -1: not open */
     hw_load load;
     uint32_t kind, index;
     const uint8_t *data; /* NULL for metadata.json */
     uint64_t bytes;
+    uint64_t device, inode; /* so that a file of the same name is not taken for this one */
     const struct hwi_file_header *header;
     const struct hwi_section_info *sections;
     uint32_t section_count;
@@ -36,8 +37,10 @@ HWI_CHECK hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_
                                      hw_error *error);
 /* After the last section: there must be no more. */
 HWI_CHECK hw_status hwi_file_no_more(const struct hwi_file *file, hw_error *error);
-/* HW_BAD_STORE unless a mapped file has the size it had. */
-HWI_CHECK hw_status hwi_file_check_size(const struct hwi_file *file, hw_error *error);
+/* HW_BAD_STORE if a mapped file, under its name in the build's directory, has not the size it had.
+ * A file that was removed or replaced is whole as long as it is mapped. */
+HWI_CHECK hw_status hwi_file_check_size(const struct hwi_file *file, int directory_fd,
+                                        hw_error *error);
 
 /* Contents: calls the fault callback for a wrong section checksum or a gap that is not zero. Reads
  * the whole file. */

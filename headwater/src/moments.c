@@ -8,13 +8,6 @@
 #pragma STDC FP_CONTRACT OFF /* the same bits on any machine; gcc does not contract in ISO mode */
 #endif
 
-void hwi_moments_add(struct hwi_moments *moments, double value) {
-    double distance = value - moments->mean;
-    moments->count++;
-    moments->mean += distance / (double)moments->count;
-    moments->squares += distance * (value - moments->mean);
-}
-
 void hwi_moments_merge(struct hwi_moments *moments, const struct hwi_moments *other) {
     if (other->count == 0) {
         return;

@@ -13,7 +13,14 @@ struct hwi_moments {
     double mean, squares; /* squares: sum of squared distances from the mean */
 };
 
-void hwi_moments_add(struct hwi_moments *moments, double value);
+/* Welford's step. Inline, and with a reciprocal that does not wait for the mean, because it is the
+ * longest chain of a build's inner loop. */
+static inline void hwi_moments_add(struct hwi_moments *moments, double value) {
+    double distance = value - moments->mean;
+    moments->count++;
+    moments->mean += distance * (1.0 / (double)moments->count);
+    moments->squares += distance * (value - moments->mean);
+}
 /* Chan's rule for two disjoint sets. */
 void hwi_moments_merge(struct hwi_moments *moments, const struct hwi_moments *other);
 /* Mean and population std; 0 where nothing was counted, always finite. */

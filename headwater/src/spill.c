@@ -15,7 +15,8 @@
 #include "error.h"
 
 #define SPILL_FIRST_BYTES 65536u
-#define SPILL_DROP_BYTES (64u << 20) /* pages are handed back in steps of this */
+#define SPILL_DROP_BYTES (8u << 20) /* pages are handed back in steps of this */
+#define SPILL_DOUBLE_BYTES (64u << 20) /* smaller spills double when they grow */
 
 hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_error *error) {
     *spill = (struct hwi_spill){0};
@@ -42,7 +43,7 @@ hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_erro
 static hw_status grow(struct hwi_spill *spill, uint64_t needed, hw_error *error) {
     uint64_t capacity = spill->capacity != 0 ? spill->capacity : SPILL_FIRST_BYTES;
     while (capacity < needed) {
-        capacity += capacity < SPILL_DROP_BYTES ? capacity : capacity / 2;
+        capacity += capacity < SPILL_DOUBLE_BYTES ? capacity : capacity / 2;
     }
     capacity = hwi_align_up(capacity, SPILL_FIRST_BYTES);
     /* Room on the disk first: storing to a mapped page that cannot be had would be a SIGBUS. */
@@ -72,10 +73,7 @@ hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at
     if (spill->data == NULL || bytes > spill->capacity - spill->bytes) {
         HW_TRY(grow(spill, spill->bytes + bytes, error));
     }
-    if (spill->bytes - spill->dropped >= 2 * (uint64_t)SPILL_DROP_BYTES) {
-        madvise(spill->data + spill->dropped, SPILL_DROP_BYTES, MADV_DONTNEED);
-        spill->dropped += SPILL_DROP_BYTES;
-    }
+    hwi_spill_pass(spill, spill->bytes);
     *at = spill->data + spill->bytes;
     spill->bytes += bytes;
     return HW_OK;
@@ -91,11 +89,23 @@ hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t b
     return HW_OK;
 }
 
+void hwi_spill_pass(struct hwi_spill *spill, uint64_t bytes) {
+    if (bytes < spill->dropped) {
+        spill->dropped = 0; /* another pass from the start */
+    }
+    if (bytes - spill->dropped >= SPILL_DROP_BYTES) {
+        uint64_t step = (bytes - spill->dropped) / SPILL_DROP_BYTES * SPILL_DROP_BYTES;
+        madvise(spill->data + spill->dropped, (size_t)step, MADV_DONTNEED);
+        spill->dropped += step;
+    }
+}
+
 void hwi_spill_seal(struct hwi_spill *spill) {
     if (spill->data != NULL) {
         /* Of a shared file mapping this drops the pages from this process, not their contents. */
         madvise(spill->data, (size_t)spill->capacity, MADV_DONTNEED);
     }
+    spill->dropped = 0;
     if (spill->growing) {
         close(spill->fd);
     }

@@ -15,7 +15,7 @@ struct hwi_spill {
     uint8_t growing; /* 1: fd is open. All zero is the empty spill, which may be closed */
     uint64_t bytes;
     uint64_t capacity;
-    uint64_t dropped; /* bytes handed back to the kernel while appending */
+    uint64_t dropped; /* bytes handed back to the kernel while appending or passing */
 };
 
 HWI_CHECK hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_error *error);
@@ -24,6 +24,8 @@ HWI_CHECK hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, ui
                                      hw_error *error);
 HWI_CHECK hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t bytes,
                                      hw_error *error);
+/* A pass from start to end is done with the first `bytes`: their pages may go. The data stays. */
+void hwi_spill_pass(struct hwi_spill *spill, uint64_t bytes);
 /* No more growth: gives up the file descriptor and lets the pages go; the data stays. */
 void hwi_spill_seal(struct hwi_spill *spill);
 void hwi_spill_close(struct hwi_spill *spill);

@@ -102,6 +102,15 @@ static hw_status find_directory(hw_store *store, const char *path, hw_error *err
     return status;
 }
 
+static hw_status open_directory(hw_store *store, hw_error *error) {
+    store->directory_fd = open(store->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store->directory_fd < 0) {
+        return hwi_fail(error, errno == ENOENT || errno == ENOTDIR ? HW_BAD_STORE : HW_IO,
+                        "cannot open '%s': %s", store->directory, strerror(errno));
+    }
+    return HW_OK;
+}
+
 /* ---- schema ------------------------------------------------------------------------------ */
 
 static void keep_fault(void *context, const char *message) {
@@ -411,9 +420,13 @@ hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_err
         return hwi_no_memory(error, "a store", sizeof *opened);
     }
     atomic_init(&opened->reference_count, 1);
+    opened->directory_fd = -1;
     hw_status status = find_directory(opened, path, error);
     if (status == HW_OK) {
         status = open_files(opened, &schema_file, load, error);
+    }
+    if (status == HW_OK) {
+        status = open_directory(opened, error);
     }
     hwi_file_close(&schema_file);
     if (status != HW_OK) {
@@ -431,6 +444,9 @@ void hw_store_close(hw_store *store) {
     for (uint32_t i = 0; i < store->file_count; i++) {
         hwi_file_close(&store->files[i]);
     }
+    if (store->directory_fd >= 0) {
+        close(store->directory_fd);
+    }
     free(store->files);
     free(store->tables);
     free(store->seeds);
@@ -446,7 +462,7 @@ hw_store *hw_store_retain(hw_store *store) {
 
 hw_status hwi_store_check_sizes(const hw_store *store, hw_error *error) {
     for (uint32_t i = 0; i < store->file_count; i++) {
-        HW_TRY(hwi_file_check_size(&store->files[i], error));
+        HW_TRY(hwi_file_check_size(&store->files[i], store->directory_fd, error));
     }
     return HW_OK;
 }

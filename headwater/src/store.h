@@ -37,6 +37,7 @@ struct hwi_table {
 struct hw_store {
     atomic_uint reference_count;
     char *directory;
+    int directory_fd; /* its files are looked at by name from here, wherever it is moved */
     char fingerprint[33];
     const struct hwi_store_info *info;
     const struct hwi_column_info *columns; /* [column_count] */

@@ -14,6 +14,7 @@
 #include "error.h"
 
 #define WRITER_BUFFER_BYTES (256u << 10)
+#define SPILL_STEP_BYTES (1u << 20)
 
 void hwi_file_name(uint32_t kind, uint32_t index, char name[HWI_FILE_NAME_BYTES]) {
     static const char *const names[] = {
@@ -186,6 +187,19 @@ hw_status hwi_writer_section(struct hwi_writer *writer, uint32_t section_id, uin
                              const void *data, uint64_t count, hw_error *error) {
     HW_TRY(hwi_writer_begin(writer, section_id, element_bytes, error));
     HW_TRY(hwi_writer_append(writer, data, element_bytes * count, error));
+    return hwi_writer_end(writer, error);
+}
+
+hw_status hwi_writer_spill(struct hwi_writer *writer, uint32_t section_id, uint32_t element_bytes,
+                           struct hwi_spill *spill, uint64_t count, hw_error *error) {
+    uint64_t bytes = element_bytes * count;
+    HW_TRY(hwi_writer_begin(writer, section_id, element_bytes, error));
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t step = bytes - done < SPILL_STEP_BYTES ? bytes - done : SPILL_STEP_BYTES;
+        HW_TRY(hwi_writer_append(writer, spill->data + done, step, error));
+        done += step;
+        hwi_spill_pass(spill, done);
+    }
     return hwi_writer_end(writer, error);
 }
 

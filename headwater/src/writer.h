@@ -10,6 +10,7 @@
 #include "format.h"
 #include "hash.h"
 #include "headwater.h"
+#include "spill.h"
 
 #define HWI_FILE_NAME_BYTES 40u
 
@@ -48,6 +49,10 @@ HWI_CHECK hw_status hwi_writer_end(struct hwi_writer *writer, hw_error *error);
 HWI_CHECK hw_status hwi_writer_section(struct hwi_writer *writer, uint32_t section_id,
                                        uint32_t element_bytes, const void *data, uint64_t count,
                                        hw_error *error);
+/* A section from a spill, whose pages are handed back on the way. */
+HWI_CHECK hw_status hwi_writer_spill(struct hwi_writer *writer, uint32_t section_id,
+                                     uint32_t element_bytes, struct hwi_spill *spill,
+                                     uint64_t count, hw_error *error);
 /* Writes the header and closes; *info receives the file's entry in FILES. */
 HWI_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info,
                                      hw_error *error);

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from . import _core
 from .batch import BATCH_FIELDS, Batch, BatchField
-from .build import build
+from .build import build, dry_run
 from .errors import (
+    EmbedderError,
     HeadwaterError,
     SamplerShutdown,
     SchemaError,
@@ -31,6 +32,7 @@ __all__ = [
     "Batch",
     "BatchField",
     "BuildReport",
+    "EmbedderError",
     "Epoch",
     "HeadwaterError",
     "Sampler",
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "build",
     "calendar_tables",
+    "dry_run",
     "expand",
     "infer",
 ]

@@ -4,48 +4,65 @@
       sources.py  convert.py  tasks.py, edges.py      encode.py, embed.py, report.py
 
 Everything between is a DuckDB database on disk inside `<out>/.building-*`, so memory is bounded by
-`memory_limit` and not by the source. A lock on the target keeps two builds apart; what an earlier,
-killed build left behind is removed under it. The store appears by one atomic replacement at the
-end, so a build that fails leaves what was there.
+`memory_limit` and not by the source. A lock on the target keeps two builds apart (workspace.py);
+what a killed build had done is used again if its source is provably unchanged, and removed
+otherwise (journal.py). The store appears by one atomic replacement at the end, so a build that
+fails leaves what was there.
 """
 
 from __future__ import annotations
 
-import fcntl
+import dataclasses
 import json
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .convert import CanonicalTable, convert_tables, to_timestamp
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
-from .embed import EmbedFunction, embedder_name, write_embeddings
+from .embed import Embedding, EmbeddingCounts, identity_digest, write_embeddings
+from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
+from .errors import EmbedderError, SourceError, StoreError
+from .journal import Journal, restore
+from .previous import PreviousStore, store_changes
+from .rehearsal import Rehearsal, rehearse
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
 from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
 from .validate import check_schema, csv_formats, parse_schema
+from .vector_cache import default_folder
+from .workspace import Workspace, file_facts, open_workspace, source_files, work_key
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+Result = TypeVar("Result")
 Progress = Callable[[str, str], None]  # (stage, what is being done)
 Metadata = str | os.PathLike[str] | Mapping[str, Any] | Schema
 
-BUILD_PREFIX = ".building-"
-FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+Cache = str | os.PathLike[str] | bool
+
 DUCKDB_VERSION_MIN = (1, 5, 4)
+CHANGES_TEXTS = 65_536  # compared with the store before at a time
+
+MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
+MEMORY_UNITS = {"B": 1} | {
+    unit + suffix: base ** (power + 1)
+    for power, unit in enumerate("KMGT")
+    for suffix, base in (("B", 1000), ("IB", 1024))
+}
+OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
 
 
 def build(
@@ -54,7 +71,9 @@ def build(
     metadata: Metadata | None = None,
     *,
     embedder: str | EmbedFunction = "hash",
-    text_dim: int = 256,
+    embedder_options: Mapping[str, Any] | None = None,
+    text_dim: int | None = None,
+    cache: Cache = True,
     stats_until: str | date | None = None,
     seeds_dir: str | os.PathLike[str] | None = None,
     memory_limit: str | None = None,
@@ -66,20 +85,23 @@ def build(
 ) -> BuildReport:
     """Build the store `out` from a source.
 
-    metadata: a metadata.json (path, dict or Schema); None infers one. embedder: "hash" or a
-    callable from a list of strings to an array [count, width]. stats_until: moments of numbers use
-    rows up to here (default: the latest train time of the tasks with given temporal splits).
-    seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of DuckDB,
-    such as "4GB". progress: called with (stage, item). strict: anything dropped is a SourceError.
+    metadata: a metadata.json (path, dict or Schema); None infers one. embedder: "hash", another
+    name (embedders.py) or a callable from a list of strings to an array [count, width];
+    embedder_options: EmbedderOptions by name. text_dim: width of `hash` (256) or of what the
+    embedder is asked for (default: its own). cache: the folder of vectors that are kept between
+    builds; True is the user's cache folder, False none. stats_until: moments of numbers use rows up
+    to here (default: the latest train time of the tasks with given temporal splits). seeds_dir:
+    where label tables are (default: beside the metadata file). memory_limit: of the process, such
+    as "4GB" (default: DuckDB takes up to 80 % of RAM). progress: called with (stage, item). strict:
+    anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
-    embedder_name(embedder)
+    embedding = _embedding(embedder, embedder_options, text_dim, cache)
     options = _Options(
         source=source,
         target=Path(out),
         metadata=metadata,
-        embedder=embedder,
-        text_dim=text_dim,
+        embedding=embedding,
         stats_until=stats_until,
         seeds_dir=None if seeds_dir is None else Path(seeds_dir),
         memory_limit=memory_limit,
@@ -87,9 +109,66 @@ def build(
         strict=strict,
         selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
     )
-    with _building(options.target) as folder:
-        report = _Build(folder, options).run()
+    with open_workspace(options.target, options.work_key()) as workspace:
+        try:
+            report = _Build(workspace, options).run()
+        except EmbedderError as error:
+            workspace.keep = workspace.is_resumable
+            kept = "; what is done is kept, the same command goes on from there"
+            raise EmbedderError(f"{error}{kept if workspace.keep else ''}") from error
+        except KeyboardInterrupt:
+            workspace.keep = True
+            raise
     return replace(report, store_bytes=file_sizes(options.target / report.fingerprint))
+
+
+def dry_run(
+    source: Source,
+    metadata: Metadata | None = None,
+    *,
+    embedder: str | EmbedFunction = "hash",
+    embedder_options: Mapping[str, Any] | None = None,
+    text_dim: int | None = None,
+    cache: Cache = True,
+    seeds_dir: str | os.PathLike[str] | None = None,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+    texts: str | os.PathLike[str] | None = None,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Rehearsal:
+    """What a build would have to embed: texts, characters, what is cached, requests. The source is
+    read and converted in a temporary folder; nothing else is written but `texts`, a Parquet file of
+    every text that needs a vector, if it is named."""
+    with tempfile.TemporaryDirectory(prefix="headwater-") as name:
+        options = _Options(
+            source=source,
+            target=Path(name) / "store",
+            metadata=metadata,
+            embedding=_embedding(embedder, embedder_options, text_dim, cache),
+            stats_until=None,
+            seeds_dir=None if seeds_dir is None else Path(seeds_dir),
+            memory_limit=memory_limit,
+            tell=progress if progress is not None else lambda stage, item: None,
+            strict=False,
+            selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
+        )
+        with open_workspace(options.target, None) as workspace:
+            return _Build(workspace, options).rehearse(None if texts is None else Path(texts))
+
+
+def _embedding(
+    embedder: str | EmbedFunction,
+    given: Mapping[str, Any] | None,
+    text_dim: int | None,
+    cache: Cache,
+) -> Embedding:
+    options = EmbedderOptions.parse(given or {})
+    if text_dim is not None and text_dim < 1:
+        raise ValueError(f"text_dim is {text_dim}, expected 1 or more")
+    folder = None if cache is False else default_folder() if cache is True else Path(cache)
+    return Embedding(make_embedder(embedder, options, text_dim), options, text_dim, folder)
 
 
 @dataclass(frozen=True)
@@ -99,8 +178,7 @@ class _Options:
     source: Source
     target: Path
     metadata: Metadata | None
-    embedder: str | EmbedFunction
-    text_dim: int
+    embedding: Embedding
     stats_until: str | date | None
     seeds_dir: Path | None
     memory_limit: str | None
@@ -108,49 +186,125 @@ class _Options:
     strict: bool
     selection: Selection
 
+    def work_key(self) -> str | None:
+        """What the tables of the build's database depend on (workspace.py)."""
+        document = self.document()
+        if isinstance(document, Schema):
+            document = document.to_dict()
+        label_files = []
+        if isinstance(document, Mapping):
+            tasks = document.get("tasks")
+            for task in tasks.values() if isinstance(tasks, Mapping) else ():
+                seeds = task.get("seeds") if isinstance(task, Mapping) else None
+                names = seeds.values() if isinstance(seeds, Mapping) else ()
+                label_files += [self.label_directory() / str(name) for name in names]
+        depends_on = {
+            "duckdb": import_duckdb().__version__,
+            "source": self.source if isinstance(self.source, Mapping) else os.fspath(self.source),
+            "selection": dataclasses.asdict(self.selection),
+            "metadata": document,
+            "labels": file_facts(label_files),
+        }
+        return work_key(self.source, self.target, depends_on)
+
+    def label_directory(self) -> Path:
+        if self.seeds_dir is not None:
+            return self.seeds_dir
+        if isinstance(self.metadata, Schema):
+            return self.metadata.directory or Path()
+        if self.metadata is None or isinstance(self.metadata, Mapping):
+            return Path()
+        return Path(self.metadata).resolve().parent
+
+    def document(self) -> Any:
+        """metadata.json as it is read; before the source, which may take long."""
+        metadata = self.metadata
+        if metadata is None or isinstance(metadata, Schema | Mapping):
+            return metadata
+        return read_document(Path(metadata))
+
 
 class _Build:
     """One build, stage by stage, in a folder of its own."""
 
-    def __init__(self, folder: Path, options: _Options) -> None:
-        self.folder, self.options, self.tell = folder, options, options.tell
+    def __init__(self, workspace: Workspace, options: _Options) -> None:
+        self.workspace, self.folder = workspace, workspace.folder
+        self.options, self.tell = options, options.tell
         self.label_bytes = 0  # of the label tables as CSV
+        self.journal: Journal
+        self.previous = PreviousStore.open(options.target)
 
     def run(self) -> BuildReport:
-        """Read, convert, label, encode; what DuckDB cannot do is told in its words."""
-        from .errors import SourceError
+        return self.in_words(self.stages)
 
+    def rehearse(self, texts: Path | None) -> Rehearsal:
+        def stages() -> Rehearsal:
+            connection, _, _, _, layout = self.tables()
+            try:
+                return rehearse(connection, layout, self.options.embedding, self.tell, texts)
+            finally:
+                connection.close()
+
+        return self.in_words(stages)
+
+    def in_words(self, stages: Callable[[], Result]) -> Result:
+        """What DuckDB cannot do is told in its words."""
         duckdb = import_duckdb()
         try:
-            return self.stages()
+            return stages()
         except duckdb.OutOfMemoryException as error:
             raise MemoryError(f"the build needs a larger memory_limit: {brief(error)}") from error
         except duckdb.Error as error:
             raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+        finally:
+            if self.previous is not None:
+                self.previous.close()
 
     def stages(self) -> BuildReport:
+        connection, data, schema, tables, layout = self.tables()
+        try:
+            return self.encode(connection, data, schema, tables, layout)
+        finally:
+            connection.close()
+
+    def tables(
+        self,
+    ) -> tuple[DuckDBPyConnection, SourceData, Schema, list[CanonicalTable], Layout]:
+        """Read, convert, label, link; an open connection and what is behind it."""
         connection = self.connect()
         try:
+            self.journal = Journal(connection)
             data = self.load(connection)
             schema = self.settle_schema(connection, data)
             data = derive(connection, data, schema)
             sources = {table.name: table for table in data.tables}
             tables = convert_tables(
-                connection, schema, sources, tell=lambda name: self.tell("convert", name)
+                connection,
+                schema,
+                sources,
+                journal=self.journal,
+                tell=lambda name: self.tell("convert", name),
             )
+            self.check_unchanged()
             connection = self.label(connection, data, schema, tables)
-            layout = self.plan(connection, schema, tables)
-            return self.encode(connection, data, schema, tables, layout)
-        finally:
+            return connection, data, schema, tables, self.plan(connection, schema, tables)
+        except BaseException:
             connection.close()
+            raise
 
     def connect(self) -> DuckDBPyConnection:
         return open_database(self.folder, memory_limit=self.options.memory_limit)
 
     def load(self, connection: DuckDBPyConnection) -> SourceData:
         """The source in `raw.*`; CSV files as metadata.json describes them."""
-        document = self.document()
-        return load_source(
+        files = source_files(self.options.source, self.options.target) or []
+        self.facts = file_facts(files)
+        found = self.journal.find("source")
+        if found is not None:
+            return restore(SourceData, found)
+        connection.execute("DROP SCHEMA IF EXISTS raw CASCADE")
+        document = self.options.document()
+        data = load_source(
             self.options.source,
             connection,
             selection=self.options.selection,
@@ -158,13 +312,21 @@ class _Build:
             csv_formats={} if document is None else csv_formats(document),
             detect_csv=document is None,
         )
+        self.journal.record("source", data)
+        return data
 
-    def document(self) -> Any:
-        """metadata.json as it is read; before the source, which may take long."""
-        metadata = self.options.metadata
-        if metadata is None or isinstance(metadata, Schema | Mapping):
-            return metadata
-        return read_document(Path(metadata))
+    def check_unchanged(self) -> None:
+        """Files are read more than once, so they must stay as they are. A database gives a
+        snapshot: what is written to it meanwhile is only no ground for a later build."""
+        files = source_files(self.options.source, self.options.target) or []
+        changed = [fact for fact in file_facts(files) if fact not in self.facts]
+        if not changed:
+            return
+        if "://" in str(self.options.source):
+            self.journal.forget()
+            self.workspace.is_resumable = False
+        else:
+            raise SourceError(f"'{changed[0][0]}' changed while it was read; build again")
 
     def settle_schema(self, connection: DuckDBPyConnection, data: SourceData) -> Schema:
         """The schema as given, checked against the source; inferred if none is given."""
@@ -173,8 +335,12 @@ class _Build:
         if metadata is None:
             from .infer import infer_schema
 
+            document = self.journal.find("schema")
+            if document is not None:
+                return parse_schema(document, source=found)
             schema = infer_schema(connection, data)
             check_schema(schema, found)
+            self.journal.record("schema", schema.to_dict())
             return schema
         if isinstance(metadata, Schema):
             check_schema(metadata, found)
@@ -192,26 +358,36 @@ class _Build:
         tables: list[CanonicalTable],
     ) -> DuckDBPyConnection:
         """Rows of every task; queries run in a database that can reach nothing else."""
+        done = self.journal.find("labels")
+        if done is not None:
+            self.label_bytes = done["csv_bytes"]
+            return connection
+        connection.execute("DROP SCHEMA IF EXISTS labels CASCADE")
         connection.execute("CREATE SCHEMA labels")
         directories = [self.options.seeds_dir or schema.directory or Path()]
         directories += [Path(data.directory)] if data.directory is not None else []
         self.label_bytes = load_labels(connection, schema, directories)
-        if all(task.query is None for task in schema.tasks):
-            return connection
-        self.tell("tasks", "queries")
-        create_views(connection, tables)
-        connection.close()
-        locked = open_database(self.folder, memory_limit=self.options.memory_limit, locked=True)
-        try:
-            run_queries(locked, schema)
-        finally:
-            locked.close()
-        return self.connect()
+        if any(task.query is not None for task in schema.tasks):
+            self.tell("tasks", "queries")
+            create_views(connection, tables)
+            connection.close()
+            locked = open_database(self.folder, memory_limit=self.options.memory_limit, locked=True)
+            try:
+                run_queries(locked, schema)
+            finally:
+                locked.close()
+            connection = self.connect()
+            self.journal.connection = connection
+        self.journal.record("labels", {"csv_bytes": self.label_bytes})
+        return connection
 
     def plan(
         self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
     ) -> Layout:
         self.tell("tasks", "seeds")
+        for made_again in ("seeds", "parents"):
+            connection.execute(f"DROP SCHEMA IF EXISTS {made_again} CASCADE")
+        connection.execute("DROP TABLE IF EXISTS labels.matched")
         seeds = make_seeds(connection, schema, tables)
         edges = find_parents(connection, tables, tell=lambda key: self.tell("keys", key))
         return Layout.plan(tables, edges, seeds)
@@ -233,10 +409,11 @@ class _Build:
             encoder = Encoder(builder, connection, layout)
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
+            text, counts = self.embed(encoder)
             metadata = store_metadata(
                 schema.name,
                 encoder,
-                text=self.embed(encoder),
+                text=text,
                 stats_until_us=until_us,
                 options={"timezone": schema.timezone},
                 csv_bytes=sum(table.csv_bytes for table in tables) + self.label_bytes,
@@ -250,34 +427,54 @@ class _Build:
                 undecodable_count=data.undecodable_count,
                 inferred=self.options.metadata is None,
                 source_notes=data.notes,
+                embedding=dataclasses.asdict(counts) | self.usage(),
+                changes=self.changes(encoder, metadata),
+                resumed=tuple(self.journal.resumed),
             )
             self.refuse_losses(report)
             self.tell("write", "graph and records")
             document = json.dumps(metadata, indent=1, ensure_ascii=False)
             fingerprint = builder.finish(document.encode("utf-8"))
+            self.tell("write", "publish")
             builder.publish(self.options.target)
             return replace(report, fingerprint=fingerprint)
         finally:
             builder.close()
 
-    def embed(self, encoder: Encoder) -> dict[str, Any]:
-        """Write the three embedding tables; what metadata.json says about texts."""
-        builder, embedder = encoder.builder, self.options.embedder
+    def embed(self, encoder: Encoder) -> tuple[dict[str, Any], EmbeddingCounts]:
+        """Write the three embedding tables; what metadata.json says about texts, and counts."""
+        builder, embedding = encoder.builder, self.options.embedding
         self.tell("embed", f"{builder.text_count():,} texts")
-        width = write_embeddings(
+        identity = embedding.identity()
+        if self.previous is not None and identity is not None:
+            self.previous.allow_vectors(identity_digest(identity))
+        return write_embeddings(
             builder,
-            embedder,
+            replace(embedding, previous=self.previous),
             encoder.layout.column_phrases(),
             encoder.category_phrases(),
-            text_dim=self.options.text_dim,
             tell=lambda item: self.tell("embed", item),
         )
-        count = builder.text_count()
-        return {"embedder": embedder_name(embedder), "dim": width, "count": count}
+
+    def usage(self) -> dict[str, int]:
+        embedder = self.options.embedding.embedder
+        return {} if embedder is None else embedder.usage()
+
+    def changes(self, encoder: Encoder, metadata: dict[str, Any]) -> dict[str, Any] | None:
+        """What differs from the store that is there; None of a first build."""
+        if self.previous is None:
+            return None
+        builder, new_count = encoder.builder, 0
+        self.tell("write", "changes")
+        try:
+            for low in range(0, builder.text_count(), CHANGES_TEXTS):
+                texts = builder.texts(low, min(low + CHANGES_TEXTS, builder.text_count()))
+                new_count += self.previous.count_new(texts)
+            return store_changes(self.previous.metadata, metadata, new_texts=new_count)
+        except (StoreError, KeyError, TypeError):
+            return None  # a damaged store is replaced, not compared with
 
     def refuse_losses(self, report: BuildReport) -> None:
-        from .errors import SourceError
-
         if self.options.strict and report.losses():
             lines = "".join(f"\n  {line}" for line in report.losses())
             raise SourceError(f"the build is strict, and not all was taken as it is:{lines}")
@@ -295,19 +492,32 @@ def open_database(
         "python_enable_replacements": "false",
         "autoinstall_known_extensions": "false",
         "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
+        "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
     }
     if memory_limit is not None:
-        settings["memory_limit"] = "'" + memory_limit.replace("'", "''") + "'"
+        settings |= memory_settings(memory_limit)
     if locked:
         settings |= {"threads": "1", "enable_external_access": "false"}
         settings["lock_configuration"] = "true"
     try:
+        connection.execute("SET enable_progress_bar = false")
         for name, value in settings.items():
             connection.execute(f"SET GLOBAL {name} = {value}")
     except duckdb.Error as error:
         connection.close()
         raise ValueError(f"DuckDB does not take the setting: {error}") from error
     return connection
+
+
+def memory_settings(memory_limit: str) -> dict[str, str]:
+    """DuckDB's share of what the build may take, and as many threads as have room in it."""
+    match = MEMORY_SIZE.fullmatch(memory_limit.strip())
+    size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
+    if size <= 0:
+        raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
+    share = int(max(size - OWN_BYTES, size / 4))
+    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
+    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
 
 
 def import_duckdb() -> Any:
@@ -339,39 +549,3 @@ def _until_us(
     if found is None or found[0] is None:
         raise ValueError(f"stats_until is {given!r}, expected a time such as '2020-01-31'")
     return int(found[0])
-
-
-@contextmanager
-def _building(target: Path) -> Iterator[Path]:
-    """A folder to build in, inside the target, under the target's lock."""
-    from .errors import StoreError
-
-    if target.exists() and not target.is_dir():
-        raise StoreError(f"'{target}' is a file, expected a folder for the store")
-    existed = target.is_dir()
-    if existed and not (target / "manifest.json").exists():
-        # A first build that was killed while it published leaves its folder without a manifest.
-        names = [entry.name for entry in target.iterdir()]
-        strange = [n for n in names if not n.startswith(".") and not FINGERPRINT.fullmatch(n)]
-        if strange:
-            raise StoreError(f"'{target}' is no store and not empty (it holds '{strange[0]}')")
-    target.mkdir(parents=True, exist_ok=True)
-    lock = os.open(target / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StoreError(f"another build of '{target}' is running") from error
-    try:
-        for stale in target.glob(f"{BUILD_PREFIX}*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=target))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        # Only whoever has the lock may remove the folder: in it another build may be at work.
-        if not existed and not (target / "manifest.json").exists():
-            shutil.rmtree(target, ignore_errors=True)
-        os.close(lock)

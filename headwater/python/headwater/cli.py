@@ -74,15 +74,41 @@ def _parser() -> argparse.ArgumentParser:
 
     build = commands.add_parser("build", help="build a store from a source")
     add_source(build)
-    build.add_argument("out", metavar="OUT", help="folder of the store")
+    build.add_argument("out", metavar="OUT", nargs="?", help="folder of the store")
     build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
-    build.add_argument("--embedder", default="hash", metavar="NAME", help="of texts (hash)")
-    build.add_argument("--text-dim", type=int, default=256, metavar="N", help="width of `hash`")
+    build.add_argument(
+        "--embedder",
+        default="hash",
+        metavar="NAME",
+        help="of texts: hash (the default), sentence-transformers:NAME_OR_FOLDER, "
+        "openai:MODEL@URL, or precomputed:FILE.parquet with columns text and vector",
+    )
+    build.add_argument(
+        "--embedder-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="matryoshka, prefix, max_characters, batch_texts, batch_characters, concurrency, "
+        "timeout_s, attempts, key_variable (OPENAI_API_KEY), device",
+    )
+    build.add_argument(
+        "--text-dim", type=int, metavar="N", help="width of `hash` (256), or asked of a model"
+    )
+    build.add_argument(
+        "--cache", metavar="DIR", help="vectors kept between builds (~/.cache/headwater)"
+    )
+    build.add_argument("--no-cache", action="store_true", help="keep no vectors between builds")
+    build.add_argument(
+        "--dry-run", action="store_true", help="count texts and requests; write nothing"
+    )
+    build.add_argument(
+        "--texts", metavar="FILE", help="of --dry-run: write the texts to a Parquet file"
+    )
     build.add_argument("--stats-until", metavar="TIME", help="moments use rows up to here")
     build.add_argument("--seeds-dir", metavar="DIR", help="where label tables are")
-    build.add_argument("--memory-limit", metavar="SIZE", help="of DuckDB, such as 4GB")
+    build.add_argument("--memory-limit", metavar="SIZE", help="of the process, such as 4GB")
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
-    build.set_defaults(command=_build)
+    build.set_defaults(command=_build, refuse=build.error)
 
     inspect = commands.add_parser("inspect", help="schema, statistics, tasks and sizes of a store")
     inspect.add_argument("store", metavar="STORE")
@@ -232,30 +258,53 @@ def _update_text(told: dict[str, list[str]]) -> str:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from .build import build
+    from .build import build, dry_run
     from .progress import ProgressDisplay
 
+    if options.out is None and not options.dry_run:
+        options.refuse("OUT, the folder of the store, or --dry-run is needed")
+    if options.texts is not None and not options.dry_run:
+        options.refuse("--texts is of --dry-run")
     if options.metadata is None:
         print("no --metadata given: the schema is inferred", file=sys.stderr)
     display = ProgressDisplay(sys.stderr)
+    shared: dict[str, Any] = {
+        "embedder": options.embedder,
+        "embedder_options": _named_values(options.embedder_option),
+        "text_dim": options.text_dim,
+        "cache": False if options.no_cache else options.cache or True,
+        "seeds_dir": options.seeds_dir,
+        "memory_limit": options.memory_limit,
+        "progress": display,
+        **selected(options),
+    }
+    report: Any
     try:
-        report = build(
-            options.source,
-            options.out,
-            options.metadata,
-            embedder=options.embedder,
-            text_dim=options.text_dim,
-            stats_until=options.stats_until,
-            seeds_dir=options.seeds_dir,
-            memory_limit=options.memory_limit,
-            progress=display,
-            strict=options.strict,
-            **selected(options),
-        )
+        if options.dry_run:
+            report = dry_run(options.source, options.metadata, texts=options.texts, **shared)
+        else:
+            report = build(
+                options.source,
+                options.out,
+                options.metadata,
+                stats_until=options.stats_until,
+                strict=options.strict,
+                **shared,
+            )
     finally:
         display.close()
     print(json.dumps(report.to_dict()) if options.json else report)
     return 0
+
+
+def _named_values(given: Sequence[str]) -> dict[str, str]:
+    values = {}
+    for pair in given:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise ValueError(f"--embedder-option is '{pair}', expected NAME=VALUE")
+        values[name] = value
+    return values
 
 
 def _inspect(options: argparse.Namespace) -> int:

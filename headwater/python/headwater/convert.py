@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import HeadwaterError, SchemaError, SourceError, collected, nearest, raise_together
+from .journal import Journal, restore
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, literal, quote
 
@@ -39,7 +40,9 @@ COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.23
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
-CSV_SAMPLE_ROWS = 262_144
+CSV_SAMPLE_ROWS = 32_768
+SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
+DENSE_KEY_BITS = 1 << 28  # of the set in which dense integer keys are looked for twice
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class CanonicalTable:
 class _Profile:
     """What one pass over a raw column found."""
 
-    value_count: int
+    value_count: int  # 0 where every value is kept whatever it is
     null_value_count: int
     integral: bool
     zoned_count: int
@@ -103,24 +106,35 @@ def convert_tables(
     schema: Schema,
     sources: dict[str, SourceTable],
     *,
+    journal: Journal | None = None,
     tell: Callable[[str], None] = lambda table: None,
 ) -> list[CanonicalTable]:
-    """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way."""
+    """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way. A
+    table that the journal says is there is taken as it is."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
     _check_timezone(connection, schema)
     converters = [
         _Converter(connection, schema, table, index, sources[table.name])
         for index, table in enumerate(schema.tables)
     ]
-    for converter in converters:
-        converter.profile()
+    done = [None if journal is None else journal.find(f"table {c.index}") for c in converters]
+    for converter, facts in zip(converters, done, strict=True):
+        if facts is None:
+            converter.profile()
     _check_zones(schema, converters)
     tables = []
     problems: list[HeadwaterError] = []
-    for converter in converters:
+    for converter, facts in zip(converters, done, strict=True):
         tell(converter.table.name)
+        if facts is not None:
+            tables.append(restore(CanonicalTable, facts))
+            converter.drop_raw()
+            continue
         with collected(problems):
             tables.append(converter.convert())
+            if journal is not None:
+                journal.record(f"table {converter.index}", tables[-1])
+            converter.drop_raw()
     raise_together(problems)
     return tables
 
@@ -311,9 +325,11 @@ class _Converter:
         places = {column.name: j for j, column in enumerate(source.columns)}
         self.raw = [places[column.name] for column in table.columns]
         self.sources = [source.columns[j] for j in self.raw]
+        self.raw_relation = f"raw.t{source.index}"
         self.keyed = _key_columns(schema, table)
         self.timed_by = {c.known_at.column for c in table.columns} | {table.temporal_column}
-        self.profiles: list[_Profile] = []
+        self.profiles: list[_Profile] = []  # empty of a table that is converted already
+        self.types: tuple[str, ...] = ()  # of the canonical columns
 
     def meaning(self, column: Column) -> str:
         """The semantic type that decides the conversion; ignored columns may still be used."""
@@ -333,6 +349,8 @@ class _Converter:
         for slot, column in enumerate(self.table.columns):
             raw, value, source = f"c{self.raw[slot]}", self.value(slot), self.sources[slot]
             integral, zoned, naive = _shape(value, self.meaning(column), source)
+            if value == raw and _keeps_all(self.meaning(column), source.type):
+                value = raw = "NULL"  # nothing to find; reading the column would cost
             measures += [
                 f"count({value})",
                 f"count({raw})",
@@ -340,7 +358,7 @@ class _Converter:
                 f"count(*) FILTER (WHERE {zoned})",
                 f"count(*) FILTER (WHERE {naive})",
             ]
-        query = f"SELECT {', '.join(measures)} FROM raw.t{self.source.index}"
+        query = f"SELECT {', '.join(measures)} FROM {self.raw_relation}"
         row = self.connection.execute(query).fetchone()
         assert row is not None
         for position in range(0, len(row), 5):
@@ -359,30 +377,31 @@ class _Converter:
         """Columns that hold times with (or without) a zone."""
         return [
             f"{self.table.name}.{column.name}"
-            for column, profile in zip(self.table.columns, self.profiles, strict=True)
+            for column, profile in zip(self.table.columns, self.profiles, strict=False)
             if (profile.zoned_count if zoned else profile.naive_count)
         ]
 
     def convert(self) -> CanonicalTable:
         pairs = [self.expression(slot) for slot in range(len(self.table.columns))]
+        self.types = tuple(type_name for _, type_name in pairs)
         days = self.days()
         selected = [f"{sql} AS c{slot}" for slot, (sql, _) in enumerate(pairs)]
         if self.table.on_duplicate_key != "error":
+            self.copy_view()
             selected.append("rowid AS source_row")
-        inner = f"SELECT {', '.join(selected)} FROM raw.t{self.source.index}"
+        inner = f"SELECT {', '.join(selected)} FROM {self.raw_relation}"
         at = f"{self.effective_time(days)} AS visible_at, " if self.table.temporal_column else ""
         self.connection.execute(
-            f"CREATE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
+            f"CREATE OR REPLACE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
             f"ORDER BY {', '.join(self.order())}"
         )
         conversions = self.conversions(pairs)
         csv_bytes = self.csv_bytes(pairs)
         duplicate_count = self.settle_duplicates()
-        self.connection.execute(f"DROP TABLE raw.t{self.source.index}")
         return CanonicalTable(
             table=self.table,
             index=self.index,
-            types=tuple(type_name for _, type_name in pairs),
+            types=self.types,
             days=days,
             day_columns=frozenset(
                 column.name for slot, column in enumerate(self.table.columns) if self.is_date(slot)
@@ -394,6 +413,22 @@ class _Converter:
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
         )
+
+    def copy_view(self) -> None:
+        """Make a table of a view: which of two rows was first is its rowid."""
+        if self.source.is_view:
+            copy = f"{self.raw_relation}_copy"
+            self.connection.execute(
+                f"CREATE OR REPLACE TABLE {copy} AS SELECT * FROM {self.raw_relation}"
+            )
+            self.raw_relation = copy
+
+    def drop_raw(self) -> None:
+        name = f"raw.t{self.source.index}"
+        self.connection.execute(
+            f"DROP {'VIEW' if self.source.is_view else 'TABLE'} IF EXISTS {name}"
+        )
+        self.connection.execute(f"DROP TABLE IF EXISTS {name}_copy")
 
     def expression(self, slot: int) -> tuple[str, str]:
         """SQL and type of the canonical value of a column."""
@@ -465,12 +500,12 @@ class _Converter:
         found = []
         for slot, (sql, _) in enumerate(pairs):
             lost = self.profiles[slot].value_count - row[slot]
-            if lost:
+            if lost > 0:
                 column, source = self.table.columns[slot], self.sources[slot]
                 value = f"({self.value(slot)})"
                 text = plain_text(value, source)
                 example = self.connection.execute(
-                    f"SELECT min({text}) FROM raw.t{self.source.index} "
+                    f"SELECT min({text}) FROM {self.raw_relation} "
                     f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
                 ).fetchone()
                 shown = "" if example is None else str(example[0])[:80]
@@ -480,10 +515,10 @@ class _Converter:
 
     def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
         """Size of the table as CSV: its values as text, and what separates them. Printing every
-        number took a quarter of a build, so of a large table every n-th row stands for n rows;
-        texts, whose lengths vary, are all counted."""
-        row_count = count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}")
-        step = -(-row_count // CSV_SAMPLE_ROWS) or 1
+        number took a quarter of a build, so of a large table some rows stand for all, scattered so
+        that no period of the data meets theirs; texts, whose lengths vary, are all counted."""
+        row_count, _ = self.text_bytes([], "true")
+        share = SCATTER_PRIME * CSV_SAMPLE_ROWS // max(row_count, CSV_SAMPLE_ROWS)
         own = [] if self.table.values_of else self.table.source_columns()  # the rest is derived
         kinds = {
             slot: kind
@@ -492,16 +527,20 @@ class _Converter:
         }
         exact = [f"c{slot}" for slot, kind in kinds.items() if kind == "VARCHAR"]
         sampled = [self.csv_text(slot, kind) for slot, kind in kinds.items() if kind != "VARCHAR"]
-        total = row_count * len(own) + self.text_bytes(exact, "true")
-        sample_count = -(-row_count // step) or 1
-        return total + self.text_bytes(sampled, f"rowid % {step} = 0") * row_count // sample_count
+        _, text_bytes = self.text_bytes(exact, "true")
+        sample_count, sample_bytes = self.text_bytes(
+            sampled, f"rowid * {SCATTER_FACTOR} % {SCATTER_PRIME} < {share}"
+        )
+        scaled = sample_bytes * row_count // max(sample_count, 1)
+        return row_count * len(own) + text_bytes + scaled
 
-    def text_bytes(self, texts: list[str], condition: str) -> int:
-        if not texts:
-            return 0
-        sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts)
-        query = f"SELECT {sizes} FROM rows.t{self.index} WHERE {condition}"
-        return count_rows(self.connection, query)
+    def text_bytes(self, texts: list[str], condition: str) -> tuple[int, int]:
+        """Rows, and bytes of the texts, where the condition holds."""
+        sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts) or "0"
+        query = f"SELECT count(*), {sizes} FROM rows.t{self.index} WHERE {condition}"
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0]), int(row[1])
 
     def csv_text(self, slot: int, type_name: str) -> str:
         """SQL: a canonical value as CSV would have it, with a time of day if the source has one."""
@@ -517,11 +556,7 @@ class _Converter:
         names = self.table.column_names()
         parts = ", ".join(f"c{names.index(part)}" for part in self.table.primary_key)
         self.refuse_null_keys(parts.split(", "))
-        extra = count_rows(
-            self.connection,
-            f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM rows.t{self.index} "
-            f"GROUP BY {parts} HAVING count(*) > 1)",
-        )
+        extra = 0 if self.is_dense_key(parts) else self.count_duplicates(parts)
         if extra and self.table.on_duplicate_key == "error":
             example = self.connection.execute(
                 f"SELECT {parts}, count(*) FROM rows.t{self.index} GROUP BY {parts} "
@@ -538,6 +573,27 @@ class _Converter:
             self.drop_duplicates(parts)
         return extra
 
+    def count_duplicates(self, parts: str) -> int:
+        return count_rows(
+            self.connection,
+            f"SELECT sum(n - 1) FROM (SELECT count(*) AS n FROM rows.t{self.index} "
+            f"GROUP BY {parts} HAVING count(*) > 1)",
+        )
+
+    def is_dense_key(self, part: str) -> bool:
+        """Whether the key is one integer column that is unique, found by a set of bits: grouping
+        took an eighth of the build of a numeric table. False: not, or it cannot be said so."""
+        names = self.table.column_names()
+        if "," in part or self.types[names.index(self.table.primary_key[0])] != "BIGINT":
+            return False
+        row = self.connection.execute(
+            f"SELECT min({part}), max({part}), count(*) FROM rows.t{self.index}"
+        ).fetchone()
+        if row is None or not row[2] or row[1] - row[0] >= min(DENSE_KEY_BITS, 64 * row[2]):
+            return False
+        query = f"SELECT bit_count(bitstring_agg({part}, {row[0]}, {row[1]})) FROM rows.t"
+        return count_rows(self.connection, f"{query}{self.index}") == int(row[2])
+
     def refuse_null_keys(self, parts: list[str]) -> None:
         absent = " OR ".join(f"{part} IS NULL" for part in parts)
         query = f"SELECT count(*) FROM rows.t{self.index} WHERE {absent}"
@@ -550,7 +606,7 @@ class _Converter:
     def drop_duplicates(self, parts: str) -> None:
         direction = "ASC" if self.table.on_duplicate_key == "first" else "DESC"
         self.connection.execute(
-            f"CREATE TABLE rows.kept AS SELECT * EXCLUDE (source_row, r) FROM "
+            f"CREATE OR REPLACE TABLE rows.kept AS SELECT * EXCLUDE (source_row, r) FROM "
             f"(SELECT *, rowid AS r FROM rows.t{self.index}) QUALIFY row_number() OVER "
             f"(PARTITION BY {parts} ORDER BY source_row {direction}) = 1 ORDER BY r"
         )
@@ -610,6 +666,11 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
             zoned = f"{value} IS NOT NULL" if source.type == ZONED_TYPE else "false"
             naive = f"{value} IS NOT NULL" if source.type in NAIVE_TYPES else "false"
     return integral, zoned, naive
+
+
+def _keeps_all(meaning: str, type_name: str) -> bool:
+    """Whether the canonical column has every value of the raw one."""
+    return meaning in ("numerical", "identifier") and type_name in INTEGER_TYPES
 
 
 def _is_fractional(type_name: str) -> bool:

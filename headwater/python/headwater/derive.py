@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .convert import INTEGER_TYPES, canonical_text, count_rows, without_nulls
+from .convert import INTEGER_TYPES, canonical_text, without_nulls
 from .schema import ColumnRef, Schema, Table
 from .sources import SourceColumn, SourceData, SourceTable
 
@@ -87,7 +87,8 @@ def _take(
     assert wanted is not None
     child, parent = tables[table.name], tables[wanted.table]
     column = replace(_column(tables, wanted), name=name)
-    made = replace(child, columns=(*child.columns, column))
+    # A view of files becomes a table, of the journal's copy of its facts too.
+    made = replace(child, columns=(*child.columns, column), is_view=False)
     if _raw_columns(connection, child) != len(child.columns):
         return made  # taken already, or converted
     key = next(key for key in table.every_key() if key.table == wanted.table)
@@ -102,10 +103,6 @@ def _take(
     )
     value = _value(schema, tables, wanted, "p.")
     name = f"t{child.index}"
-    query = (
-        f"SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw' AND view_name = '{name}'"
-    )
-    is_view = count_rows(connection, query) > 0
     taken = f"{name}_taken{len(child.columns)}"
     connection.begin()
     connection.execute(
@@ -114,11 +111,8 @@ def _take(
         f"LEFT JOIN (SELECT {groups}, max({value}) AS v FROM raw.t{parent.index} p GROUP BY ALL) "
         f"ON {equal} ORDER BY hw_row"
     )
-    if is_view:  # of files that are not copied; it stays one
-        connection.execute(f"CREATE OR REPLACE VIEW raw.{name} AS SELECT * FROM raw.{taken}")
-    else:
-        connection.execute(f"DROP TABLE raw.{name}")
-        connection.execute(f"ALTER TABLE raw.{taken} RENAME TO {name}")
+    connection.execute(f"DROP {'VIEW' if child.is_view else 'TABLE'} raw.{name}")
+    connection.execute(f"ALTER TABLE raw.{taken} RENAME TO {name}")
     connection.commit()
     return made
 

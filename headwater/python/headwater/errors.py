@@ -30,6 +30,10 @@ class SourceError(HeadwaterError):
     """The source cannot be read, or holds what a store cannot."""
 
 
+class EmbedderError(HeadwaterError):
+    """Texts cannot be embedded: the model, the endpoint, its answers, or the cache of vectors."""
+
+
 class TaskError(HeadwaterError):
     """A task cannot do what was asked, for example sample a split that has no seeds."""
 

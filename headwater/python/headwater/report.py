@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from .convert import LAST_US, Conversion
 from .encode import Encoder, Layout, StoreColumn
+from .previous import change_lines
 from .schema import SPLITS
 from .tasks import FOREVER_US, TaskSeeds
 
@@ -46,6 +47,9 @@ class BuildReport:
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
     source_notes: tuple[str, ...] = ()  # what the source has and the build did not read
+    embedding: dict[str, int] = field(default_factory=dict)  # where vectors came from
+    changes: dict[str, Any] | None = None  # since the store before; None of a first build
+    resumed: tuple[str, ...] = ()  # stages that a killed build had done
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -55,6 +59,9 @@ class BuildReport:
             "undecodable_count": self.undecodable_count,
             "inferred": self.inferred,
             "source_notes": list(self.source_notes),
+            "embedding": self.embedding,
+            "changes": self.changes,
+            "resumed": list(self.resumed),
             "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
             "metadata": self.metadata,
         }
@@ -109,6 +116,39 @@ class BuildReport:
                 )
         return lines
 
+    def change_lines(self) -> list[str]:
+        if self.changes is None:
+            return []
+        lines = change_lines(self.changes)
+        if not lines:
+            return ["since the last build: no row, column, text or seed count changed"]
+        return [f"since the last build ({len(lines)}):", *(f"  {line}" for line in lines)]
+
+    def work_lines(self) -> list[str]:
+        """What was not done again, and what embedding took."""
+        lines = []
+        if self.resumed:
+            tables = sum(stage.startswith("table ") for stage in self.resumed)
+            others = [stage for stage in self.resumed if not stage.startswith("table ")]
+            parts = others + ([f"{tables} converted tables"] if tables else [])
+            lines.append(f"taken from a build that was cut short: {', '.join(parts)}")
+        counts = self.embedding
+        if counts.get("embedded", 0) + counts.get("cached", 0) + counts.get("reused", 0):
+            lines.append(
+                f"vectors: {counts['embedded']:,} embedded, {counts['cached']:,} from the cache, "
+                f"{counts['reused']:,} from the last build"
+            )
+        if counts.get("requests"):
+            lines.append(
+                f"requests: {counts['requests']:,}, {counts['retries']:,} of them tried again, "
+                f"{counts['tokens']:,} tokens"
+            )
+        if counts.get("cut"):
+            lines.append(f"{counts['cut']:,} texts were cut to max_characters")
+        if counts.get("damaged"):
+            lines.append(f"{counts['damaged']:,} vectors of the cache were damaged, embedded again")
+        return lines
+
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.metadata['name']}, build {self.fingerprint[:12]}"]
         lines += _table_lines(self.metadata)
@@ -124,6 +164,7 @@ class BuildReport:
         notes = self.notes()
         lines += [f"to check ({len(notes)}):"] if notes else []
         lines += [f"  {note}" for note in notes]
+        lines += self.change_lines() + self.work_lines()
         main = next(iter(self.store_bytes.values()), 0)
         csv_bytes = self.metadata["csv_bytes"]
         ratio = main / csv_bytes if csv_bytes else 0.0

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")
 PACKED_SUFFIXES = ("", ".gz", ".zst")
-CSV_LINE_BYTES = 1 << 26
+CSV_LINE_BYTES = 1 << 26  # at most; less where memory is short
+CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
+CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
+MEMORY_UNITS = {"bytes": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40, "PiB": 50}
 CHUNK_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60
 
@@ -58,7 +61,8 @@ def copy_csv(
         try:
             return copy_scan(connection, name, index, scan)
         except SourceError as error:
-            if not isinstance(error.__cause__, duckdb.InvalidInputException):
+            kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
+            if not isinstance(error.__cause__, kinds):
                 raise
             raise _reading_error(error.__cause__, name, files, form, copies) from error
     finally:
@@ -83,8 +87,24 @@ def scan_of_csv(
         f"delim = {literal(form.delimiter)}, quote = {literal(form.quote)}, "
         f"escape = {literal(form.escape if form.quote else '')}, skip = {form.skip}, "
         f"nullstr = [{nulls}], allow_quoted_nulls = false, "
-        f"hive_partitioning = false, max_line_size = {CSV_LINE_BYTES}, columns = {{{columns}}})"
+        f"hive_partitioning = false, {_limits(connection)}, columns = {{{columns}}})"
     )
+
+
+def _line_bytes(connection: DuckDBPyConnection) -> int:
+    """The longest line that is taken."""
+    row = connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert row is not None
+    number, unit = str(row[0]).split()
+    memory_bytes = int(float(number) * (1 << MEMORY_UNITS[unit]))
+    return min(CSV_LINE_BYTES, memory_bytes // CSV_MEMORY_SHARE)
+
+
+def _limits(connection: DuckDBPyConnection) -> str:
+    """Options of the longest line, and of a buffer that is of use to it. By itself DuckDB takes
+    room for 16 such lines, 1 GiB, and fails where there is less memory."""
+    line_bytes = _line_bytes(connection)
+    return f"max_line_size = {line_bytes}, buffer_size = {CSV_BUFFER_LINES * line_bytes}"
 
 
 def read_rows(
@@ -155,7 +175,8 @@ class _Copies:
     def __init__(self, connection: DuckDBPyConnection, form: CsvFormat) -> None:
         row = connection.execute("SELECT current_setting('temp_directory')").fetchone()
         assert row is not None
-        self.folder, self.form = Path(row[0]).parent, form
+        self.connection, self.form = connection, form
+        self.folder = Path(row[0]).parent
         self.originals: dict[Path, Path] = {}  # by copy
 
     def utf8(self, path: Path) -> Path:
@@ -237,6 +258,11 @@ def _reading_error(
         fault = encoding_fault(path, "utf-8")
         return SourceError(fault or f"'{path}' is not UTF-8, line {line[1] if line else '?'}")
     where = f"'{path}', line {int(line[1]):,}" if line else f"'{path}'"
+    if "Maximum line size" in text or "does not support a full read" in text:
+        return SourceError(
+            f"{where}: a line is longer than the {_line_bytes(copies.connection):,} bytes that are "
+            "taken with this memory limit; close a quote that is left open, or give a larger one"
+        )
     found = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
     shown = original[1][:SHOWN_CHARACTERS] if original else ""
@@ -260,7 +286,7 @@ def _zstandard_lines(connection: DuckDBPyConnection, path: Path) -> Iterator[str
         cursor = connection.execute(
             f"SELECT line FROM read_csv({literal(str(path))}, auto_detect = false, "
             f"header = false, delim = '', quote = '', escape = '', "
-            f"max_line_size = {CSV_LINE_BYTES}, columns = {{'line': 'VARCHAR'}}) LIMIT 10000"
+            f"{_limits(connection)}, columns = {{'line': 'VARCHAR'}}) LIMIT 10000"
         )
     except duckdb.Error as error:
         raise SourceError(f"cannot read '{path}': {str(error).partition('Possible')[0]}") from error

@@ -19,7 +19,7 @@ from .schema import CsvFormat
 from .selection import Selection
 from .source_csv import copy_csv, csv_name, is_csv, scan_of_csv
 from .source_relbench import declare_keys, draft_tasks, holds_relbench
-from .sources import SourceData, SourceTable, copy_scan, literal
+from .sources import SourceData, SourceTable, literal, view_scan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,7 +53,7 @@ def load_folder(
     for index, (name, files) in enumerate(chosen):
         tell(name)
         if files[0].suffix == ".parquet":
-            tables.append(copy_scan(connection, name, index, _scan_of_parquet(files)))
+            tables.append(view_scan(connection, name, index, _scan_of_parquet(files)))
         else:
             tables.append(_copy_csv(connection, name, index, files, formats, detect))
     if not tables:

@@ -61,6 +61,7 @@ class SourceTable:
     time_column: str | None = None
     csv: CsvFormat | None = None  # as detected, where it was to be
     notes: tuple[str, ...] = ()  # what is to be checked of it
+    is_view: bool = False  # raw.t<i> reads the source each time; it has no rowid
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -89,7 +90,9 @@ def literal(text: str) -> str:
 def brief(error: Exception) -> str:
     """What DuckDB says, without the statement it says it of, without advice on settings that are
     not the user's to change, and not at any length."""
-    text = str(error).partition("\n\nLINE ")[0].partition("\nPossible fixes:")[0].rstrip()
+    text = str(error).partition("\n\nLINE ")[0]
+    for advice in ("\nPossible fixes:", "\nPossible solutions:"):
+        text = text.partition(advice)[0].rstrip()
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
@@ -161,16 +164,25 @@ def file_path(rest: str) -> Path:
     return Path(rest) if not relative.exists() and Path(rest).exists() else relative
 
 
-def source_files(source: Source) -> list[Path] | None:
-    """The files a source consists of, in order; None of one that has no files, so that nobody can
-    tell by them whether it changed: a server, or tables of Python."""
-    if isinstance(source, Mapping):
-        return None
-    text = os.fspath(source)
-    scheme, found, rest = text.partition("://")
-    if found:
-        return [file_path(rest)] if scheme in ("sqlite", "duckdb") else None
-    return sorted(file for file in Path(text).rglob("*") if file.is_file())
+def view_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
+    """Name what a table function reads as raw.t<index>, without a copy: for files in columns,
+    which are read as fast as a table of DuckDB is."""
+    import duckdb
+
+    try:
+        described = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
+        names = ", ".join(f"c{j}" for j in range(len(described)))
+        connection.execute(f"CREATE VIEW raw.t{index}({names}) AS SELECT * FROM {scan}")
+        count = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
+    return SourceTable(
+        name=name,
+        index=index,
+        row_count=0 if count is None else count[0],
+        columns=tuple(SourceColumn(row[0], row[1]) for row in described),
+        is_view=True,
+    )
 
 
 def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:

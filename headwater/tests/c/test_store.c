@@ -2,6 +2,8 @@
  * The store read back through its accessors: bookstore and deliveries, whose contents stand as
  * tables in fixtures.h, and what follows from them by hand.
  */
+#define _XOPEN_SOURCE 700
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -259,7 +262,73 @@ static void a_stored_ignored_column_keeps_its_times(void **state) {
     assert_int_equal(cell(store_of(state), 4, PARCELS_ASSIGNED).is_null, 1);
 }
 
+/* ---- many tables ------------------------------------------------------------------------- */
+
+#define MANY_TABLES 1200u
+#define FEW_DESCRIPTORS 48u
+
+/* MANY_TABLES tables of two rows with an integer key and a number. */
+static void build_many_tables(const char *store_path) {
+    char *directory = fixture_path(store_path, ".building-many");
+    hw_builder_options options = {sizeof options, "many", INT64_MAX};
+    hw_builder *b = NULL;
+    hw_error error;
+    const int64_t keys[] = {7, -12};
+    const double numbers[] = {1, 2};
+    const struct fixture_column columns[] = {{"key", "l", keys, NULL},
+                                             {"number", "g", numbers, NULL}};
+    fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open");
+    for (uint32_t t = 0; t < MANY_TABLES; t++) {
+        char name[20];
+        uint32_t index = 0;
+        snprintf(name, sizeof name, "table%u", t);
+        hw_table_spec table = {.struct_bytes = sizeof table, .name = name, .key_part_count = 1};
+        fixture_check(hw_builder_add_table(b, &table, &index, &error), &error, "table");
+    }
+    for (uint32_t t = 0; t < MANY_TABLES; t++) {
+        uint32_t index = 0;
+        hw_column_spec column = {
+            .struct_bytes = sizeof column, .name = "number", .stype = HW_NUMERICAL};
+        fixture_check(hw_builder_add_column(b, t, &column, &index, &error), &error, "column");
+    }
+    for (uint32_t t = 0; t < MANY_TABLES; t++) {
+        fixture_rows(b, t, columns, 2, 2, 0);
+    }
+    fixture_finish(b, MANY_TABLES, 0, store_path);
+    hw_builder_close(b);
+    free(directory);
+}
+
+/* Each file held a descriptor: the default limit of 1024 was met at about 1,000 tables. */
+static void a_store_of_many_tables_needs_few_descriptors(void **state) {
+    (void)state;
+    struct rlimit before, few;
+    char *directory = fixture_directory();
+    hw_store *store = NULL;
+    hw_error error = {.message = ""};
+    uint64_t fault_count = 1;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = FEW_DESCRIPTORS, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    build_many_tables(directory);
+    fixture_check(hw_store_open(directory, HW_LOAD_MMAP, &store, &error), &error, "open");
+    fixture_check(hw_store_verify(store, print_fault, NULL, &fault_count, &error), &error,
+                  "verify");
+    assert_int_equal(fault_count, 0);
+    assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
+    const char key[] = "\3\0\0\0-12"; /* an integer key is its decimal digits */
+    uint32_t row = 0;
+    fixture_check(hw_store_find(store, MANY_TABLES - 1, key, 7, &row, &error), &error, "find");
+    assert_int_equal(row, 2 * MANY_TABLES - 1);
+    hw_store_close(store);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    fixture_remove(directory);
+}
+
 int main(void) {
+    const struct CMUnitTest many_tests[] = {
+        cmocka_unit_test(a_store_of_many_tables_needs_few_descriptors),
+    };
     const struct CMUnitTest bookstore_tests[] = {
         cmocka_unit_test(counts_are_those_of_the_tables),
         cmocka_unit_test(numbers_come_back_within_a_float),
@@ -278,5 +347,6 @@ int main(void) {
         cmocka_unit_test(a_fresh_store_has_no_faults),
     };
     return cmocka_run_group_tests(bookstore_tests, open_bookstore, close_store) +
-           cmocka_run_group_tests(deliveries_tests, open_deliveries, close_store);
+           cmocka_run_group_tests(deliveries_tests, open_deliveries, close_store) +
+           cmocka_run_group_tests(many_tests, NULL, NULL);
 }

@@ -342,6 +342,42 @@ static void a_file_that_shrinks_while_open_is_noticed(void **state) {
     patient_heal(patient);
 }
 
+static void a_file_that_shrinks_in_a_store_that_was_moved_is_noticed(void **state) {
+    const struct patient *patient = *state;
+    hw_store *store = NULL;
+    hw_error error = {.status = HW_OK, .message = ""};
+    fixture_check(hw_store_open(patient->directory, HW_LOAD_MMAP, &store, &error), &error, "open");
+    char *build = strdup(hw_store_directory(store));
+    char *moved = fixture_path(patient->directory, "moved");
+    char *graph = fixture_path(moved, "graph.bin");
+    assert_int_equal(rename(build, moved), 0);
+    assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
+    assert_int_equal(truncate(graph, 100), 0);
+    assert_int_equal(hwi_store_check_sizes(store, &error), HW_BAD_STORE);
+    assert_int_equal(rename(moved, build), 0);
+    hw_store_close(store);
+    patient_heal(patient);
+    free(build);
+    free(moved);
+    free(graph);
+}
+
+/* As when a newer build is published: what is mapped stays whole. */
+static void a_file_that_is_removed_or_replaced_while_open_stays_readable(void **state) {
+    const struct patient *patient = *state;
+    const char *path = patient->files[GRAPH_FILE].path;
+    hw_store *store = NULL;
+    hw_error error = {.status = HW_OK, .message = ""};
+    fixture_check(hw_store_open(patient->directory, HW_LOAD_MMAP, &store, &error), &error, "open");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
+    damage_write_file(path, (const uint8_t *)"short", 5);
+    assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
+    damage_read_everything(store);
+    hw_store_close(store);
+    patient_heal(patient);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_truncation_is_found),
@@ -353,6 +389,8 @@ int main(void) {
         cmocka_unit_test(missing_files_and_directories_are_named),
         cmocka_unit_test(a_file_of_another_store_does_not_open),
         cmocka_unit_test(a_file_that_shrinks_while_open_is_noticed),
+        cmocka_unit_test(a_file_that_shrinks_in_a_store_that_was_moved_is_noticed),
+        cmocka_unit_test(a_file_that_is_removed_or_replaced_while_open_stays_readable),
     };
     return cmocka_run_group_tests(tests, admit, discharge);
 }

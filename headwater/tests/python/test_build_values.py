@@ -8,8 +8,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from databases import TinyTable, arrow_tables, write_csv, write_sqlite
-from headwater.build import build, open_database
+from databases import TinyTable, arrow_tables, write_csv, write_parquet, write_sqlite
+from headwater.build import build, memory_settings, open_database
 from headwater.convert import convert_tables
 from headwater.document import STYPES
 from headwater.encode import stream_columns
@@ -159,16 +159,62 @@ def test_a_duplicate_primary_key_is_an_error_with_an_example(tmp_path: Path) -> 
         build_table(tmp_path, source, keyed({"stype": "text"}))
 
 
+@pytest.mark.parametrize("as_files", [False, True])
 @pytest.mark.parametrize(("policy", "kept"), [("first", "a"), ("last", "d")])
 def test_a_duplicate_primary_key_keeps_the_row_it_is_told(
-    tmp_path: Path, policy: str, kept: str
+    tmp_path: Path, policy: str, kept: str, as_files: bool
 ) -> None:
     rows = [(8, "c"), (7, "a"), (7, "b"), (7, "d")]
-    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)})
+    database = {"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)}
+    source: Any = arrow_tables(database)
+    if as_files:  # a view, which has no row numbers, until it is copied
+        source = write_parquet(tmp_path / "parquet", database)
     table = keyed({"stype": "text"}, on_duplicate_key=policy)
     report, found = build_table(tmp_path, source, table)
     assert [(row["key"]["id"], row["cells"]["v"]) for row in found] == [(7, kept), (8, "c")]
     assert report.losses() == ["2 rows of t dropped: duplicate primary key"]
+
+
+@pytest.mark.parametrize(
+    "keys", [[0, 1, 2], [5, 5], [-(2**62), 2**62], [7], [1, 3, 1], [2**62, 2**62]]
+)
+def test_dense_and_scattered_keys_are_told_unique_alike(tmp_path: Path, keys: list[int]) -> None:
+    source = arrow_tables(
+        {"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, [(k, "a") for k in keys])}
+    )
+    if len(set(keys)) < len(keys):
+        with pytest.raises(SourceError, match="has 1 rows with a primary key that another row"):
+            build_table(tmp_path, source, keyed({"stype": "text"}))
+    else:
+        _, found = build_table(tmp_path, source, keyed({"stype": "text"}))
+        assert [row["key"]["id"] for row in found] == sorted(keys)
+
+
+def test_the_size_as_csv_of_a_large_table_is_close_to_the_truth(tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE t AS SELECT i AS id, i / 7.0 AS v, 'n' || i AS w FROM range(100000) x(i)"
+    )
+    columns = {"id": "identifier", "v": "numerical", "w": "text"}
+    table = {"primary_key": "id", "columns": {c: {"stype": s} for c, s in columns.items()}}
+    report = build({"t": connection.table("t")}, tmp_path / "s", {"tables": {"t": table}})
+    exact = connection.execute(
+        "SELECT sum(strlen(id::VARCHAR) + strlen(regexp_replace(v::VARCHAR, '[.]0$', '')) "
+        "+ strlen(w) + 3) FROM t"
+    ).fetchone()
+    assert exact is not None
+    assert report.metadata["csv_bytes"] == pytest.approx(exact[0], rel=0.001)
+    assert report.metadata["csv_bytes"] != exact[0]  # a third of the rows stands for all
+
+
+def test_the_memory_limit_is_of_the_process() -> None:
+    share = memory_settings("1 GB")
+    assert share["memory_limit"] == "'840000000B'"
+    assert memory_settings("256MiB")["memory_limit"] == "'108435456B'"
+    assert memory_settings("100MB") == {"memory_limit": "'25000000B'", "threads": "1"}
+    for wrong in ("80%", "much", "0GB", "-1GB"):
+        with pytest.raises(ValueError, match="expected a size such as '4GB'"):
+            memory_settings(wrong)
 
 
 def test_a_primary_key_is_never_null(tmp_path: Path) -> None:

@@ -216,3 +216,19 @@ def test_init_drafts_the_description(tmp_path: Path, way: str) -> None:
     build(source, tmp_path / "s", tmp_path / "metadata.json")
     with Store(tmp_path / "s") as store:
         assert store.verify() == []
+
+
+def test_csv_files_are_read_where_memory_is_short(tmp_path: Path) -> None:
+    """DuckDB by itself wanted 1 GiB for the buffer of any CSV file."""
+    source = folder(tmp_path, "t.csv", TEXT.encode())
+    build(source, tmp_path / "small", metadata(), memory_limit="200MB")
+    small = Store(tmp_path / "small").fingerprint
+    assert small == build(source, tmp_path / "s", metadata()).fingerprint
+
+
+@pytest.mark.parametrize("size", [4_000_000, 20_000_000])
+def test_a_line_too_long_for_the_memory_is_told(tmp_path: Path, size: int) -> None:
+    text = f"id,name,price\n1,{'x' * size},2\n2,b,3\n"
+    source = folder(tmp_path, "t.csv", text.encode())
+    with pytest.raises(SourceError, match=r"t\.csv'.*a line is longer than the 3,1[0-9,]* bytes"):
+        build(source, tmp_path / "s", metadata(), memory_limit="200MB", cache=False)

@@ -1,0 +1,143 @@
+"""The folder a build works in: `<out>/.building-<key>`, under the lock of the target.
+
+The key is a digest of all that the work in it depends on: the source's files (path, size, mtime and
+inode), the metadata, the label tables, this package's code and DuckDB's version. A build that is
+killed leaves its folder; the next build of the target removes every such folder but one of its own
+key, which it goes on from (journal.py says from where). They are dead for sure, as the lock is
+held. Of a source that cannot prove to be unchanged (a database server, tables in memory) the key is
+random, and so nothing of it is used again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import StoreError
+from .sources import file_path
+
+BUILD_PREFIX = ".building-"
+FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+KEY_BYTES = 16
+FILE_SCHEMES = {"sqlite": ("-wal", "-journal"), "duckdb": (".wal",)}  # with the files beside
+
+
+@dataclass
+class Workspace:
+    """A locked target and the folder to build in; `keep` leaves the folder for the next build."""
+
+    target: Path
+    folder: Path
+    is_resumable: bool
+    keep: bool = field(default=False)
+
+    def database(self) -> Path:
+        return self.folder / "work.duckdb"
+
+
+@contextmanager
+def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
+    """A folder to build in, inside the target, under the target's lock. key None: a new one."""
+    if target.exists() and not target.is_dir():
+        raise StoreError(f"'{target}' is a file, expected a folder for the store")
+    existed = target.is_dir()
+    if existed and not (target / "manifest.json").exists():
+        # A first build that was killed while it published leaves its folder without a manifest.
+        names = [entry.name for entry in target.iterdir()]
+        strange = [n for n in names if not n.startswith(".") and not FINGERPRINT.fullmatch(n)]
+        if [name for name in strange if name != "manifest.json.tmp"]:
+            raise StoreError(f"'{target}' is no store and not empty (it holds '{strange[0]}')")
+    target.mkdir(parents=True, exist_ok=True)
+    lock = os.open(target / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreError(f"another build of '{target}' is running") from error
+    name = BUILD_PREFIX + (secrets.token_hex(KEY_BYTES) if key is None else key)
+    workspace = Workspace(target, target / name, is_resumable=key is not None)
+    try:
+        for stale in target.glob(f"{BUILD_PREFIX}*"):
+            if stale.name != name:
+                shutil.rmtree(stale, ignore_errors=True)
+        workspace.folder.mkdir(exist_ok=True)
+        for rest in ("store", "spill"):  # half-written files of a build and of its database
+            shutil.rmtree(workspace.folder / rest, ignore_errors=True)
+        try:
+            yield workspace
+        finally:
+            if not (workspace.keep and workspace.is_resumable):
+                shutil.rmtree(workspace.folder, ignore_errors=True)
+    finally:
+        # Only whoever has the lock may remove the folder: in it another build may be at work.
+        has_store = (target / "manifest.json").exists()
+        if not existed and not has_store and not workspace.folder.exists():
+            shutil.rmtree(target, ignore_errors=True)
+        os.close(lock)
+
+
+# ---- the key ---------------------------------------------------------------------------------
+
+
+def source_files(source: Any, target: Path) -> list[Path] | None:
+    """The files of a source that consists of files, without the store that may be among them; None
+    of any other source."""
+    if isinstance(source, Mapping):
+        return None
+    text = os.fspath(source)
+    scheme, found, rest = text.partition("://")
+    if not found:
+        folder, store = Path(text), target.resolve()
+        return [
+            file
+            for file in sorted(folder.rglob("*"))
+            if store not in file.resolve().parents
+            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        ]
+    if scheme not in FILE_SCHEMES:
+        return None
+    path = file_path(rest)
+    return [path, *(path.with_name(path.name + ending) for ending in FILE_SCHEMES[scheme])]
+
+
+def file_facts(files: Iterable[Path]) -> list[list[Any]]:
+    """What changes when a file does: path, size, mtime and inode of those that are there."""
+    facts: list[list[Any]] = []
+    for file in files:
+        try:
+            info = file.stat()
+        except OSError:
+            continue
+        if not file.is_dir():
+            facts.append([str(file.resolve()), info.st_size, info.st_mtime_ns, info.st_ino])
+    return facts
+
+
+def code_digest() -> str:
+    """This package's code: a newer one may convert otherwise."""
+    digest = hashlib.blake2b(digest_size=KEY_BYTES)
+    folder = Path(__file__).parent
+    for file in sorted(folder.rglob("*.py")):
+        name = str(file.relative_to(folder))
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def work_key(source: Any, target: Path, depends_on: Mapping[str, Any]) -> str | None:
+    """The key of the work on a source, given what else it depends on (as JSON)."""
+    files = source_files(source, target)
+    if files is None:
+        return None
+    facts = {**depends_on, "files": file_facts(files), "code": code_digest()}
+    text = json.dumps(facts, default=str)  # in the order given: that of columns matters
+    return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).hexdigest()
