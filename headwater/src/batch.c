@@ -35,6 +35,7 @@ static uint64_t now_ns(void) {
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
+/* As many as were asked for, or as may have their scratch. */
 static hw_status open_walks(struct hwi_worker *worker, uint32_t count, hw_error *error) {
     worker->walks = calloc(count, sizeof *worker->walks);
     worker->works = calloc(count, sizeof *worker->works);
@@ -46,6 +47,9 @@ static hw_status open_walks(struct hwi_worker *worker, uint32_t count, hw_error 
         worker->order[i] = i;
         HW_TRY(hwi_walk_open(worker->plan, &worker->walks[i], error));
         worker->walk_count++;
+        if (worker->walks[0].scratch_bytes > HWI_MAX_SCRATCH_BYTES / (i + 2)) {
+            break; /* the next one would be too much */
+        }
     }
     return HW_OK;
 }

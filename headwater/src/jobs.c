@@ -226,7 +226,8 @@ struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *str
 
 /* ---- its phases -------------------------------------------------------------------------- */
 
-/* The end of the last part, by the thread that has it. */
+/* The end of the last part, by the thread that has it. Not of a job that was dropped: parts of it
+ * may never have been gathered, and the slab would name fewer dirty vectors than it has. */
 static void finish_batch(struct hwi_thread *thread, struct hwi_job *job) {
     int64_t start = hwi_now_ns();
     hwi_batch_finish(thread->sampler->plan, hwi_batch_slab(job->batch), job->scratch,
@@ -277,10 +278,12 @@ void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t cou
     if (!take_away(job, count)) {
         return;
     }
-    if (job->phase == HWI_GATHERING) {
-        finish_batch(thread, job);
-    }
     pthread_mutex_lock(&sampler->mutex);
+    if (!job->dropped && job->phase == HWI_GATHERING) {
+        pthread_mutex_unlock(&sampler->mutex);
+        finish_batch(thread, job);
+        pthread_mutex_lock(&sampler->mutex);
+    }
     if (job->dropped) {
         recycle_locked(sampler, job);
     } else if (job->phase == HWI_MAKING) {

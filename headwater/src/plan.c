@@ -259,6 +259,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         return hwi_no_memory(error, "the plan of a sampler", sizeof *made);
     }
     made->store = hw_store_retain(store);
+    memset(made->offsets, 0xff, sizeof made->offsets); /* no array yet: the sample needs none */
     size_t covered =
         options->struct_bytes < sizeof *options ? options->struct_bytes : sizeof *options;
     memcpy(&made->options, options, covered);

@@ -531,6 +531,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
     }
 #undef ALLOCATE
     memset(walk->hop_first, 0xff, (size_t)(rows + 3) * sizeof *walk->hop_first);
+    walk->scratch_bytes = total;
     return HW_OK;
 }
 

@@ -132,6 +132,7 @@ struct hwi_walk {
     uint32_t turn_count, turn_next;
     struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
     uint32_t ahead_count, ahead_next;
+    uint64_t scratch_bytes; /* of all the arrays */
 };
 
 HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,

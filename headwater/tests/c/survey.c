@@ -104,10 +104,10 @@ static void check_cells(const hw_store_counts *counts, const hw_batch *batch, ui
     const uint32_t *values = array_of(batch, "cell_values", &count);
     for (uint64_t i = 0; i < count; i++) {
         uint32_t type = cells[i] & HW_CELL_TYPE_MASK;
-        uint32_t limit = type == HW_CATEGORICAL ? counts->category_count
+        uint64_t limit = type == HW_CATEGORICAL ? counts->category_count
                          : type == HW_TEXT      ? text_limit
                          : type == HW_BOOLEAN   ? 2
-                                                : UINT32_MAX;
+                                                : UINT64_MAX; /* any bits make a float */
         demand(columns[i] < counts->column_count, "cell_columns");
         demand(values[i] < limit || values[i] == 0, "cell_values");
     }

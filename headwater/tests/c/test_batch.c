@@ -17,6 +17,7 @@
 #include "league.h"
 #include "pages.h"
 #include "plan.h"
+#include "walk.h"
 
 struct databases {
     char *directory;
@@ -636,6 +637,31 @@ static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
     stop(&many);
 }
 
+/* The bookstore's authors have one key to them, its books another: 65,535 rows that may draw 512
+ * children each take some 300 MB for each walk. */
+static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void **state) {
+    hw_sampler_options options = everything();
+    options.layout = HW_LAYOUT_COMPACT;
+    options.adjacency = HW_ADJACENCY_PARENTS;
+    struct making making;
+    start(&making, bookstore_of(state), &options);
+    assert_int_equal(hwi_worker_room(making.worker), 8);
+    stop(&making);
+    options.max_rows = 65535;
+    options.child_width = 512;
+    start(&making, bookstore_of(state), &options);
+    struct hwi_walk walk;
+    hw_error error = {.message = ""};
+    fixture_check(hwi_walk_open(making.plan, &walk, &error), &error, "walk");
+    uint32_t room = hwi_worker_room(making.worker);
+    assert_true(walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES / 8);
+    assert_in_range(room, 1, 7);
+    assert_true(room * walk.scratch_bytes <= HWI_MAX_SCRATCH_BYTES);
+    assert_true((room + 1) * walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES);
+    hwi_walk_release(&walk);
+    stop(&making);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cells_of_a_cell_task_are_those_worked_out_by_hand),
@@ -653,6 +679,7 @@ int main(void) {
         cmocka_unit_test(an_empty_sequence_is_all_padding),
         cmocka_unit_test(a_batch_over_the_remains_of_another_is_the_same_as_over_zeros),
         cmocka_unit_test(works_in_a_worker_at_once_are_the_same_as_one_by_one),
+        cmocka_unit_test(a_worker_has_fewer_walks_where_their_scratch_would_be_too_much),
     };
     return cmocka_run_group_tests(tests, open_databases, close_databases);
 }

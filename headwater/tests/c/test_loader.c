@@ -476,6 +476,71 @@ static void vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else(vo
     }
 }
 
+/* The first `count` letters of an epoch into a batch, up to the gathering of its vectors. */
+static void make_letters(hw_sampler *sampler, struct hwi_job *job, uint32_t count) {
+    const struct hwi_plan *plan = sampler->plan;
+    struct hwi_worker *worker = NULL;
+    hw_error error = {0};
+    fixture_check(hwi_pool_take(sampler->pool, &job->batch, &error), &error, "batch");
+    fixture_check(hwi_batch_scratch_open(plan, &job->scratch, &error), &error, "scratch");
+    fixture_check(hwi_worker_open(plan, &worker, &error), &error, "worker");
+    for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
+        struct hwi_work work = {.seed = hwi_order_seed(plan, HW_TRAIN, 0, b % count),
+                                .is_real = b < count,
+                                .slab = hwi_batch_slab(job->batch),
+                                .scratch = job->scratch,
+                                .b = b};
+        hwi_worker_start(worker, &work);
+        fixture_check(hwi_worker_advance(worker, &work, &error), &error, "sequence");
+    }
+    hwi_worker_close(worker);
+    job->phase = HWI_GATHERING;
+    job->part_count = hwi_batch_merge(plan, hwi_batch_slab(job->batch), job->scratch, 0, count);
+    atomic_store(&job->pending, job->part_count);
+}
+
+/* One of two parts of its vectors is gathered when it is dropped: what the slab's batch before left
+ * behind them must still count as left. No thread runs, the test takes their steps. */
+static void a_batch_dropped_between_its_vectors_leaves_a_slab_that_is_cleared(void **state) {
+    enum { SHORT = 44 };
+    struct shop *shop = *state;
+    hw_sampler_options options = letter_options();
+    options.num_prefetch = 0;
+    hw_sampler *sampler = open_sampler(state, &options);
+    struct hwi_stream *stream = &sampler->endless[HW_TRAIN];
+    struct hwi_thread thread = {.sampler = sampler};
+    struct hwi_job *job = calloc(1, sizeof *job);
+    hw_batch_release(next(sampler, HW_TRAIN)); /* 256 letters, whose slab is taken again */
+    make_letters(sampler, job, 128);
+    assert_int_equal(job->part_count, 2);
+    job->stream = stream;
+    stream->head = stream->tail = job;
+    stream->depth = stream->job_count = job->claimed_count = 1;
+    hwi_batch_gather(sampler->plan, hwi_batch_slab(job->batch), job->scratch, 0);
+    pthread_mutex_lock(&sampler->mutex);
+    hwi_drop_jobs_locked(sampler, stream);
+    pthread_mutex_unlock(&sampler->mutex);
+    assert_int_equal(stream->job_count, 1); /* the part that a thread holds */
+    hwi_parts_done(&thread, job, 1);
+    assert_int_equal(stream->job_count, 0);
+    uint32_t anchors[SHORT];
+    int64_t times[SHORT];
+    for (uint32_t i = 0; i < SHORT; i++) {
+        anchors[i] = i;
+        times[i] = INT64_MAX;
+    }
+    hw_pass *pass = NULL;
+    hw_batch *batch = NULL;
+    hw_error error = {0};
+    fixture_check(hw_pass_open_seeds(sampler, 0, anchors, times, SHORT, &pass, &error), &error,
+                  "pass");
+    fixture_check(hw_pass_next(pass, -1, NULL, NULL, &batch, &error), &error, "next");
+    assert_vectors(shop->store, batch);
+    hw_batch_release(batch);
+    hw_pass_close(pass);
+    hw_sampler_close(sampler);
+}
+
 static void large_batches_are_the_same_for_any_thread_count(void **state) {
     uint64_t expected[COMPARED];
     for (uint32_t threads = 0; threads <= 8; threads = threads == 0 ? 1 : threads * 2) {
@@ -656,6 +721,7 @@ int main(void) {
         LOADER_TEST(an_error_of_a_thread_is_latched_for_every_stream),
         LOADER_TEST(a_forked_process_is_refused_and_may_let_go),
         LETTERS_TEST(vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else),
+        LETTERS_TEST(a_batch_dropped_between_its_vectors_leaves_a_slab_that_is_cleared),
         LETTERS_TEST(large_batches_are_the_same_for_any_thread_count),
         LETTERS_TEST(a_shutdown_at_any_moment_leaves_nothing_behind),
         LETTERS_TEST(an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory),

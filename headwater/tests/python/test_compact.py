@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -216,6 +218,23 @@ def test_a_state_moves_between_layouts(tmp_path: Path) -> None:
         assert np.array_equal(before.info["seed_index"], after.info["seed_index"])
         cells = after["cells"]
         assert np.array_equal(before["is_null"], cells & NULL != 0)
+
+
+PEAK_OF_OPENING = """
+import resource, sys, headwater
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak_bytes()
+headwater.Sampler(sys.argv[1], layout="compact", max_rows=20000, num_threads=1).shutdown()
+print(peak_bytes() - before)
+"""
+
+
+def test_opening_makes_no_adjacency_that_the_batches_do_not_have(tmp_path: Path) -> None:
+    # Contexts are sampled for the text budget; [R, R] would be 400 MB.
+    command = [sys.executable, "-c", PEAK_OF_OPENING, str(write_tiny(tmp_path))]
+    taken = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert taken < 200_000_000
 
 
 def test_more_walks_at_once_than_64_are_refused(tmp_path: Path) -> None:
