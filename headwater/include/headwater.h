@@ -439,6 +439,9 @@ typedef struct hw_sampler_options {
                                  on contents */
     const uint32_t *cpus; /* thread i runs on cpus[i mod cpu_count] only; NULL: where it likes */
     uint32_t cpu_count;
+    double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
+                                                        probability, else up to max_days; 0: off
+                                                        (docs/2-sampling.md, "Staleness") */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.

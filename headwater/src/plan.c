@@ -108,6 +108,25 @@ static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
     return HW_OK;
 }
 
+/* docs/2-sampling.md, "Staleness". */
+static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
+    double share = plan->options.staleness_zero_share, days = plan->options.staleness_max_days;
+    double seconds = floor(days * 86400 + 0.5);
+    if (!(share >= 0 && share <= 1)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "staleness: the probability of no gap is %g, expected 0 to 1", share);
+    }
+    if (!(days >= 0 && days <= HWI_MAX_STALE_DAYS) || (days > 0 && seconds < 1) ||
+        (days == 0 && share > 0)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "staleness: the longest gap is %g days, expected 1 second to %u days", days,
+                        HWI_MAX_STALE_DAYS);
+    }
+    plan->stale_seconds = (uint32_t)seconds;
+    plan->fresh_words = (uint64_t)floor(share * 4294967296.0 + 0.5);
+    return HW_OK;
+}
+
 /* ---- tables ------------------------------------------------------------------------------ */
 
 static int is_key_column(const hw_store *store, const struct hwi_table_info *table,
@@ -277,6 +296,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = check_layout(&made->options, error);
+    }
+    if (status == HW_OK) {
+        status = plan_staleness(made, error);
     }
     if (status == HW_OK) {
         status = plan_tables(made, error);

@@ -254,6 +254,16 @@ static void renew_cutoffs(struct hwi_walk *walk, const struct hwi_view *last) {
     }
 }
 
+/* Seconds by which the seed's cutoff is earlier. */
+static uint32_t draw_staleness(struct hwi_walk *walk) {
+    const struct hwi_plan *plan = walk->plan;
+    if (plan->stale_seconds == 0 || walk->seed.split != HW_TRAIN ||
+        hwi_rng_next(&walk->rng) < plan->fresh_words) {
+        return 0;
+    }
+    return hwi_rng_below(&walk->rng, plan->stale_seconds + 1);
+}
+
 hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_task_info *info = &plan->store->tasks[plan->tasks[seed->task].task];
@@ -263,10 +273,10 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     }
     struct hwi_view last = walk->view;
     walk->seed = *seed;
-    hwi_view_init(&walk->view, plan, &walk->seed);
-    renew_cutoffs(walk, &last);
     walk->rng = hwi_rng_make(plan->options.seed, seed->index, seed->epoch,
                              plan->tasks[seed->task].task * 4 + seed->split);
+    hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
+    renew_cutoffs(walk, &last);
     walk->row_count = walk->cell_count = walk->list_count = 0;
     walk->stopped_by_rows = 0;
     walk->queue_head = walk->queue_tail = 0;

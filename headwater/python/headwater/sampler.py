@@ -55,6 +55,8 @@ class Sampler:
     child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
     context_labels: "train", "none" or "all"; None: as each task says.
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
+    staleness: (p0, max_days): a train seed sees up to a gap before its obs_time, 0 with probability
+        p0, else uniform up to max_days; a model learns to predict from old data. None: no gap.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -93,6 +95,7 @@ class Sampler:
         identifier_cells: str = "all",
         context_labels: str | None = None,
         visible_until: Time | Mapping[str, Time | None] | None = None,
+        staleness: tuple[float, float] | None = None,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -120,6 +123,7 @@ class Sampler:
             if len(ratios) != 3:
                 raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
             until = _until(visible_until)
+            stale = _staleness(staleness)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -164,6 +168,7 @@ class Sampler:
                 if num_interleaved is None
                 else _at_least("num_interleaved", num_interleaved, 1),
                 cpus=cpus,
+                staleness=stale or (0, 0),
                 **words,
             )
         except BaseException:
@@ -193,6 +198,9 @@ class Sampler:
             "task_weights": None if task_weights is None else dict(task_weights),
             "task_order": task_order,
         }
+        # Options that are off leave no trace: states of before they existed can still be loaded.
+        if stale is not None:
+            self._options["staleness"] = list(stale)
         if packing:  # contexts may be cut
             self._options["packing"] = True
 
@@ -580,6 +588,17 @@ def _adjacency(adjacency: str | None, layout: str) -> int:
             "makes fk_adj from it"
         )
     return number
+
+
+def _staleness(given: tuple[float, float] | None) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
+        raise ValueError(f"staleness is {given!r}, expected (probability of no gap, longest days)")
+    share, days = float(given[0]), float(given[1])
+    if not days > 0:
+        raise ValueError(f"staleness: the longest gap is {days:g} days, expected more than 0")
+    return share, days
 
 
 def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

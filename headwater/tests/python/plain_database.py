@@ -116,6 +116,7 @@ class Options:
     identifier_cells: str = "all"
     context_labels: str | None = None
     visible_until: tuple[int, int, int] = (NEVER, NEVER, NEVER)
+    staleness: tuple[float, float] | None = None
     seed: int = 42
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)

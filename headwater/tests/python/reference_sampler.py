@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import floor
 from typing import Any
 
 from plain_database import (
@@ -86,6 +87,9 @@ class Walk:
         self.seed_splits = order.splits[task_number]
         self.stream = Stream(self.options.seed, index, epoch, task_number, split)
         self.until = min(seed.obs_time, self.options.visible_until[min(split, TEST)])
+        if split == TRAIN and self.options.staleness is not None:
+            gap = self.draw_gap(*self.options.staleness)
+            self.until = NEVER if self.until == NEVER else max(self.until - gap, ALWAYS + 1)
         self.anchor = self.database.row_starts[self.task.anchor_table] + seed.anchor
         self.label_rule = self.options.context_labels or self.task.context_labels
         self.context = Context()
@@ -94,6 +98,12 @@ class Walk:
         self.hops: dict[int, Hop] = {}
 
     # -- 1. seeds and time
+
+    def draw_gap(self, zero_share: float, max_days: float) -> int:
+        """Microseconds."""
+        if next(self.stream.words) < floor(zero_share * 2**32 + 0.5):
+            return 0
+        return self.stream.below(floor(max_days * 86400 + 0.5) + 1) * 1_000_000
 
     def passes(self, time: int, chain: bool) -> bool:
         if self.until == NEVER:

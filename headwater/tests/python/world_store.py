@@ -233,6 +233,7 @@ def open_sampler(
         num_prefetch_val=1,
         text_budget=text_budget,
         with_rows=True,
+        staleness=options.staleness or (0, 0),
         **more,
     )
     try:
