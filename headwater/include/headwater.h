@@ -442,6 +442,8 @@ typedef struct hw_sampler_options {
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */
+    uint8_t child_counts; /* cells for the visible children of each row, with three columns of their
+                             own for each foreign key, after those of the store */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.

@@ -14,6 +14,7 @@
 #include "emit_rows.h"
 #include "error.h"
 #include "masks.h"
+#include "tally.h"
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
@@ -235,6 +236,30 @@ static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *wa
     }
 }
 
+/* The counts of a row's children, behind its own cells. */
+static void emit_tallies(const struct hwi_walk *walk, uint32_t local, uint32_t place,
+                         const struct cell_arrays *out) {
+    const struct hwi_visit *visit = &walk->visits[local];
+    for (uint32_t i = 0; i < visit->tally_cells; i++) {
+        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        uint32_t at = visit->cell_start + visit->cell_count + i;
+        out->semantic_types[at] = HW_NUMERICAL;
+        out->column_ids[at] = (int32_t)hwi_tally_column(walk, visit, i);
+        out->row_ids[at] = (uint16_t)local;
+        out->numeric_values[at] = tally->values[i % HWI_TALLY_CELLS];
+        out->is_null[at] = tally->is_null[i % HWI_TALLY_CELLS];
+    }
+}
+
+static void emit_all_tallies(const struct hwi_walk *walk, const struct cell_arrays *out) {
+    for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
+        if (walk->visits[row].table != HWI_NONE) {
+            emit_tallies(walk, row, place, out);
+            place = hwi_tally_next(walk, &walk->visits[row], place);
+        }
+    }
+}
+
 /* ---- the target -------------------------------------------------------------------------- */
 
 /* Writes the truth over the target cell. */
@@ -287,6 +312,9 @@ static hw_status emit_dense(const struct hwi_plan *plan, const struct hwi_walk *
         } else {
             HW_TRY(emit_row(plan, walk, row, &out, canvas, texts, error));
         }
+    }
+    if (plan->options.child_counts) { /* after all rows, which may write past their ends */
+        emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
     emit_target_inline(plan, walk, &out, canvas, target);

@@ -7,6 +7,7 @@
 #include "calendar.h"
 #include "emit_frame.h"
 #include "error.h"
+#include "tally.h"
 
 enum { NULL_SHIFT = 3 };
 static_assert(HW_CELL_NULL == 1u << NULL_SHIFT, "a null byte becomes the null bit of eight cells");
@@ -196,6 +197,29 @@ static void emit_padding(const struct hwi_plan *plan, const struct compact_array
     memset(out->times + cell_count, 0, rest * sizeof *out->times);
 }
 
+/* The counts of a row's children, behind its own cells. */
+static void emit_tallies(const struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t place,
+                         const struct compact_arrays *out) {
+    for (uint32_t i = 0; i < visit->tally_cells; i++) {
+        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        uint32_t at = visit->cell_start + visit->cell_count + i, cell = i % HWI_TALLY_CELLS;
+        out->cells[at] = (uint8_t)(HW_NUMERICAL | (tally->is_null[cell] ? HW_CELL_NULL : 0));
+        out->columns[at] = (uint16_t)hwi_tally_column(walk, visit, i);
+        out->values[at] = float_bits(tally->values[cell]);
+        out->times[at] = 0;
+    }
+}
+
+static void emit_all_tallies(const struct hwi_walk *walk, const struct compact_arrays *out) {
+    for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
+        const struct hwi_visit *visit = &walk->visits[row];
+        if (visit->table != HWI_NONE) {
+            emit_tallies(walk, visit, place, out);
+            place = hwi_tally_next(walk, visit, place);
+        }
+    }
+}
+
 /* ---- the target -------------------------------------------------------------------------- */
 
 /* Over the target cell: the truth, or nothing where it stands beside the inputs. */
@@ -235,6 +259,9 @@ hw_status hwi_emit_compact(const struct hwi_plan *plan, const struct hwi_walk *w
         } else {
             HW_TRY(emit_row(plan, walk, visit, &out, texts, error));
         }
+    }
+    if (plan->options.child_counts) { /* after all rows, which may write past their ends */
+        emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
     emit_target(plan, walk, &out, target);

@@ -127,6 +127,20 @@ static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     return HW_OK;
 }
 
+/* Counts of children have columns behind those of the store. */
+static hw_status check_child_counts(const struct hwi_plan *plan, hw_error *error) {
+    const struct hwi_store_info *info = plan->store->info;
+    uint64_t more = (uint64_t)HWI_TALLY_CELLS * info->key_count;
+    if (plan->options.child_counts && info->column_count + more > HWI_MAX_COLUMNS) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "child_counts needs %llu columns for %u foreign keys besides the %u of the "
+                        "store, expected at most %u together",
+                        (unsigned long long)more, info->key_count, info->column_count,
+                        HWI_MAX_COLUMNS);
+    }
+    return HW_OK;
+}
+
 /* ---- tables ------------------------------------------------------------------------------ */
 
 static int is_key_column(const hw_store *store, const struct hwi_table_info *table,
@@ -299,6 +313,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = plan_staleness(made, error);
+    }
+    if (status == HW_OK) {
+        status = check_child_counts(made, error);
     }
     if (status == HW_OK) {
         status = plan_tables(made, error);

@@ -18,6 +18,7 @@
 #define HWI_MAX_INTERLEAVED 64u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
+#define HWI_TALLY_CELLS 3u /* of a row, for each key that points at it: count, last, first */
 #define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 

@@ -15,6 +15,7 @@
 #include "cutoff.h"
 #include "draw.h"
 #include "error.h"
+#include "tally.h"
 
 enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
@@ -98,6 +99,14 @@ static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
     visit->cell_start = walk->cell_count;
     visit->cell_count = count < room ? count : room;
     walk->cell_count += visit->cell_count;
+    visit->tally_cells = 0;
+    if (walk->plan->options.child_counts) {
+        const struct hwi_table_info *info = walk->plan->store->tables[visit->table].info;
+        count = HWI_TALLY_CELLS * info->child_slot_count;
+        room -= visit->cell_count;
+        visit->tally_cells = (uint16_t)(count < room ? count : room);
+        walk->cell_count += visit->tally_cells;
+    }
 }
 
 /* ---- edges of a row ---------------------------------------------------------------------- */
@@ -447,6 +456,8 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
         }
         hwi_draw_lay_out(walk);
         return draw_or_open(walk, is_done, error);
+    case HWI_WALK_TALLY:
+        return hwi_tally_step(walk, is_done, error);
     case HWI_WALK_VISIT:
     case HWI_WALK_START:
     default:
@@ -467,8 +478,13 @@ hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
     *is_done = 0;
     walk->step++;
     HW_TRY(take_step(walk, is_done, error));
-    if (*is_done) {
+    if (*is_done && walk->state != HWI_WALK_TALLY) {
         resolve_parents(walk);
+        if (walk->plan->options.child_counts) {
+            *is_done = 0;
+            walk->state = HWI_WALK_TALLY;
+            return hwi_tally_begin(walk, error);
+        }
     }
     return HW_OK;
 }
@@ -524,7 +540,8 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
-        !ALLOCATE(quotas, plan->child_slots)) {
+        !ALLOCATE(quotas, plan->child_slots) ||
+        !ALLOCATE(tallies, plan->options.child_counts ? groups : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -558,5 +575,6 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->searches);
     free(walk->turns);
     free(walk->quotas);
+    free(walk->tallies);
     *walk = (struct hwi_walk){0};
 }

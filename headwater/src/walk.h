@@ -25,6 +25,7 @@ struct hwi_visit {
     uint32_t cell_start, cell_count;
     uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones */
     uint32_t next; /* local row visited after it whose children wait at the same hop */
+    uint16_t tally_cells; /* of its children's counts, behind its own */
     uint8_t chain;
 };
 
@@ -78,6 +79,7 @@ enum hwi_walk_state {
     HWI_WALK_REACH, /* their records are here: ask for their parents' */
     HWI_WALK_COUNT, /* the ends of a hop's lists are here: how many children are visible */
     HWI_WALK_SEARCH, /* where that takes a search */
+    HWI_WALK_TALLY, /* the rows are complete; their children are counted (tally.c) */
 };
 
 struct hwi_walk {
@@ -131,6 +133,10 @@ struct hwi_walk {
     uint32_t turn_count, turn_next;
     struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
     uint32_t ahead_count, ahead_next;
+
+    struct hwi_tally *tallies; /* with child_counts: of each row that has them, in local order, by
+                                  key; places as in `segments` */
+    uint8_t tally_state;
 };
 
 HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,

@@ -260,6 +260,7 @@ class Sampler:
         contexts_per_batch: SupportsIndex = 0,
         cpus: Sequence[int] | None = None,
         staleness: tuple[float, float] = (0, 0),
+        child_counts: bool = False,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

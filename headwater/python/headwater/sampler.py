@@ -33,6 +33,7 @@ ALL_TASKS = 2**32 - 1
 STATE_VERSION = 1
 STREAMS = ("train", "val")
 UNKNOWN_KEYS_SHOWN = 10
+CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
 
 class Sampler:
@@ -57,6 +58,9 @@ class Sampler:
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
     staleness: (p0, max_days): a train seed sees up to a gap before its obs_time, 0 with probability
         p0, else uniform up to max_days; a model learns to predict from old data. None: no gap.
+    child_counts: each row gets three cells per foreign key that points at it: how many of its
+        children are visible, and the ages of the last and the first, scaled as in
+        docs/2-sampling.md, "Child counts". They have columns of their own.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -96,6 +100,7 @@ class Sampler:
         context_labels: str | None = None,
         visible_until: Time | Mapping[str, Time | None] | None = None,
         staleness: tuple[float, float] | None = None,
+        child_counts: bool = False,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -169,6 +174,7 @@ class Sampler:
                 else _at_least("num_interleaved", num_interleaved, 1),
                 cpus=cpus,
                 staleness=stale or (0, 0),
+                child_counts=child_counts,
                 **words,
             )
         except BaseException:
@@ -201,6 +207,8 @@ class Sampler:
         # Options that are off leave no trace: states of before they existed can still be loaded.
         if stale is not None:
             self._options["staleness"] = list(stale)
+        if child_counts:
+            self._options["child_counts"] = True
         if packing:  # contexts may be cut
             self._options["packing"] = True
 
@@ -279,8 +287,22 @@ class Sampler:
     # ---- what it knows -------------------------------------------------------------------
 
     def column_embeddings(self) -> NDArray[np.float16]:
-        """Embeddings of all columns by `column_ids`, float16 [C, D_t]; a copy."""
-        return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+        """Embeddings of all columns by `column_ids`, float16 [C, D_t]; a copy.
+
+        With child_counts=True there are three more for each foreign key: C is then larger.
+        """
+        columns = np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+        if not self._options.get("child_counts"):
+            return columns
+        return np.concatenate([columns, self._child_count_embeddings(columns)])
+
+    def _child_count_embeddings(self, columns: NDArray[np.float16]) -> NDArray[np.float16]:
+        """Of each foreign key's counts: its first column's, and what is counted, in equal parts."""
+        keys = _first_columns_of_keys(self.store.metadata)
+        phrases = np.asarray(_core.hash_embed(list(CHILD_COUNT_PHRASES), columns.shape[1]))
+        both = columns[keys].astype(np.float32)[:, None] + phrases.astype(np.float32)[None]
+        half: NDArray[np.float16] = (both / np.float32(2) ** 0.5).astype(np.float16)
+        return half.reshape(-1, columns.shape[1])
 
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
@@ -552,6 +574,16 @@ class Epoch:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _first_columns_of_keys(metadata: Mapping[str, Any]) -> list[int]:
+    """The global column that begins each foreign key, in the order of the store's keys."""
+    found = []
+    for table in metadata["tables"]:
+        start, end = table["column_range"]
+        names = [column["name"] for column in metadata["columns"][start:end]]
+        found += [start + names.index(key["columns"][0]) for key in table["foreign_keys"]]
+    return found
 
 
 def _given(store: Store | None) -> Store:

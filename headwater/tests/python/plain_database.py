@@ -117,6 +117,7 @@ class Options:
     context_labels: str | None = None
     visible_until: tuple[int, int, int] = (NEVER, NEVER, NEVER)
     staleness: tuple[float, float] | None = None
+    child_counts: bool = False
     seed: int = 42
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)
@@ -158,6 +159,10 @@ class Database:
     @cached_property
     def table_column_count(self) -> int:
         return sum(len(table.columns) for table in self.tables)
+
+    @cached_property
+    def column_count(self) -> int:
+        return self.table_column_count + 2 * sum(task.derived for task in self.tasks)
 
     def task_columns(self, number: int) -> tuple[int, int]:
         """Global columns of a derived task's obs_time and target."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import floor
+from math import floor, log1p
 from typing import Any
 
 from plain_database import (
@@ -19,6 +19,7 @@ from plain_database import (
     IDENTIFIER,
     IGNORED,
     NEVER,
+    NUMERICAL,
     TEST,
     TIMESTAMP,
     TRAIN,
@@ -319,6 +320,8 @@ class Walk:
         if row is not None:
             self.place[row] = local
         cells = self.seed_cells() if row is None else self.row_cells(row, local, chain)
+        if row is not None and self.options.child_counts:
+            cells += self.count_cells(row, local)
         room = size - len(context.cells)
         target = next((cell for cell in cells[room:] if cell.is_target), None)
         cells = cells[:room]
@@ -355,6 +358,34 @@ class Walk:
             is_wanted = column.stype != IDENTIFIER or self.identifier_wanted(table, column)
             (wanted if is_wanted else spare).append(cell)
         return wanted or spare[:1]
+
+    def count_cells(self, row: int, local: int) -> list[Cell]:
+        cells, table = [], self.database.table_of_row(row)
+        for number, (child, key) in enumerate(self.database.keys):
+            if key.parent_table != table.name:
+                continue
+            children, times = self.visible_children(row, number)
+            if any(self.ever_withheld(child, name) for name in key.columns):
+                children, times = [], []
+            column = self.database.column_count + 3 * number
+            values = (
+                log1p(len(children)) / 4,
+                self.scaled_age(times[-1] if times else NEVER),
+                self.scaled_age(times[0] if times else NEVER),
+            )
+            cells += [Cell(column + i, local, NUMERICAL, values[i]) for i in range(3)]
+        return cells
+
+    def ever_withheld(self, table: Table, column: str) -> bool:
+        is_target = not self.task.derived and column == self.task.target
+        return (table.name, column) in self.task.hidden or (
+            is_target and table.name == self.task.anchor_table
+        )
+
+    def scaled_age(self, time: int) -> float | None:
+        if self.seed.obs_time == NEVER or time in (ALWAYS, NEVER):
+            return None
+        return log1p((self.seed.obs_time - time) / DAY) / 8
 
     def identifier_wanted(self, table: Table, column: Column) -> bool:
         if self.options.identifier_cells == "foreign_keys":

@@ -234,6 +234,7 @@ def open_sampler(
         text_budget=text_budget,
         with_rows=True,
         staleness=options.staleness or (0, 0),
+        child_counts=options.child_counts,
         **more,
     )
     try:

@@ -426,4 +426,5 @@ def random_options(seed: int, database: Database) -> Options:
         world_size=2,
         round_robin=dice.random() < 0.3,
         staleness=dice.choice((None, None, (0.5, 3.0), (0.0, 1.75), (1.0, 2.0))),
+        child_counts=dice.random() < 0.4,
     )
