@@ -83,6 +83,20 @@ static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_walk *
     return place;
 }
 
+/* The seed row and label rows: obs_time of each, then the target of each. */
+static uint32_t put_seeds(const struct hwi_walk *walk, const uint16_t *rows, uint32_t row_count,
+                          uint16_t *perm, uint32_t place) {
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < row_count; i++) {
+            const struct hwi_visit *visit = &walk->visits[rows[i]];
+            if (k < visit->cell_count) {
+                perm[place++] = (uint16_t)(visit->cell_start + k);
+            }
+        }
+    }
+    return place;
+}
+
 /* Rows that list their cells: a counting sort by column. */
 static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk *walk,
                            const uint16_t *rows, uint32_t row_count, uint16_t *perm,
@@ -145,8 +159,8 @@ void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *w
     for (uint32_t i = 0; i < table_count; i++) {
         uint32_t table = permuter->touched[i], end = permuter->table_counts[table];
         const uint16_t *rows = permuter->grouped + first;
-        if (table == walk->plan->store->info->table_count) { /* obs_time, then the target */
-            place = put_run(col_perm, place, place + 2, 0, 2);
+        if (table == walk->plan->store->info->table_count) {
+            place = put_seeds(walk, rows, end - first, col_perm, place);
         } else if (walk->visits[rows[0]].list == HWI_NONE) {
             place = put_plain(permuter, walk, rows, end - first, col_perm, place);
         } else {

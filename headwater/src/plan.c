@@ -91,6 +91,7 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                         "contexts_per_batch is %u, without packing it is the batch size",
                         options->contexts_per_batch);
     }
+    HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
 }
 

@@ -15,6 +15,7 @@
 #include "cutoff.h"
 #include "draw.h"
 #include "error.h"
+#include "labels.h"
 #include "tally.h"
 
 enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
@@ -291,6 +292,7 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     walk->queue_head = walk->queue_tail = 0;
     hwi_children_reset(walk);
     hwi_draw_reset(walk);
+    hwi_labels_start(walk);
     if (walk->stamp == MOST_STAMP) {
         memset(walk->slots, 0, sizeof *walk->slots << walk->slot_bits);
         walk->stamp = 0;
@@ -394,6 +396,30 @@ static int is_full(const struct hwi_walk *walk) {
            walk->row_count >= walk->plan->shape.max_rows;
 }
 
+/* The next label row: obs_time and the answer, one key to the anchor, which is local row 1. */
+static void visit_label(struct hwi_walk *walk) {
+    if (walk->labels_sought) {
+        hwi_labels_find(walk);
+    }
+    if (walk->label_next == walk->label_count) {
+        return;
+    }
+    uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
+    size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
+    walk->visits[walk->row_count] = (struct hwi_visit){
+        .row = HWI_NONE,
+        .table = HWI_NONE,
+        .depth = 2,
+        .cell_start = walk->cell_count,
+        .cell_count = room < 2 ? room : 2,
+        .list = walk->labels[walk->label_next++],
+    };
+    walk->cell_count += walk->visits[walk->row_count].cell_count;
+    walk->parents[at] = walk->seed.anchor;
+    walk->local_parents[at] = HWI_UNKNOWN_LOCAL;
+    walk->row_count++;
+}
+
 /* Visits what waits until a record is not here yet (0), or nothing waits (1). */
 static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *error) {
     *is_empty = 0;
@@ -403,6 +429,8 @@ static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *e
                 return HW_OK;
             }
             HW_TRY(visit_parent(walk, error));
+        } else if (hwi_labels_left(walk)) {
+            visit_label(walk);
         } else if (walk->ahead_next < walk->ahead_count) {
             HW_TRY(visit_child(walk, &walk->ahead[walk->ahead_next++], error));
         } else {
@@ -428,8 +456,12 @@ static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *err
 
 /* 1 if the frontier of a full context is not empty. */
 static int is_cut(struct hwi_walk *walk) {
+    if (walk->labels_sought) {
+        hwi_labels_find(walk);
+    }
     return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
-           walk->bucket_count > 0 || walk->turn_count > 0 || hwi_children_waits(walk);
+           walk->label_next < walk->label_count || walk->bucket_count > 0 || walk->turn_count > 0 ||
+           hwi_children_waits(walk);
 }
 
 static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
@@ -540,7 +572,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
-        !ALLOCATE(quotas, plan->child_slots) ||
+        !ALLOCATE(quotas, plan->child_slots) || !ALLOCATE(labels, plan->options.label_rows) ||
         !ALLOCATE(tallies, plan->options.child_counts ? groups : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
@@ -575,6 +607,7 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->searches);
     free(walk->turns);
     free(walk->quotas);
+    free(walk->labels);
     free(walk->tallies);
     *walk = (struct hwi_walk){0};
 }

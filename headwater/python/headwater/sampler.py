@@ -61,6 +61,9 @@ class Sampler:
     child_counts: each row gets three cells per foreign key that points at it: how many of its
         children are visible, and the ages of the last and the first, scaled as in
         docs/2-sampling.md, "Child counts". They have columns of their own.
+    label_rows: in contexts of a derived task, at most so many rows with the known labels of the
+        anchor's earlier seeds, where the task has label_window or label_known_at; context_labels
+        decides by split.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -101,6 +104,7 @@ class Sampler:
         visible_until: Time | Mapping[str, Time | None] | None = None,
         staleness: tuple[float, float] | None = None,
         child_counts: bool = False,
+        label_rows: int = 0,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -175,6 +179,7 @@ class Sampler:
                 cpus=cpus,
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
+                label_rows=_at_least("label_rows", label_rows, 0),
                 **words,
             )
         except BaseException:
@@ -209,6 +214,8 @@ class Sampler:
             self._options["staleness"] = list(stale)
         if child_counts:
             self._options["child_counts"] = True
+        if label_rows:
+            self._options["label_rows"] = label_rows
         if packing:  # contexts may be cut
             self._options["packing"] = True
 

@@ -86,6 +86,7 @@ class Seed:
     target: Any = None
     labelled: bool = True
     split: int | None = None  # None: by hash
+    known: int | None = None  # when the label is known, where the task says; None: never
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Task:
     hidden: tuple[tuple[str, str], ...] = ()
     exclusive: bool = False
     context_labels: str = "train"
+    label_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Options:
     visible_until: tuple[int, int, int] = (NEVER, NEVER, NEVER)
     staleness: tuple[float, float] | None = None
     child_counts: bool = False
+    label_rows: int = 0
     seed: int = 42
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)
