@@ -61,13 +61,15 @@ def _is_headwater_error(error: Exception) -> bool:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
+    from headwater.cli import add_source
+
     parser = argparse.ArgumentParser(
         prog="confluence", description="Train relational transformers on databases."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = _command(commands, "run", run_command, "from a database to predictions, in one go")
-    command.add_argument("source", help="sqlite:///file.db, or a folder of Parquet or CSV files")
+    add_source(command)
     command.add_argument("--metadata", type=Path, help="metadata.json to use instead of inference")
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
     command.add_argument("--query", type=Path, help="file with the SQL of a new task")
@@ -183,6 +185,8 @@ def _check_question(parser: argparse.ArgumentParser, options: argparse.Namespace
 
 def run_command(options: argparse.Namespace) -> int:
     """Infer, build, train, evaluate, predict."""
+    from headwater.cli import selected
+
     from confluence.pipeline import Question, run_pipeline
 
     task = options.task or options.target
@@ -196,7 +200,7 @@ def run_command(options: argparse.Namespace) -> int:
     result = run_pipeline(
         options.source, task, options.out or Path("runs") / task, question=question,
         preset=options.preset, overrides=_overrides(options), metadata=options.metadata,
-        seeds_dir=options.seeds_dir, split=options.split,
+        seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
         say=lambda message: print(message, file=sys.stderr, flush=True),
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]

@@ -45,6 +45,7 @@ class Config:
     batch_size: int = 32  # B, contexts per step
     num_prefetch: int = 3  # batches prepared ahead; 0: made when asked for
     num_threads: int | None = None  # threads of the sampler; None: headwater decides
+    layout: str = "compact"  # how batches travel to the device: "compact" or "dense"
     seed: int = 42  # order of seeds, draws of children, initial weights, dropout
 
     # --- training
@@ -94,6 +95,7 @@ class Config:
             "compute_dtype": ("auto", "float32", "bfloat16"),
             "child_order": ("recent", "uniform"),
             "identifier_cells": ("all", "foreign_keys", "none"),
+            "layout": ("compact", "dense"),
             "metric": ("mae", "rmse"),
         }
         checks = [

@@ -22,13 +22,20 @@ from confluence.config import Config
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
 
+COMMON_FIELDS = (
+    "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
+    "cat_emb_count", "num_sequences", "is_labelled",
+)  # fmt: skip
 INPUT_FIELDS = (
     "semantic_types", "column_ids", "seq_row_ids", "numeric_values", "timestamp_values",
     "bool_values", "categorical_embed_ids", "text_embed_ids", "is_null", "is_target",
-    "is_padding", "fk_adj", "row_ages", "text_batch_embeddings", "target_stype", "task_idx",
-    "cat_emb_start", "cat_emb_count", "num_sequences", "is_labelled",
+    "is_padding", "fk_adj", *COMMON_FIELDS,
 )  # fmt: skip
-"""The arrays of a batch that the dense path reads; the others stay on the host."""
+"""The arrays of a dense batch that the model reads; the others stay on the host."""
+COMPACT_INPUT_FIELDS = (
+    "cells", "cell_columns", "cell_values", "cell_times", "parents", "row_starts", *COMMON_FIELDS,
+)  # fmt: skip
+"""The arrays of a compact batch that make those on the device (`expand.as_dense`)."""
 
 NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
 CATEGORY_LIMIT = 4_096  # most categories of a target
@@ -108,7 +115,7 @@ def open_sampler(store_path: str, cfg: Config, task: str, **overrides: Any) -> A
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": [task],
-        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads,
+        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
     }  # fmt: skip
     return headwater.Sampler(**{**options, **overrides})
 
@@ -207,4 +214,5 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
 
 def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
     """The arrays that the model reads, on the device. The batch itself is left as it is."""
-    return {name: jax.device_put(batch[name]) for name in INPUT_FIELDS}
+    names = COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS
+    return {name: jax.device_put(batch[name]) for name in names}

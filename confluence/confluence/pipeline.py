@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,9 @@ class Question:
 
 
 def write_metadata(
-    source: str, task: str, question: Question | None, out: Path, given: Path | None
-) -> Path:
+    source: str, task: str, question: Question | None, out: Path, given: Path | None,
+    selected: Mapping[str, Sequence[str]],
+) -> Path:  # fmt: skip
     """metadata.json of the run: a given file or what the source declares, and the question."""
     import headwater
 
@@ -69,7 +70,7 @@ def write_metadata(
     if given is not None:
         metadata = json.loads(given.read_text(encoding="utf-8"))
     else:
-        headwater.infer(source).save(str(path))
+        headwater.infer(source, **selected).save(str(path))
         metadata = json.loads(path.read_text(encoding="utf-8"))
     if question is not None:
         tasks = metadata.setdefault("tasks", {})
@@ -79,19 +80,25 @@ def write_metadata(
 
 
 def build_store(
-    source: str, metadata: Path, out: Path, *, seeds_dir: Path | None, say: Say
-) -> Path:
+    source: str, metadata: Path, out: Path, *, seeds_dir: Path | None,
+    selected: Mapping[str, Sequence[str]], say: Say,
+) -> Path:  # fmt: skip
     """Build the store, unless it was built from this source as it is, with this metadata."""
     import headwater
     from headwater.progress import ProgressDisplay
+    from headwater.sources import source_files
 
     store, mark = out / STORE, out / BUILT
+    files = source_files(source)
+    stamped = (files or []) + _label_files(metadata, seeds_dir)
     inputs = {
         "source": source,
-        "files": {str(path): _stamp(path) for path in _files(source, metadata, seeds_dir)},
+        "selected": {name: list(patterns) for name, patterns in selected.items()},
+        "files": {str(path): _stamp(path) for path in stamped},
         "metadata": metadata.read_text(encoding="utf-8"),
     }
-    if store.exists() and mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs:
+    same = mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs
+    if store.exists() and same and files is not None:  # a server does not say what changed
         say(f"{store} is up to date")
         return store
     mark.unlink(missing_ok=True)
@@ -99,8 +106,9 @@ def build_store(
     display = ProgressDisplay(sys.stderr)
     try:
         report = headwater.build(
-            source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display
-        )
+            source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display,
+            **selected,
+        )  # fmt: skip
     finally:
         display.close()
     say(str(report))
@@ -108,10 +116,9 @@ def build_store(
     return store
 
 
-def _files(source: str, metadata: Path, seeds_dir: Path | None) -> list[Path]:
-    """Files that the store is built from: of the source, and the label tables of the tasks."""
-    path = Path(source.removeprefix("sqlite:///"))
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+def _label_files(metadata: Path, seeds_dir: Path | None) -> list[Path]:
+    """Label tables of the tasks."""
+    files: list[Path] = []
     for task in json.loads(metadata.read_text(encoding="utf-8")).get("tasks", {}).values():
         seeds = task.get("seeds") or {}
         names = seeds.values() if isinstance(seeds, dict) else [seeds]
@@ -147,22 +154,24 @@ def train_or_load(
 def run_pipeline(
     source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
-    split: str = "test", say: Say = lambda message: None,
+    selected: Mapping[str, Sequence[str]] | None = None, split: str = "test",
+    say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
     Args:
         task: name of the question, or without one a task of the metadata.
         seeds_dir: where label tables are; by default beside the given metadata.
+        selected: what infer() and build() of headwater take to choose tables.
         say: told what happens, a line or a paragraph at a time.
     """
     preset_config(preset, **overrides)  # complain before anything slow
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
-    say(f"reading the schema of {source}")
-    path = write_metadata(source, task, question, out, metadata)
-    store = build_store(source, path, out, seeds_dir=seeds_dir, say=say)
+    say("reading the schema")
+    path = write_metadata(source, task, question, out, metadata, selected or {})
+    store = build_store(source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say)
     check_task(str(store), task)
     run = train_or_load(store, task, out, preset=preset, overrides=overrides, say=say)
     say(f"evaluating on {split}")

@@ -8,6 +8,7 @@ compilation is an error, not a slow run. Parameters and optimizer state are dona
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from jax import Array
 
 from confluence.config import Config
 from confluence.data import to_device
+from confluence.expand import as_dense
 from confluence.loss import TaskScales, batch_loss, read_truth
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
@@ -66,6 +68,7 @@ def train_step(
     category_limit: int,
 ) -> tuple[TrainState, dict[str, Array]]:
     """One step: loss, gradients, clipping, update, average. Pure; compiled by `StepRunner`."""
+    batch = as_dense(batch)
     hidden = None
     if cfg.cell_dropout > 0:
         key = jax.random.fold_in(jax.random.key(cfg.seed + 1), state.step)
@@ -123,9 +126,9 @@ class StepRunner:
         assert_one_compilation(self._step, "train_step")
 
 
-def assert_one_compilation(jitted: Any, name: str) -> None:
-    """Raise unless a jitted function has compiled at most once."""
-    count = jitted._cache_size()
+def assert_one_compilation(jitted: Any, name: str, compiled_before: int = 0) -> None:
+    """Raise unless a jitted function has compiled at most once more than before."""
+    count = jitted._cache_size() - compiled_before
     if count > 1:
         raise RecompilationError(f"'{name}' compiled {count} times, expected 1: shapes changed")
 
@@ -199,14 +202,22 @@ def _read_report(step: int, metrics: dict[str, Array], wait_seconds: float) -> S
     return StepReport(step=step, wait_seconds=wait_seconds, **values)
 
 
+@functools.lru_cache(maxsize=8)
+def _jitted_forward(cfg: Config, category_limit: int) -> Any:
+    """One function for all passes of a configuration, so that only the first one compiles it."""
+
+    def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
+        return forward(params, as_dense(batch), tables, cfg, category_limit=category_limit)
+
+    return jax.jit(predict)
+
+
 class Predictor:
     """The compiled forward pass: outputs of the heads, on the host, for batches of one shape."""
 
     def __init__(self, cfg: Config, tables: Tables, *, category_limit: int) -> None:
-        def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
-            return forward(params, batch, tables, cfg, category_limit=category_limit)
-
-        self._predict: Any = jax.jit(predict)
+        # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
+        self._predict = _jitted_forward(cfg.replace(visible_until=None), category_limit)
         self._tables = tables
 
     def outputs(
@@ -214,6 +225,7 @@ class Predictor:
     ) -> Iterator[tuple[Output, dict[str, Any]]]:
         """Pairs of (outputs of the sequences that count, their host-side info), batch by batch."""
         pending: tuple[Output, dict[str, Any], int] | None = None
+        compiled_before = self._predict._cache_size()
         for batch in batches:
             output = self._predict(params, to_device(batch), self._tables)
             if pending is not None:
@@ -222,7 +234,7 @@ class Predictor:
             pending = (output, info, int(batch["num_sequences"][0]))
         if pending is not None:
             yield _first_sequences(*pending)
-        assert_one_compilation(self._predict, "predict")
+        assert_one_compilation(self._predict, "predict", compiled_before)
 
 
 def _first_sequences(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import headwater
+import jax
 import numpy as np
 import pytest
 
@@ -67,6 +70,37 @@ def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
         trained.evaluate("dev")
     with pytest.raises(ValueError, match="a rolling regime has no visible_until"):
         trained.evaluate("val", regime="rolling", visible_until="2024-03-01")
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The compilations of whatever happens inside."""
+    found: list[str] = []
+
+    def note(event: str, seconds: float, **more: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+
+
+def test_a_model_is_compiled_once_for_all_evaluations_and_predictions(
+    trained: confluence.Run,
+) -> None:
+    with compilations() as first:
+        jax.jit(lambda x: x + len(first))(1.0)
+    assert len(first) == 1
+    confluence.load(trained.out).evaluate("val")
+    with compilations() as later:
+        run = confluence.load(trained.out)
+        run.evaluate("val")
+        run.evaluate("test")
+        run.predict(keys=[51, 54], at="2026-03-01", path=trained.out / "two.csv")
+    assert later == []
 
 
 def test_predictions_are_written_for_splits_and_keys(

@@ -16,9 +16,6 @@
  *
  * With --latency it times single requests of one context each for one task (0): `position` is batch
  * k of a stream of B = 1, `ad_hoc` opens a pass over one seed, takes its batch and closes it.
- *
- * meson says which options the library at hand knows (HAS_...), so that this driver also measures
- * an older library; asking for one that it lacks is an error.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -43,7 +40,7 @@ struct settings {
     double seconds;
     hw_load load;
     uint32_t task;
-    int has_task, cold, child_counts;
+    int has_task, cold;
     hw_sampler_options options;
 };
 
@@ -121,7 +118,7 @@ static void take_argument(struct settings *settings, const char *name, const cha
     } else if (strcmp(name, "--interleaved") == 0) {
         settings->interleaved = (uint32_t)number(name, value);
     } else if (strcmp(name, "--child-counts") == 0) {
-        settings->child_counts = number(name, value) > 0;
+        options->child_counts = number(name, value) > 0;
     } else if (strcmp(name, "--batch") == 0) {
         options->batch_size = (uint32_t)number(name, value);
     } else if (strcmp(name, "--length") == 0) {
@@ -171,36 +168,20 @@ static void read_arguments(int argc, char **argv, struct settings *settings) {
     }
 }
 
-/* Options that only newer libraries have. */
-static void set_new_options(struct settings *settings) {
-#ifdef HAS_LAYOUT
-    settings->options.layout = strcmp(settings->layout, "compact") == 0;
-#else
-    if (strcmp(settings->layout, "dense") != 0) {
-        stop(settings->layout, "this library has no such layout");
+/* 0 for the first word, 1 for the second. */
+static int choice(const char *value, const char *first, const char *second) {
+    int is_second = strcmp(value, second) == 0;
+    if (!is_second && strcmp(value, first) != 0) {
+        fprintf(stderr, "bench_sampler: '%s', expected %s or %s\n", value, first, second);
+        exit(2);
     }
-#endif
-#ifdef HAS_TEXT_MODE
-    settings->options.text_mode = strcmp(settings->text_mode, "resident") == 0;
-#else
-    if (strcmp(settings->text_mode, "batch") != 0) {
-        stop(settings->text_mode, "this library has no such text mode");
-    }
-#endif
-#ifdef HAS_CHILD_COUNTS
-    settings->options.child_counts = (uint8_t)settings->child_counts;
-#else
-    if (settings->child_counts) {
-        stop("--child-counts", "this library does not count children");
-    }
-#endif
-#ifdef HAS_NUM_INTERLEAVED
+    return is_second;
+}
+
+static void set_words(struct settings *settings) {
+    settings->options.layout = (hw_layout)choice(settings->layout, "dense", "compact");
+    settings->options.text_mode = (hw_text_mode)choice(settings->text_mode, "batch", "resident");
     settings->options.num_interleaved = settings->interleaved;
-#else
-    if (settings->interleaved != 0) {
-        stop("--interleaved", "this library does not interleave walks");
-    }
-#endif
 }
 
 static hw_sampler *open_sampler(struct settings *settings, hw_store *store) {
@@ -411,7 +392,7 @@ int main(int argc, char **argv) {
     hw_store *store = NULL;
     hw_error error;
     read_arguments(argc, argv, &settings);
-    set_new_options(&settings);
+    set_words(&settings);
     expect_ok(hw_store_open(settings.store, settings.load, &store, &error), &error);
     if (!settings.cold) {
         expect_ok(hw_store_warm_up(store, 1, &error), &error);

@@ -13,7 +13,7 @@ struct constant {
     int value;
 };
 
-/* Words of the enums of headwater.h: each dict maps a word of the Python API to its number. */
+/* Words of the enums of headwater.h, and its bits: each dict maps words of Python to numbers. */
 static const struct constant CONSTANTS[] = {
     {"SEMANTIC_TYPES", "identifier", HW_IDENTIFIER},
     {"SEMANTIC_TYPES", "numerical", HW_NUMERICAL},
@@ -57,6 +57,12 @@ static const struct constant CONSTANTS[] = {
     {"EMBEDDING_KINDS", "texts", HW_EMBED_TEXTS},
     {"EMBEDDING_KINDS", "columns", HW_EMBED_COLUMNS},
     {"EMBEDDING_KINDS", "categories", HW_EMBED_CATEGORIES},
+    {"CELL_BITS", "semantic_type", HW_CELL_TYPE_MASK},
+    {"CELL_BITS", "is_null", HW_CELL_NULL},
+    {"CELL_BITS", "is_target", HW_CELL_TARGET},
+    {"CELL_BITS", "is_padding", HW_CELL_PADDING},
+    {"TIME_SHIFTS", "weekday", HW_TIME_WEEKDAY_SHIFT},
+    {"TIME_SHIFTS", "year_day", HW_TIME_YEAR_DAY_SHIFT},
 };
 
 static int add_constants(PyObject *module) {

@@ -241,7 +241,8 @@ HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
  * Rows of a table in row order: by time ascending (rows without time first if null_time_visible,
  * else last), then primary key. Struct columns of the stream, in this order:
  *   time   int64 us, nullable         only if the table is temporal: when the row becomes visible
- *   key    utf8, one per key part     never NULL: canonical text
+ *   key    utf8 or int64, per key part never NULL: canonical text, or an integer that stands for
+ *                                     its decimal digits
  *   then one per column that is not ignored (or is `stored`), in schema order:
  *   identifier  bool: true where present, NULL where NULL      numerical    float64
  *   timestamp   int64 us                                       boolean      bool

@@ -25,6 +25,8 @@ static const char *kind_formats(enum hwi_arrow_kind kind) {
         return "g";
     case HWI_ARROW_TEXT:
         return "uU";
+    case HWI_ARROW_KEY:
+        return "uUl";
     }
     return "";
 }
@@ -236,5 +238,27 @@ hw_status hwi_arrow_text(const struct hwi_arrow *arrow, uint64_t column, uint64_
     }
     *text = values->text != NULL ? values->text + start : "";
     *bytes = (uint32_t)(end - start);
+    return HW_OK;
+}
+
+hw_status hwi_arrow_key(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                        char digits[HWI_INTEGER_TEXT_BYTES], const char **text, uint32_t *bytes,
+                        hw_error *error) {
+    const struct hwi_arrow_column *values = &arrow->columns[column];
+    if (values->format != 'l') {
+        return hwi_arrow_text(arrow, column, row, text, bytes, error);
+    }
+    int64_t value = hwi_arrow_int64(values, row);
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    char *at = digits + HWI_INTEGER_TEXT_BYTES;
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        *--at = '-';
+    }
+    *text = at;
+    *bytes = (uint32_t)(digits + HWI_INTEGER_TEXT_BYTES - at);
     return HW_OK;
 }

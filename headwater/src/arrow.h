@@ -20,6 +20,7 @@ enum hwi_arrow_kind {
     HWI_ARROW_INTEGER, /* i, I, l or L: row numbers, positions, splits */
     HWI_ARROW_DOUBLE, /* g */
     HWI_ARROW_TEXT, /* u or U */
+    HWI_ARROW_KEY, /* u or U, or l: an integer, which is its decimal digits */
 };
 
 /* What the caller expects of one column of the stream. */
@@ -77,6 +78,12 @@ static inline double hwi_arrow_double(const struct hwi_arrow_column *column, uin
 /* An integer of any width; HW_BAD_SOURCE outside [0, limit). Not NULL. */
 HWI_CHECK hw_status hwi_arrow_index(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
                                     uint64_t limit, uint32_t *index, hw_error *error);
+#define HWI_INTEGER_TEXT_BYTES 20u /* of INT64_MIN */
+
+/* A part of a key as its canonical text: a text as it is, an integer in `digits`. Not NULL. */
+HWI_CHECK hw_status hwi_arrow_key(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
+                                  char digits[HWI_INTEGER_TEXT_BYTES], const char **text,
+                                  uint32_t *bytes, hw_error *error);
 /* A text; valid until the next chunk. Not NULL. */
 HWI_CHECK hw_status hwi_arrow_text(const struct hwi_arrow *arrow, uint64_t column, uint64_t row,
                                    const char **text, uint32_t *bytes, hw_error *error);

@@ -73,7 +73,7 @@ static hw_status list_fields(struct rows_reader *reader, hw_error *error) {
         *field++ = (struct hwi_arrow_field){"(time)", HWI_ARROW_INT64};
     }
     for (uint32_t i = 0; i < table->key_part_count; i++) {
-        *field++ = (struct hwi_arrow_field){"(primary key)", HWI_ARROW_TEXT};
+        *field++ = (struct hwi_arrow_field){"(primary key)", HWI_ARROW_KEY};
     }
     for (uint32_t i = 0; i < table->info.column_count; i++) {
         const struct hwi_build_column *column = &reader->b->columns[table->info.column_start + i];
@@ -142,6 +142,7 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
     struct hwi_build_table *table = reader->table;
     struct hwi_spill *bytes = &table->key_bytes;
     uint64_t start = bytes->bytes;
+    char digits[HWI_INTEGER_TEXT_BYTES];
     for (uint32_t part = 0; part < table->key_part_count; part++) {
         const char *text = NULL;
         uint32_t text_bytes = 0;
@@ -150,7 +151,8 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
                             "row %llu of table '%s' has NULL in part %u of its primary key",
                             (unsigned long long)(reader->arrow.first_row + row), table->name, part);
         }
-        HW_TRY(hwi_arrow_text(&reader->arrow, first_field + part, row, &text, &text_bytes, error));
+        HW_TRY(hwi_arrow_key(&reader->arrow, first_field + part, row, digits, &text, &text_bytes,
+                             error));
         HW_TRY(hwi_spill_append(bytes, &text_bytes, sizeof text_bytes, error));
         HW_TRY(hwi_spill_append(bytes, text, text_bytes, error));
     }

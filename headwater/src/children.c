@@ -25,7 +25,7 @@ void hwi_children_reset(struct hwi_walk *walk) {
 void hwi_children_wait(struct hwi_walk *walk, uint32_t local) {
     struct hwi_visit *visit = &walk->visits[local];
     uint32_t hop = visit->depth + 1;
-    if (walk->plan->store->tables[visit->table].info->child_slot_count == 0) {
+    if (walk->plan->store->tables[visit->table].child_slot_count == 0) {
         return;
     }
     visit->next = HWI_NONE;
@@ -50,7 +50,7 @@ struct lists {
 
 static struct lists lists_of(const struct hwi_walk *walk, const struct hwi_visit *visit) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    const uint8_t *head = visit->record + table->info->child_offset;
+    const uint8_t *head = visit->record + table->child_offset;
     uint32_t start;
     memcpy(&start, head, sizeof start);
     return (struct lists){.table = table, .counts = head + 4, .start = start};
@@ -80,7 +80,7 @@ int hwi_children_waits(struct hwi_walk *walk) {
         for (uint32_t local = walk->hop_first[hop]; local != HWI_NONE;
              local = walk->visits[local].next) {
             struct lists lists = lists_of(walk, &walk->visits[local]);
-            for (; lists.slot < lists.table->info->child_slot_count; lists.slot++) {
+            for (; lists.slot < lists.table->child_slot_count; lists.slot++) {
                 uint32_t count = length_of(&lists);
                 if (lists.start + count > lists.table->info->edge_count) {
                     return 1; /* damaged; the count of contexts is all that hangs on it */
@@ -100,7 +100,7 @@ int hwi_children_waits(struct hwi_walk *walk) {
 static hw_status ask_for_ends(const struct hwi_walk *walk, const struct hwi_visit *visit,
                               hw_error *error) {
     struct lists lists = lists_of(walk, visit);
-    for (; lists.slot < lists.table->info->child_slot_count; lists.slot++) {
+    for (; lists.slot < lists.table->child_slot_count; lists.slot++) {
         uint32_t count = length_of(&lists);
         lists.start += count;
         if (count > 0 && lists.start <= lists.table->info->edge_count) {
@@ -183,7 +183,7 @@ void hwi_children_count(struct hwi_walk *walk) {
     for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
          local = walk->visits[local].next) {
         struct lists lists = lists_of(walk, &walk->visits[local]);
-        for (; lists.slot < lists.table->info->child_slot_count; lists.slot++, place++) {
+        for (; lists.slot < lists.table->child_slot_count; lists.slot++, place++) {
             uint32_t count = length_of(&lists);
             walk->segments[place] = count;
             if (count > 0 && !passes(walk, &lists, count - 1)) {

@@ -49,7 +49,7 @@ static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uin
                        uint32_t place) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
     uint32_t sum = 0, width = walk->plan->options.child_width;
-    for (uint32_t slot = 0; slot < table->info->child_slot_count; slot++) {
+    for (uint32_t slot = 0; slot < table->child_slot_count; slot++) {
         sum += walk->segments[place + slot];
     }
     if (sum > 0) {
@@ -66,9 +66,9 @@ static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uin
 static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uint64_t start,
                        uint32_t place, const uint32_t *quota) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    const uint8_t *counts = visit->record + table->info->child_offset + 4;
+    const uint8_t *counts = visit->record + table->child_offset + 4;
     uint32_t width = walk->plan->options.child_width;
-    for (uint32_t slot = 0; slot < table->info->child_slot_count; slot++) {
+    for (uint32_t slot = 0; slot < table->child_slot_count; slot++) {
         uint32_t count, visible = walk->segments[place + slot];
         uint32_t part = quota != NULL ? quota[slot] : visible < width ? visible : width;
         memcpy(&count, counts + slot * sizeof count, sizeof count);
@@ -88,19 +88,19 @@ static void add_groups(struct hwi_walk *walk) {
     for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
          local = walk->visits[local].next) {
         const struct hwi_visit *visit = &walk->visits[local];
-        const struct hwi_table_info *info = walk->plan->store->tables[visit->table].info;
+        const struct hwi_table *table = &walk->plan->store->tables[visit->table];
         uint32_t start;
-        memcpy(&start, visit->record + info->child_offset, sizeof start);
+        memcpy(&start, visit->record + table->child_offset, sizeof start);
         if (options->width_scope != HW_WIDTH_PER_ROW) {
             add_by_key(walk, visit, start, place, NULL);
         } else if (options->child_order == HW_CHILDREN_UNIFORM) {
             add_pooled(walk, visit, start, place);
         } else {
-            deal_quota(options->child_width, info->child_slot_count, walk->segments + place,
+            deal_quota(options->child_width, table->child_slot_count, walk->segments + place,
                        walk->quotas);
             add_by_key(walk, visit, start, place, walk->quotas);
         }
-        place += info->child_slot_count;
+        place += table->child_slot_count;
     }
 }
 
@@ -143,7 +143,7 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
                           uint32_t position, struct hwi_drawn *drawn) {
     const struct hwi_visit *visit = &walk->visits[group->row];
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
-    const uint8_t *counts = visit->record + table->info->child_offset + 4;
+    const uint8_t *counts = visit->record + table->child_offset + 4;
     const uint32_t *children = group->children, *visible = walk->segments + group->segments;
     uint32_t slot = 0;
     while (position >= visible[slot]) {

@@ -75,7 +75,7 @@ static int64_t time_of(const struct hwi_plan *plan, const struct hwi_visit *visi
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
     int64_t time_us = INT64_MAX;
     if (cells->time_lane == 0) {
-        return table->times == NULL ? time_us : table->times[visit->row - table->info->row_start];
+        return table->times == NULL ? time_us : table->times[visit->row - table->row_start];
     }
     const uint8_t *nulls = visit->record + cells->null_offset;
     if (!(nulls[cells->time_null_bit / 8] >> (cells->time_null_bit % 8) & 1)) {
@@ -151,16 +151,12 @@ static int lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent
     return 0;
 }
 
-static uint32_t key_count_of(const struct hwi_plan *plan, const struct hwi_visit *visit) {
-    return visit->table == HWI_NONE ? 1 : plan->store->tables[visit->table].info->key_count;
-}
-
 /* The edges of a row: listed is its part of `parents`, or NULL. */
 static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t row,
                            struct hwi_canvas *canvas, struct hwi_permuter *permuter,
                            uint16_t *listed) {
     uint32_t slots = plan->shape.parent_slots;
-    uint32_t keys = key_count_of(plan, &walk->visits[row]);
+    uint32_t keys = walk->visits[row].key_count;
     const uint16_t *parents = walk->local_parents + (size_t)row * slots;
     for (uint32_t slot = 0; slot < keys; slot++) {
         uint32_t parent = parents[slot];
@@ -174,7 +170,7 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *w
             listed[slot] = (uint16_t)parent;
         }
         int is_new = parent > row || !lists_parent(walk->local_parents + (size_t)parent * slots,
-                                                   key_count_of(plan, &walk->visits[parent]), row);
+                                                   walk->visits[parent].key_count, row);
         if (parent != row && is_new) {
             permuter->edges[2 * permuter->edge_count] = (uint16_t)row;
             permuter->edges[2 * permuter->edge_count++ + 1] = (uint16_t)parent;

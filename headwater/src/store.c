@@ -361,9 +361,19 @@ static hw_status make_views(hw_store *store, const struct hwi_schema *schema, hw
     }
     uint32_t *incoming = store->incoming;
     for (uint32_t t = 0; t < info->table_count; t++) {
-        store->tables[t].info = &schema->tables[t];
-        store->tables[t].incoming = incoming;
-        incoming += schema->tables[t].child_slot_count;
+        const struct hwi_table_info *table = &schema->tables[t];
+        store->tables[t] = (struct hwi_table){
+            .info = table,
+            .row_start = table->row_start,
+            .row_count = table->row_count,
+            .record_bytes = table->record_bytes,
+            .child_offset = table->child_offset,
+            .key_start = table->key_start,
+            .key_count = table->key_count,
+            .child_slot_count = table->child_slot_count,
+            .incoming = incoming,
+        };
+        incoming += table->child_slot_count;
     }
     for (uint32_t k = 0; k < info->key_count; k++) {
         const struct hwi_key_info *key = &schema->keys[k];

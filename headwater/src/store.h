@@ -17,9 +17,12 @@
 
 struct hwi_file; /* a mapped or loaded file; store.c */
 
+/* What a walk reads of a table for each row stands here, copied from its info, in one line. */
 struct hwi_table {
-    const struct hwi_table_info *info;
     const uint8_t *records; /* [row_count, record_bytes] */
+    uint32_t row_start, row_count, record_bytes, child_offset;
+    uint32_t key_start, key_count, child_slot_count;
+    const struct hwi_table_info *info;
     const int64_t *times; /* [row_count] ascending, NULL if the table is not temporal */
     const uint32_t *children; /* [edge_count] global rows, NULL without incoming keys */
     const int64_t *child_times; /* [edge_count], NULL unless HWI_TABLE_CHILD_TIMES */
@@ -57,12 +60,12 @@ struct hw_store {
 
 /* Record of a global row of a known table; the caller has checked the row. */
 static inline const uint8_t *hwi_record(const struct hwi_table *table, uint32_t row) {
-    return table->records + (uint64_t)(row - table->info->row_start) * table->info->record_bytes;
+    return table->records + (uint64_t)(row - table->row_start) * table->record_bytes;
 }
 
 /* 1 if a global row belongs to the table. */
 static inline int hwi_table_has(const struct hwi_table *table, uint32_t row) {
-    return row - table->info->row_start < table->info->row_count;
+    return row - table->row_start < table->row_count;
 }
 
 /* HW_BAD_STORE unless every mapped file still has the size it was opened with (a stat per file). */

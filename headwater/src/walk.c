@@ -7,7 +7,6 @@
  */
 #include "walk.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +141,7 @@ static int is_edge_shown(const struct hwi_walk *walk, const struct hwi_visit *vi
 static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row, int chain) {
     const struct hwi_table *where = &walk->plan->store->tables[table];
     if (chain && !walk->view.inclusive && where->times != NULL) {
-        return hwi_view_passes(&walk->view, where->times[row - where->info->row_start], 1);
+        return hwi_view_passes(&walk->view, where->times[row - where->row_start], 1);
     }
     return row < hwi_cutoff(walk, table);
 }
@@ -151,7 +150,7 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
 static void ask_for_record(const struct hwi_table *table, uint32_t row) {
     const uint8_t *record = hwi_record(table, row);
     __builtin_prefetch(record);
-    if ((uintptr_t)record % LINE_BYTES + table->info->record_bytes > LINE_BYTES) {
+    if ((uintptr_t)record % LINE_BYTES + table->record_bytes > LINE_BYTES) {
         __builtin_prefetch(record + LINE_BYTES);
     }
 }
@@ -161,12 +160,12 @@ static void ask_for_record(const struct hwi_table *table, uint32_t row) {
 static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *visit, int push,
                               int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
-    const struct hwi_table_info *info = plan->store->tables[visit->table].info;
+    uint32_t key_start = plan->store->tables[visit->table].key_start;
     size_t at = (size_t)walk->row_count * plan->shape.parent_slots;
     int checks =
         plan->tables[visit->table].late_keys || walk->view.task->special_tables[visit->table];
-    for (uint32_t slot = 0; slot < info->key_count; slot++) {
-        uint32_t row, key = info->key_start + slot;
+    for (uint32_t slot = 0; slot < visit->key_count; slot++) {
+        uint32_t row, key = key_start + slot;
         memcpy(&row, visit->record + slot * sizeof row, sizeof row);
         walk->parents[at + slot] = row;
         walk->local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
@@ -210,13 +209,14 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
     struct hwi_visit *visit = &walk->visits[walk->row_count];
     const struct hwi_table *where = &plan->store->tables[table];
     if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
-        __builtin_prefetch(where->times + (row - where->info->row_start));
+        __builtin_prefetch(where->times + (row - where->row_start));
     }
     visit->record = hwi_record(where, row);
     visit->row = row;
     visit->table = table;
     visit->depth = depth;
     visit->chain = chain;
+    visit->key_count = where->key_count;
     take_cells(walk, visit);
     int push = plan->options.max_hops == 0 || depth + 1 < plan->options.max_hops;
     HW_TRY(take_parents(walk, visit, push, was_asked, error));
@@ -229,8 +229,12 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
 
 /* A derived task's own row: obs_time and the target, one key to the anchor. */
 static void visit_seed(struct hwi_walk *walk) {
-    walk->visits[0] = (struct hwi_visit){
-        .row = HWI_NONE, .table = HWI_NONE, .cell_count = 2, .list = HWI_NONE, .chain = 1};
+    walk->visits[0] = (struct hwi_visit){.row = HWI_NONE,
+                                         .table = HWI_NONE,
+                                         .cell_count = 2,
+                                         .key_count = 1,
+                                         .list = HWI_NONE,
+                                         .chain = 1};
     walk->cell_count = 2;
     walk->target_cell = 1;
     walk->parents[0] = walk->seed.anchor;
@@ -363,8 +367,8 @@ static void reach_parents(const struct hwi_walk *walk) {
         const struct hwi_drawn *drawn = &walk->ahead[i];
         const struct hwi_table *table = &store->tables[store->keys[drawn->key].child_table];
         const uint8_t *record = hwi_record(table, drawn->row);
-        for (uint32_t slot = 0; slot < table->info->key_count; slot++) {
-            const struct hwi_key_info *key = &store->keys[table->info->key_start + slot];
+        for (uint32_t slot = 0; slot < table->key_count; slot++) {
+            const struct hwi_key_info *key = &store->keys[table->key_start + slot];
             uint32_t row;
             memcpy(&row, record + slot * sizeof row, sizeof row);
             if (hwi_table_has(&store->tables[key->parent_table], row)) {
@@ -378,8 +382,7 @@ static void reach_parents(const struct hwi_walk *walk) {
 static void resolve_parents(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
     for (uint32_t row = 0; row < walk->row_count; row++) {
-        uint32_t table = walk->visits[row].table;
-        uint32_t keys = table == HWI_NONE ? 1 : plan->store->tables[table].info->key_count;
+        uint32_t keys = walk->visits[row].key_count;
         size_t at = (size_t)row * plan->shape.parent_slots;
         for (uint32_t slot = 0; slot < keys; slot++) {
             if (walk->local_parents[at + slot] == HWI_UNKNOWN_LOCAL &&
@@ -412,6 +415,7 @@ static void visit_label(struct hwi_walk *walk) {
         .depth = 2,
         .cell_start = walk->cell_count,
         .cell_count = room < 2 ? room : 2,
+        .key_count = 1,
         .list = walk->labels[walk->label_next++],
     };
     walk->cell_count += walk->visits[walk->row_count].cell_count;

@@ -23,6 +23,7 @@ struct hwi_visit {
     uint32_t table; /* HWI_NONE for those */
     uint32_t depth;
     uint32_t cell_start, cell_count;
+    uint32_t key_count; /* foreign keys; 1 of the seed row and label rows */
     uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones; of a
                       label row: its seed */
     uint32_t next; /* local row visited after it whose children wait at the same hop */

@@ -17,6 +17,7 @@ from .errors import (
     StoreError,
     TaskError,
 )
+from .expand import calendar_tables, expand
 from .infer import infer
 from .report import BuildReport
 from .sampler import Epoch, Sampler
@@ -43,5 +44,7 @@ __all__ = [
     "TaskError",
     "__version__",
     "build",
+    "calendar_tables",
+    "expand",
     "infer",
 ]

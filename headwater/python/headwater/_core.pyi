@@ -31,6 +31,8 @@ TARGETS: Final[dict[str, int]]
 TEXT_MODES: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
 EMBEDDING_KINDS: Final[dict[str, int]]
+CELL_BITS: Final[dict[str, int]]
+TIME_SHIFTS: Final[dict[str, int]]
 
 def hash64(data: ReadableBuffer, seed: SupportsIndex = 0, /) -> int:
     """XXH64 of the bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,3 +46,11 @@ class Batch(dict[str, NDArray[Any]]):
         self.info = {}
         for name, info, array in core.tensors():
             (self.info if info else self)[name] = np.asarray(array)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, NDArray[Any]]) -> Batch:
+        """A batch of arrays that did not come from a sampler."""
+        batch = cls.__new__(cls)
+        batch.update(arrays)
+        batch.info = dict(info)
+        return batch

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -25,14 +25,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .convert import CanonicalTable, convert_tables, to_timestamp
+from .derive import derive
+from .document import read_document
 from .edges import find_parents
 from .embed import EmbedFunction, embedder_name, write_embeddings
 from .encode import Encoder, Layout
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
+from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
 from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
-from .validate import check_schema, parse_schema, read_document
+from .validate import check_schema, csv_formats, parse_schema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,6 +60,9 @@ def build(
     memory_limit: str | None = None,
     progress: Progress | None = None,
     strict: bool = False,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
 ) -> BuildReport:
     """Build the store `out` from a source.
 
@@ -65,6 +71,7 @@ def build(
     rows up to here (default: the latest train time of the tasks with given temporal splits).
     seeds_dir: where label tables are (default: beside the metadata file). memory_limit: of DuckDB,
     such as "4GB". progress: called with (stage, item). strict: anything dropped is a SourceError.
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
     embedder_name(embedder)
     options = _Options(
@@ -78,6 +85,7 @@ def build(
         memory_limit=memory_limit,
         tell=progress if progress is not None else lambda stage, item: None,
         strict=strict,
+        selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
     )
     with _building(options.target) as folder:
         report = _Build(folder, options).run()
@@ -98,6 +106,7 @@ class _Options:
     memory_limit: str | None
     tell: Progress
     strict: bool
+    selection: Selection
 
 
 class _Build:
@@ -122,14 +131,14 @@ class _Build:
     def stages(self) -> BuildReport:
         connection = self.connect()
         try:
-            self.document()
             data = self.load(connection)
             schema = self.settle_schema(connection, data)
+            data = derive(connection, data, schema)
             sources = {table.name: table for table in data.tables}
             tables = convert_tables(
                 connection, schema, sources, tell=lambda name: self.tell("convert", name)
             )
-            connection = self.label(connection, schema, tables)
+            connection = self.label(connection, data, schema, tables)
             layout = self.plan(connection, schema, tables)
             return self.encode(connection, data, schema, tables, layout)
         finally:
@@ -139,8 +148,15 @@ class _Build:
         return open_database(self.folder, memory_limit=self.options.memory_limit)
 
     def load(self, connection: DuckDBPyConnection) -> SourceData:
+        """The source in `raw.*`; CSV files as metadata.json describes them."""
+        document = self.document()
         return load_source(
-            self.options.source, connection, tell=lambda name: self.tell("read", name)
+            self.options.source,
+            connection,
+            selection=self.options.selection,
+            tell=lambda name: self.tell("read", name),
+            csv_formats={} if document is None else csv_formats(document),
+            detect_csv=document is None,
         )
 
     def document(self) -> Any:
@@ -169,12 +185,17 @@ class _Build:
         return parse_schema(read_document(path), directory=path.resolve().parent, source=found)
 
     def label(
-        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
+        self,
+        connection: DuckDBPyConnection,
+        data: SourceData,
+        schema: Schema,
+        tables: list[CanonicalTable],
     ) -> DuckDBPyConnection:
         """Rows of every task; queries run in a database that can reach nothing else."""
         connection.execute("CREATE SCHEMA labels")
-        directory = self.options.seeds_dir or schema.directory or Path()
-        self.label_bytes = load_labels(connection, schema, directory)
+        directories = [self.options.seeds_dir or schema.directory or Path()]
+        directories += [Path(data.directory)] if data.directory is not None else []
+        self.label_bytes = load_labels(connection, schema, directories)
         if all(task.query is None for task in schema.tasks):
             return connection
         self.tell("tasks", "queries")
@@ -219,6 +240,7 @@ class _Build:
                 stats_until_us=until_us,
                 options={"timezone": schema.timezone},
                 csv_bytes=sum(table.csv_bytes for table in tables) + self.label_bytes,
+                undecodable_count=data.undecodable_count,
             )
             report = BuildReport(
                 path=self.options.target,
@@ -227,6 +249,7 @@ class _Build:
                 conversions=tuple(c for table in tables for c in table.conversions),
                 undecodable_count=data.undecodable_count,
                 inferred=self.options.metadata is None,
+                source_notes=data.notes,
             )
             self.refuse_losses(report)
             self.tell("write", "graph and records")

@@ -64,15 +64,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="headwater", description="From a relational database to batches of contexts."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    source = "sqlite:///file.db, or a folder of Parquet or CSV files"
-
     init = commands.add_parser("init", help="draft a metadata.json from a source")
-    init.add_argument("source", metavar="SOURCE", help=source)
+    add_source(init)
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
+    init.add_argument(
+        "--update", action="store_true", help="keep what the file says, add what is new"
+    )
     init.set_defaults(command=_init)
 
     build = commands.add_parser("build", help="build a store from a source")
-    build.add_argument("source", metavar="SOURCE", help=source)
+    add_source(build)
     build.add_argument("out", metavar="OUT", help="folder of the store")
     build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
     build.add_argument("--embedder", default="hash", metavar="NAME", help="of texts (hash)")
@@ -154,31 +155,80 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     )
 
 
+SOURCE_HELP = (
+    "sqlite:///file.db, postgresql://user@host/database (password from PGPASSWORD or ~/.pgpass), "
+    "duckdb:///file.duckdb, a folder of Parquet or CSV files, or a RelBench cache folder"
+)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """SOURCE and what chooses its tables."""
+    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    for option, metavar, text in (
+        (
+            "--schema",
+            "S",
+            "read this schema (public, or main of DuckDB); repeatable, with wildcards",
+        ),
+        ("--table", "T", "read only tables named so, such as 'a*'; repeatable; names a view too"),
+        ("--exclude-table", "T", "leave out tables named so; repeatable"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+
+
+def selected(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The filters as infer() and build() take them."""
+    return {
+        "schemas": options.schema,
+        "tables": options.table,
+        "exclude_tables": options.exclude_table,
+    }
+
+
 # ---- commands --------------------------------------------------------------------------------
 
 
 def _init(options: argparse.Namespace) -> int:
-    from .infer import infer
-    from .render import aligned
+    from .infer import draft_source
+    from .inference.update import update_schema
+    from .schema import Schema
 
     output = Path(options.output)
-    if output.exists():
-        raise ValueError(f"'{output}' is there already; remove it or choose another with -o")
-    schema = infer(options.source)
-    schema.save(output)
-    if options.json:
-        print(json.dumps(schema.to_dict()))
+    if output.exists() and not options.update:
+        raise ValueError(
+            f"'{output}' is there already; --update adds what is new to it, -o writes another"
+        )
+    if options.update and not output.exists():
+        raise ValueError(f"'{output}' is not there, so there is nothing to update")
+    edited = Schema.load(output) if options.update else None
+    draft = draft_source(options.source, edited, **selected(options))
+    if edited is None:
+        draft.schema().save(output)
+        print(json.dumps(draft.to_dict()) if options.json else draft)
+        if not options.json:
+            print(f"\n{output} is written. Check it, above all the lines under 'to check'.")
         return 0
-    for table in schema.tables:
-        notes = [f"key {', '.join(table.primary_key) or 'none'}"]
-        notes.append(f"time {table.temporal_column or 'none'}")
-        print(f"{table.name} ({'; '.join(notes)})")
-        lines = [["column", "type", "refers to"]]
-        for column in table.columns:
-            lines.append([column.name, column.stype, str(column.foreign_key or "")])
-        print(aligned(lines) + "\n")
-    print(f"{output} is written. Check the types, keys and time columns before you build.")
+    schema, told = update_schema(edited, draft)
+    if schema != edited:
+        schema.save(output)
+    print(json.dumps(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
+    if not options.json:
+        state = "is updated" if schema != edited else "is as it was"
+        print(f"{output} {state}. Entries that were there are unchanged.")
     return 0
+
+
+def _update_text(told: dict[str, list[str]]) -> str:
+    titles = {
+        "added": "added, each with a note",
+        "gone": "in the file and not in the source",
+        "otherwise": "kept as in the file, though init would now say otherwise",
+    }
+    parts = []
+    for kind, title in titles.items():
+        lines = "".join(f"\n  {line}" for line in told[kind])
+        parts.append(f"{title} ({len(told[kind])}):{lines}" if lines else f"{title}: nothing")
+    return "\n".join(parts)
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -200,6 +250,7 @@ def _build(options: argparse.Namespace) -> int:
             memory_limit=options.memory_limit,
             progress=display,
             strict=options.strict,
+            **selected(options),
         )
     finally:
         display.close()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .errors import HeadwaterError, SchemaError, SourceError, collected, nearest, raise_together
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, literal, quote
 
@@ -34,8 +35,11 @@ LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
 
 INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
+COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
+EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
+CSV_SAMPLE_ROWS = 262_144
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class CanonicalTable:
     csv_bytes: int
     duplicate_count: int
     null_value_count: int  # values that were NULL spellings
+    untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
 
     @property
@@ -111,9 +116,12 @@ def convert_tables(
         converter.profile()
     _check_zones(schema, converters)
     tables = []
+    problems: list[HeadwaterError] = []
     for converter in converters:
         tell(converter.table.name)
-        tables.append(converter.convert())
+        with collected(problems):
+            tables.append(converter.convert())
+    raise_together(problems)
     return tables
 
 
@@ -152,18 +160,30 @@ def _exact(value: str) -> str:
     return f"CAST({value} AS DOUBLE) BETWEEN -{EXACT_LIMIT} AND {EXACT_LIMIT}"
 
 
-def to_numerical(value: str, type_name: str, *, integral: bool = False) -> tuple[str, str]:
+def to_numerical(
+    value: str, type_name: str, *, integral: bool = False, decimal: str = "."
+) -> tuple[str, str]:
     """SQL and type of a number; NULL where there is none."""
     if type_name in INTEGER_TYPES or type_name == "BOOLEAN":
         return f"CAST({value} AS BIGINT)", "BIGINT"
-    if type_name in WIDE_TYPES or type_name.startswith("DECIMAL"):
+    if type_name in WIDE_TYPES:
         return f"CAST({value} AS DOUBLE)", "DOUBLE"
+    if type_name.startswith("DECIMAL"):
+        # A cast of more digits than a double has is off by one in the last place; of text it is
+        # not, so that the same number is the same from any source.
+        is_narrow = int(type_name[8:-1].partition(",")[0]) <= EXACT_DIGITS
+        exact = value if is_narrow else f"CAST({value} AS VARCHAR)"
+        return f"CAST({exact} AS DOUBLE)", "DOUBLE"
     if type_name in REAL_TYPES:
         return f"CASE WHEN isfinite({value}) THEN CAST({value} AS DOUBLE) END", "DOUBLE"
     if type_name in ("INTERVAL", "TIME"):
         return f"CAST(epoch({value}) AS DOUBLE)", "DOUBLE"
     if integral:
         return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+    if decimal == ",":
+        is_number = f"regexp_full_match({value}, {COMMA_NUMBER_TEXT})"
+        plain = f"replace(replace({value}, '.', ''), ',', '.')"
+        return f"CASE WHEN {is_number} THEN TRY_CAST({plain} AS DOUBLE) END", "DOUBLE"
     # The cast also takes '2019_20'.
     text = f"CAST({value} AS VARCHAR)"
     number = f"TRY_CAST(CASE WHEN NOT contains({text}, '_') THEN {text} END AS DOUBLE)"
@@ -182,9 +202,22 @@ def to_boolean(value: str, type_name: str) -> tuple[str, str]:
 
 
 def to_timestamp(
-    value: str, type_name: str, *, zone: str | None = None, unit: str = "s"
+    value: str,
+    type_name: str,
+    *,
+    zone: str | None = None,
+    unit: str = "s",
+    format: str | None = None,
 ) -> tuple[str, str]:
     """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`."""
+    if format is not None and type_name == "VARCHAR":
+        stamp = f"CAST(try_strptime({value}, {literal(format)}) AS TIMESTAMP)"
+        if "%z" not in format:
+            stamp = from_local(stamp, zone)
+        return (
+            f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END",
+            "TIMESTAMP",
+        )
     if type_name == "DATE" or type_name in NAIVE_TYPES:
         finite = f"CASE WHEN isfinite({value}) THEN TRY_CAST({value} AS TIMESTAMP) END"
         stamp = from_local(finite, zone)
@@ -240,23 +273,17 @@ def count_rows(connection: DuckDBPyConnection, query: str) -> int:
 
 
 def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
-    from .errors import SchemaError
-
     if schema.timezone is None:
         return
     names = [
         row[0] for row in connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
     ]
     if schema.timezone not in names:
-        from .validate import nearest
-
         hint = nearest(schema.timezone, names)
         raise SchemaError(f"'timezone' is '{schema.timezone}', which is unknown{hint}")
 
 
 def _check_zones(schema: Schema, converters: list[_Converter]) -> None:
-    from .errors import SchemaError
-
     if schema.timezone is not None:
         return
     zoned = [name for converter in converters for name in converter.timed(zoned=True)]
@@ -299,12 +326,7 @@ class _Converter:
     def value(self, slot: int) -> str:
         """SQL: a raw value with the NULL spellings taken out."""
         raw, source = f"c{self.raw[slot]}", self.sources[slot]
-        column = self.table.columns[slot]
-        spellings = column.null_values + self.table.null_values + self.schema.null_values
-        if not spellings or is_nested(source.type):
-            return raw
-        listed = ", ".join(literal(text) for text in spellings)
-        return f"CASE WHEN {_plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
+        return without_nulls(raw, source, self.schema, self.table, self.table.columns[slot])
 
     def profile(self) -> None:
         measures: list[str] = []
@@ -369,6 +391,7 @@ class _Converter:
             csv_bytes=csv_bytes,
             duplicate_count=duplicate_count,
             null_value_count=sum(profile.null_value_count for profile in self.profiles),
+            untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
         )
 
@@ -379,11 +402,15 @@ class _Converter:
         if meaning == "ignored":
             return value, source.type
         if meaning == "numerical":
-            return to_numerical(value, source.type, integral=profile.integral)
+            decimal = self.table.csv.decimal if self.table.csv is not None else "."
+            return to_numerical(value, source.type, integral=profile.integral, decimal=decimal)
         if meaning == "boolean":
             return to_boolean(value, source.type)
         if meaning == "timestamp":
-            return to_timestamp(value, source.type, zone=self.schema.timezone, unit=column.unit)
+            zone = self.schema.timezone
+            return to_timestamp(
+                value, source.type, zone=zone, unit=column.unit, format=column.format
+            )
         if meaning == "identifier" and source.type in INTEGER_TYPES:
             return f"CAST({value} AS BIGINT)", "BIGINT"
         if meaning == "identifier" and profile.integral:
@@ -415,6 +442,12 @@ class _Converter:
             stamp = from_local(f"CAST({next_day} AS TIMESTAMP)", zone)
         return f"epoch_us({stamp})"
 
+    def untimed_count(self) -> int:
+        if self.table.temporal_column is None:
+            return 0
+        query = f"SELECT count(*) FROM rows.t{self.index} WHERE visible_at IS NULL"
+        return count_rows(self.connection, query)
+
     def order(self) -> list[str]:
         names = self.table.column_names()
         parts = self.table.primary_key or tuple(names)
@@ -435,7 +468,7 @@ class _Converter:
             if lost:
                 column, source = self.table.columns[slot], self.sources[slot]
                 value = f"({self.value(slot)})"
-                text = _plain_text(value, source)
+                text = plain_text(value, source)
                 example = self.connection.execute(
                     f"SELECT min({text}) FROM raw.t{self.source.index} "
                     f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
@@ -446,10 +479,28 @@ class _Converter:
         return found
 
     def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
-        """Size of the table as CSV: its values as text, and what separates them."""
-        texts = [self.csv_text(slot, kind) for slot, (_, kind) in enumerate(pairs)]
+        """Size of the table as CSV: its values as text, and what separates them. Printing every
+        number took a quarter of a build, so of a large table every n-th row stands for n rows;
+        texts, whose lengths vary, are all counted."""
+        row_count = count_rows(self.connection, f"SELECT count(*) FROM rows.t{self.index}")
+        step = -(-row_count // CSV_SAMPLE_ROWS) or 1
+        own = [] if self.table.values_of else self.table.source_columns()  # the rest is derived
+        kinds = {
+            slot: kind
+            for slot, (_, kind) in enumerate(pairs)
+            if self.table.columns[slot].name in own
+        }
+        exact = [f"c{slot}" for slot, kind in kinds.items() if kind == "VARCHAR"]
+        sampled = [self.csv_text(slot, kind) for slot, kind in kinds.items() if kind != "VARCHAR"]
+        total = row_count * len(own) + self.text_bytes(exact, "true")
+        sample_count = -(-row_count // step) or 1
+        return total + self.text_bytes(sampled, f"rowid % {step} = 0") * row_count // sample_count
+
+    def text_bytes(self, texts: list[str], condition: str) -> int:
+        if not texts:
+            return 0
         sizes = " + ".join(f"coalesce(sum(strlen({text})), 0)" for text in texts)
-        query = f"SELECT {sizes} + count(*) * {len(pairs)} FROM rows.t{self.index}"
+        query = f"SELECT {sizes} FROM rows.t{self.index} WHERE {condition}"
         return count_rows(self.connection, query)
 
     def csv_text(self, slot: int, type_name: str) -> str:
@@ -461,8 +512,6 @@ class _Converter:
 
     def settle_duplicates(self) -> int:
         """Check the primary key; drop duplicates if the table says which row stays."""
-        from .errors import SourceError
-
         if not self.table.primary_key:
             return 0
         names = self.table.column_names()
@@ -490,8 +539,6 @@ class _Converter:
         return extra
 
     def refuse_null_keys(self, parts: list[str]) -> None:
-        from .errors import SourceError
-
         absent = " OR ".join(f"{part} IS NULL" for part in parts)
         query = f"SELECT count(*) FROM rows.t{self.index} WHERE {absent}"
         count = count_rows(self.connection, query)
@@ -511,6 +558,17 @@ class _Converter:
         self.connection.execute(f"ALTER TABLE rows.kept RENAME TO t{self.index}")
 
 
+def without_nulls(
+    raw: str, source: SourceColumn, schema: Schema, table: Table, column: Column
+) -> str:
+    """SQL: a raw value, NULL where it is one of the spellings of NULL."""
+    spellings = column.null_values + table.null_values + schema.null_values
+    if not spellings or is_nested(source.type):
+        return raw
+    listed = ", ".join(literal(text) for text in spellings)
+    return f"CASE WHEN {plain_text(raw, source)} NOT IN ({listed}) THEN {raw} END"
+
+
 def _key_columns(schema: Schema, table: Table) -> set[str]:
     """Columns that are part of a key of the table or are referred to by one."""
     names = set(table.primary_key)
@@ -525,7 +583,7 @@ def is_nested(type_name: str) -> bool:
     return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
 
 
-def _plain_text(value: str, source: SourceColumn) -> str:
+def plain_text(value: str, source: SourceColumn) -> str:
     """SQL: a raw value as the source would print it."""
     if source.type == "VARCHAR":
         return value

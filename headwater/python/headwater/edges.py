@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .convert import CanonicalTable, count_rows
+from .errors import HeadwaterError, SourceError, collected, raise_together
 from .schema import ForeignKey
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ def find_parents(
     connection.execute("CREATE SCHEMA IF NOT EXISTS parents")
     graph = {table.table.name: table for table in tables if table.table.graph}
     edges: list[Edges] = []
+    problems: list[HeadwaterError] = []
     for child in graph.values():
         for key in child.table.every_key():
             if key.table in graph:
                 tell(f"{child.table.name}.{'+'.join(key.columns)}")
-                edges.append(_join(connection, child, graph[key.table], key, len(edges)))
+                with collected(problems):
+                    edges.append(_join(connection, child, graph[key.table], key, len(edges)))
+    raise_together(problems)
     return edges
 
 
@@ -94,8 +98,6 @@ def _comparable(
 def _check_unique(
     connection: DuckDBPyConnection, child: CanonicalTable, parent: CanonicalTable, key: ForeignKey
 ) -> None:
-    from .errors import SourceError
-
     slots = [f"c{parent.slot(name)}" for name in key.references]
     parts = ", ".join(slots)
     present = " AND ".join(f"{slot} IS NOT NULL" for slot in slots)

@@ -230,12 +230,19 @@ def is_stored(table: CanonicalTable, column: Column) -> bool:
 def stream_columns(table: CanonicalTable) -> list[str]:
     """SQL of the columns hw_builder_write_rows takes: time, key parts, then cells."""
     selected = ["visible_at"] if table.temporal else []
-    relation = table.relation.partition(".")[2]
-    selected += [table.key_text(part, relation) for part in table.table.primary_key]
+    selected += [_key_part(table, part) for part in table.table.primary_key]
     for slot, column in enumerate(table.table.columns):
         if is_stored(table, column):
             selected.append(_cell(f"c{slot}", column.stype))
     return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
+
+
+def _key_part(table: CanonicalTable, name: str) -> str:
+    """SQL: a part of the primary key as text; an integer as it is, the builder prints it."""
+    slot = table.slot(name)
+    if table.types[slot] == "BIGINT":
+        return f"c{slot}"
+    return table.key_text(name, table.relation.partition(".")[2])
 
 
 def _cell(value: str, stype: str) -> str:

@@ -1,6 +1,13 @@
-"""What headwater raises, and which status of the C library becomes which of it."""
+"""What headwater raises, and which status of the C library becomes which of it.
+
+`nearest` is for messages about a name that is not there.
+"""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class HeadwaterError(Exception):
@@ -25,6 +32,32 @@ class SourceError(HeadwaterError):
 
 class TaskError(HeadwaterError):
     """A task cannot do what was asked, for example sample a split that has no seeds."""
+
+
+@contextmanager
+def collected(problems: list[HeadwaterError]) -> Iterator[None]:
+    """Go on after a HeadwaterError, which is kept."""
+    try:
+        yield
+    except HeadwaterError as error:
+        problems.append(error)
+
+
+def raise_together(problems: Sequence[HeadwaterError]) -> None:
+    """One error for several of a kind, so that all can be mended at once."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        raise type(problems[0])(f"{len(problems)} problems:{lines}") from problems[0]
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """ ", did you mean 'x'?" or nothing."""
+    options = list(names)
+    folded = {option.casefold(): option for option in options}
+    match = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return f", did you mean '{folded[match[0]]}'?" if match else ""
 
 
 # By hw_status: what the binding raises. Success, the end of a pass and an interrupted wait are

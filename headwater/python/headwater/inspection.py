@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .errors import nearest
 from .render import aligned
 from .report import file_sizes
 from .schema import SPLITS
-from .validate import nearest
 
 
 def open_metadata(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, int]]:

@@ -45,6 +45,7 @@ class BuildReport:
     store_bytes: dict[str, int] = field(default_factory=dict)  # by part
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
+    source_notes: tuple[str, ...] = ()  # what the source has and the build did not read
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -53,6 +54,7 @@ class BuildReport:
             "store_bytes": self.store_bytes,
             "undecodable_count": self.undecodable_count,
             "inferred": self.inferred,
+            "source_notes": list(self.source_notes),
             "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
             "metadata": self.metadata,
         }
@@ -87,19 +89,17 @@ class BuildReport:
     def notes(self) -> list[str]:
         """What is as the metadata say and yet often a mistake: rows that are never shown, and
         rows that are shown at any time and so may tell the future."""
-        lines = []
+        lines = list(self.source_notes)
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
-        nulls = {
-            (column["table"], column["name"]): column["stats"].get("nulls", 0)
-            for column in self.metadata["columns"]
-        }
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
-            if hidden and nulls.get((name, table["temporal_column"])):
-                count = nulls[name, table["temporal_column"]]
+            if hidden and table["untimed"]:
                 lines.append(
-                    f"{count:,} rows of {name} have no time and are never shown (see 'null_time')"
+                    f"{table['untimed']:,} rows of {name} have no time and are never shown "
+                    "(see 'null_time')"
                 )
+            for key in table["keys_out_of_graph"]:
+                lines.append(f"foreign key {name}.{key} has no edges, as that table is not walked")
             above = dict.fromkeys(key["references"]["table"] for key in table["foreign_keys"])
             parents = [parent for parent in above if timed[parent] is not None]
             if timed[name] is None and parents:
@@ -114,6 +114,10 @@ class BuildReport:
         lines += _table_lines(self.metadata)
         for task in self.metadata["tasks"]:
             lines += _task_lines(task)
+        spelled = {t["name"]: t["null_values"] for t in self.metadata["tables"] if t["null_values"]}
+        if spelled:
+            listed = ", ".join(f"{count:,} of {name}" for name, count in spelled.items())
+            lines.append(f"spelled as NULL, as the metadata say: {listed}")
         losses = self.losses()
         lines.append(f"not taken as it was ({len(losses)}):" if losses else "nothing was dropped")
         lines += [f"  {line}" for line in losses]
@@ -169,6 +173,7 @@ def store_metadata(
     stats_until_us: int,
     options: dict[str, Any],
     csv_bytes: int,
+    undecodable_count: int,
 ) -> dict[str, Any]:
     """The dict written as metadata.json into the store, once the builder has everything."""
     layout, builder = encoder.layout, encoder.builder
@@ -179,6 +184,7 @@ def store_metadata(
         "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
         "options": options,
         "csv_bytes": csv_bytes,  # of the source: all tables, and label tables
+        "undecodable": undecodable_count,  # texts that were not UTF-8
         "tables": _tables(layout),
         "columns": [
             _column(column, builder.column_stats(number), encoder.categories.get(number))
@@ -215,8 +221,14 @@ def _tables(layout: Layout) -> list[dict[str, Any]]:
                     }
                     for edges in keys
                 ],
+                "keys_out_of_graph": [  # foreign keys to tables with "graph": false: no edges
+                    f"{'+'.join(key.columns)} to {key.table}"
+                    for key in table.table.every_key()
+                    if all(other.table.name != key.table for other in layout.tables)
+                ],
                 "duplicates_dropped": table.duplicate_count,
                 "null_values": table.null_value_count,
+                "untimed": table.untimed_count,
                 "conversions": [
                     {"column": c.column, "reason": c.reason, "count": c.count}
                     for c in table.conversions

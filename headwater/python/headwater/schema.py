@@ -27,6 +27,9 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
+BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
+LINE_LENGTH = 100
+
 SPLITS = tuple(_core.SPLITS)  # train, val, test
 
 
@@ -57,6 +60,32 @@ class Known:
 
 
 @dataclass(frozen=True)
+class CsvFormat:
+    """How the CSV files of a table are written; without it: RFC 4180 in UTF-8 with a header."""
+
+    header: bool = True
+    columns: tuple[str, ...] = ()  # in file order; empty: the header's, else the table's own
+    delimiter: str = ","
+    quote: str = '"'  # empty: no field is quoted
+    escape: str = '"'  # before a quote inside of a quoted field
+    encoding: str = "utf-8"
+    null_values: tuple[str, ...] = ()  # NULL where they stand unquoted, as an empty field is
+    decimal: str = "."  # "," takes 1.234,5 for a number
+    skip: int = 0  # lines before the header or the first row
+
+    def to_dict(self) -> dict[str, Any]:
+        default, entry = CsvFormat(), {}
+        for name in CSV_KEYS:
+            value = getattr(self, name)
+            if value != getattr(default, name):
+                entry[name] = list(value) if isinstance(value, tuple) else value
+        return entry
+
+
+CSV_KEYS = tuple(CsvFormat.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
 class Column:
     name: str
     stype: str  # the name of a headwater.SemanticType, lower case
@@ -65,6 +94,9 @@ class Column:
     description: str = ""
     null_values: tuple[str, ...] = ()
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
+    format: str | None = None  # of a timestamp stored as text, such as "%d.%m.%Y"
+    taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
+    note: str = ""  # for people; read by nobody
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {"stype": self.stype}
@@ -78,6 +110,12 @@ class Column:
             entry["null_values"] = list(self.null_values)
         if self.unit != "s":
             entry["unit"] = self.unit
+        if self.format is not None:
+            entry["format"] = self.format
+        if self.taken_from is not None:
+            entry["taken_from"] = _reference(self.taken_from)
+        if self.note:
+            entry["note"] = self.note
         return entry
 
 
@@ -107,6 +145,9 @@ class Table:
     foreign_keys: tuple[ForeignKey, ...] = ()  # those of "foreign_keys"; see every_key()
     null_values: tuple[str, ...] = ()
     description: str = ""
+    csv: CsvFormat | None = None  # of its files; None: as CSV usually is
+    values_of: tuple[ColumnRef, ...] = ()  # not of the source: the distinct values of columns
+    note: str = ""  # for people; read by nobody
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError if the table has none."""
@@ -117,6 +158,10 @@ class Table:
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def source_columns(self) -> list[str]:
+        """Names of the columns that the source must have."""
+        return [column.name for column in self.columns if column.taken_from is None]
 
     def every_key(self) -> list[ForeignKey]:
         """Foreign keys in the store's order: of single columns, then `foreign_keys` as listed."""
@@ -129,6 +174,12 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {}
+        if self.note:
+            entry["note"] = self.note
+        if self.csv is not None:
+            entry["csv"] = self.csv.to_dict()
+        if self.values_of:
+            entry["values_of"] = [_reference(column) for column in self.values_of]
         if self.primary_key:
             entry["primary_key"] = _one_or_list(self.primary_key)
         if self.temporal_column is not None:
@@ -172,9 +223,12 @@ class Task:
     context_labels: str = "train"
     require_label: bool = False
     allow_future_anchor: bool = False
+    note: str = ""  # for people; read by nobody
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {}
+        if self.note:
+            entry["note"] = self.note
         if self.query is not None:
             entry["query"] = self.query
         if self.seeds:
@@ -236,9 +290,8 @@ class Schema:
         return parse_schema(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write metadata.json, one key per line, to be reviewed and versioned."""
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write metadata.json, one column per line, to be reviewed and versioned."""
+        Path(path).write_text(_pretty(self.to_dict(), 0) + "\n", encoding="utf-8")
 
     def table(self, name: str) -> Table:
         """The table of that name; KeyError if the database has none."""
@@ -267,6 +320,30 @@ def format_duration(duration_us: int, *, sign: bool = False) -> str:
     count = duration_us // MICROSECONDS[unit]
     plural = "" if abs(count) == 1 else "s"
     return f"{count:+d} {unit}{plural}" if sign else f"{count} {unit}{plural}"
+
+
+def _pretty(value: Any, depth: int, taken: int = 0) -> str:
+    """JSON with an object per line where it fits; tables, their columns and tasks never share one.
+
+    taken: characters before the value in its line.
+    """
+    line = json.dumps(value, ensure_ascii=False)
+    if not value or not isinstance(value, Mapping | list):
+        return line
+    is_open = depth < BROKEN_DEPTH and isinstance(value, Mapping)
+    if depth == BROKEN_DEPTH and isinstance(value, Mapping):
+        is_open = all(isinstance(item, Mapping) for item in value.values())  # columns
+    if not is_open and taken + len(line) <= LINE_LENGTH:
+        return line
+    indent = "  " * (depth + 1)
+    if isinstance(value, list):
+        parts = [f"{indent}{_pretty(item, depth + 1, len(indent))}" for item in value]
+        return "[\n" + ",\n".join(parts) + "\n" + indent[2:] + "]"
+    parts = []
+    for key, item in value.items():
+        start = f"{indent}{json.dumps(key, ensure_ascii=False)}: "
+        parts.append(start + _pretty(item, depth + 1, len(start)))
+    return "{\n" + ",\n".join(parts) + "\n" + indent[2:] + "}"
 
 
 def _one_or_list(names: tuple[str, ...]) -> str | list[str]:

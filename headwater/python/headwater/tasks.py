@@ -28,9 +28,10 @@ from .convert import (
     to_numerical,
     to_timestamp,
 )
+from .errors import HeadwaterError, SourceError, TaskError, collected, nearest, raise_together
 from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
-from .sources import brief, literal, quote, scan_of
-from .validate import nearest
+from .source_folder import scan_of
+from .sources import brief, literal, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -101,14 +102,19 @@ def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:
     """Write each query's result, in its order, to `labels.q<k>`. The connection is locked down."""
     import duckdb
 
+    problems: list[HeadwaterError] = []
     for index, task in enumerate(schema.tasks):
         if task.query is None:
             continue
-        query = _only_select(connection, task, [table.name for table in schema.tables])
-        try:
-            connection.execute(f"CREATE TABLE labels.q{index} AS SELECT * FROM (\n{query}\n)")
-        except duckdb.Error as error:
-            raise _error(f"the query of task '{task.name}' failed: {error}") from error
+        with collected(problems):
+            query = _only_select(connection, task, [table.name for table in schema.tables])
+            try:
+                connection.execute(f"CREATE TABLE labels.q{index} AS SELECT * FROM (\n{query}\n)")
+            except duckdb.OutOfMemoryException:
+                raise  # the build says what to do
+            except duckdb.Error as error:
+                raise _error(f"the query of task '{task.name}' failed: {error}") from error
+    raise_together(problems)
 
 
 def _only_select(connection: DuckDBPyConnection, task: Task, tables: list[str]) -> str:
@@ -165,21 +171,25 @@ def name_files(query: str, tables: list[str]) -> str:
     return "".join(tokens)
 
 
-def load_labels(connection: DuckDBPyConnection, schema: Schema, directory: Path) -> int:
-    """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV."""
+def load_labels(connection: DuckDBPyConnection, schema: Schema, directories: Sequence[Path]) -> int:
+    """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV. A table is
+    looked for in each of the folders."""
     import duckdb
 
     csv_bytes = 0
     for index, task in enumerate(schema.tasks):
         for split, name in task.seeds:
-            path, relation = directory / name, f"labels.q{index}_{split}"
+            paths = [directory / name for directory in directories]
+            path = next((path for path in paths if path.is_file()), paths[0])
+            relation = f"labels.q{index}_{split}"
             where = f"label table '{path}' of task '{task.name}'"
             if path.suffix not in (".csv", ".parquet"):
                 raise _error(f"{where} is neither .csv nor .parquet")
             if not path.is_file():
                 raise _error(f"{where} is not there")
             try:
-                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan_of([path])}")
+                scan = scan_of(connection, path)
+                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan}")
             except duckdb.Error as error:
                 raise _error(f"{where} cannot be read: {brief(error)}") from error
             sizes = "coalesce(strlen(CAST(COLUMNS(*) AS VARCHAR)), 0) + 1"
@@ -193,10 +203,14 @@ def make_seeds(
 ) -> list[TaskSeeds]:
     """Seeds of every task, from `labels.*` to `seeds.s<k>`."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS seeds")
-    return [
-        _SeedMaker(connection, schema, tables, task, index).make()
-        for index, task in enumerate(schema.tasks)
-    ]
+    seeds = []
+    problems: list[HeadwaterError] = []
+    for index, task in enumerate(schema.tasks):
+        connection.execute("DROP TABLE IF EXISTS labels.matched")  # of a task that failed
+        with collected(problems):
+            seeds.append(_SeedMaker(connection, schema, tables, task, index).make())
+    raise_together(problems)
+    return seeds
 
 
 def stats_until_us(tasks: Sequence[TaskSeeds]) -> int:
@@ -207,8 +221,6 @@ def stats_until_us(tasks: Sequence[TaskSeeds]) -> int:
 
 def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
     """Distinct texts of a query's column `v`: as numbers if all are numbers, else as text."""
-    from .errors import SourceError
-
     rows = connection.execute(
         f"SELECT v FROM (SELECT DISTINCT v, TRY_CAST(v AS DOUBLE) AS n FROM ({values}) "
         "WHERE v IS NOT NULL) ORDER BY CASE WHEN count(*) OVER () = count(n) OVER () THEN n END, v"
@@ -220,8 +232,6 @@ def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
 
 
 def _error(message: str) -> Exception:
-    from .errors import TaskError
-
     return TaskError(message)
 
 

@@ -9,61 +9,19 @@ two together.
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ._core import SEMANTIC_TYPES
-from .schema import (
-    MICROSECONDS,
-    SPLITS,
-    Column,
-    ColumnRef,
-    ForeignKey,
-    Known,
-    Schema,
-    Table,
-    Task,
-)
-
-STYPES = tuple(SEMANTIC_TYPES)
-TARGET_STYPES = ("numerical", "categorical", "boolean", "timestamp")
-DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
-DURATION_US_MAX = 10_000 * 366 * MICROSECONDS["day"]  # beyond the calendar from any time
-NAME_BYTES_MAX = 1024
-
-SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
-TABLE_KEYS = (
-    "primary_key", "temporal_column", "null_time", "time_resolution", "graph",
-    "on_duplicate_key", "null_values", "description", "columns", "foreign_keys",
-)  # fmt: skip
-COLUMN_KEYS = ("stype", "foreign_key", "known_at", "description", "null_values", "unit")
-TASK_KEYS = (
-    "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
-    "observation_time_column", "label_window", "label_known_at", "split_column",
-    "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor",
-)  # fmt: skip
+from .document import Reader, read_document
+from .errors import SchemaError, nearest
+from .schema import Column, CsvFormat, ForeignKey, Schema, Table, Task
 
 
 def load_schema(path: Path) -> Schema:
     """Read and check a metadata.json file."""
     return parse_schema(read_document(path), directory=path.resolve().parent)
-
-
-def read_document(path: Path) -> Any:
-    from .errors import SchemaError
-
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
-    except OSError as error:
-        raise SchemaError(f"cannot read '{path}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SchemaError(f"'{path}' is not UTF-8: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"'{path}' is not JSON: {error}") from error
 
 
 def parse_schema(
@@ -74,7 +32,7 @@ def parse_schema(
 ) -> Schema:
     """Check a document, and against `source` (table to its columns) if given."""
     problems: list[str] = []
-    schema = _Reader(problems).schema(document, directory)
+    schema = Reader(problems).schema(document, directory)
     check_references(schema, problems)
     if source is not None:
         check_source(schema, source, problems)
@@ -90,284 +48,35 @@ def check_schema(schema: Schema, source: Mapping[str, list[str]]) -> None:
     raise_problems(problems)
 
 
-def raise_problems(problems: list[str]) -> None:
-    from .errors import SchemaError
+def csv_formats(document: Any) -> dict[str, CsvFormat]:
+    """How the CSV files of each table are written, which must be known before they are read.
 
+    document: as read from JSON, or a Schema. Other faults are reported when the source is known.
+    """
+    problems: list[str] = []
+    if isinstance(document, Schema):
+        schema = document
+    else:
+        reader = Reader(problems)
+        schema = reader.schema(document, None)
+        if reader.csv_is_faulty:
+            check_references(schema, problems)
+            raise_problems(problems)
+    formats = {}
+    for table in schema.tables:
+        found = table.csv or CsvFormat()
+        if not found.header and not found.columns:
+            found = replace(found, columns=tuple(table.source_columns()))
+        formats[table.name] = found
+    return formats
+
+
+def raise_problems(problems: list[str]) -> None:
     if len(problems) == 1:
         raise SchemaError(problems[0])
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
         raise SchemaError(f"{len(problems)} problems in the metadata:{lines}")
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """ ", did you mean 'x'?" or nothing."""
-    options = list(names)
-    folded = {option.casefold(): option for option in options}
-    match = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
-    return f", did you mean '{folded[match[0]]}'?" if match else ""
-
-
-def parse_duration(text: str) -> int | None:
-    """Microseconds of "+60 days", "12 hours"; None if it is no duration."""
-    match = DURATION.fullmatch(text.strip().lower())
-    if match is None or match[3] not in MICROSECONDS:
-        return None
-    value = int(match[2]) * MICROSECONDS[match[3]]
-    if value > DURATION_US_MAX:
-        return None
-    return -value if match[1] == "-" else value
-
-
-class _Reader:
-    """The first pass: the shape of the document, going on after every fault."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        self.tables: Mapping[str, Any] = {}
-
-    def schema(self, document: Any, directory: Path | None) -> Schema:
-        entry = self.object(document, "the document", SCHEMA_KEYS)
-        tables = self.object(entry.get("tables", {}), "'tables'")
-        self.tables = tables
-        tasks = self.object(entry.get("tasks", {}), "'tasks'")
-        if not tables:
-            self.problems.append("'tables' lists no table")
-        self.names(tables, "table")
-        self.names(tasks, "task")
-        return Schema(
-            name=self.text(entry, "name", "the document") or "database",
-            timezone=self.text(entry, "timezone", "the document"),
-            null_values=self.strings(entry, "null_values", "the document"),
-            tables=tuple(self.table(name, value) for name, value in tables.items()),
-            tasks=tuple(self.task(name, value) for name, value in tasks.items()),
-            directory=directory,
-        )
-
-    def table(self, name: str, value: Any) -> Table:
-        where = f"table '{name}'"
-        entry = self.object(value, where, TABLE_KEYS)
-        columns = self.object(entry.get("columns", {}), f"'columns' of {where}")
-        if not columns:
-            self.problems.append(f"{where} lists no column")
-        self.names(columns, f"column of {where}")
-        keys = entry.get("foreign_keys", [])
-        if not isinstance(keys, list):
-            self.problems.append(f"'foreign_keys' of {where} must be a list")
-            keys = []
-        parsed = [self.foreign_key(key, where) for key in keys]
-        return Table(
-            name=name,
-            columns=tuple(self.column(name, column, entry) for column, entry in columns.items()),
-            primary_key=self.one_or_list(entry, "primary_key", where),
-            temporal_column=self.text(entry, "temporal_column", where),
-            null_time=self.word(entry, "null_time", where, ("hidden", "visible")) or "hidden",
-            time_resolution=self.word(entry, "time_resolution", where, ("day", "instant")),
-            graph=self.flag(entry, "graph", where, default=True),
-            on_duplicate_key=self.word(entry, "on_duplicate_key", where, ("error", "first", "last"))
-            or "error",
-            foreign_keys=tuple(key for key in parsed if key is not None),
-            null_values=self.strings(entry, "null_values", where),
-            description=self.text(entry, "description", where) or "",
-        )
-
-    def column(self, table: str, name: str, value: Any) -> Column:
-        where = f"column '{table}.{name}'"
-        entry = self.object(value, where, COLUMN_KEYS)
-        if "stype" not in entry:
-            self.problems.append(f"{where} has no 'stype'")
-        foreign_key = entry.get("foreign_key")
-        return Column(
-            name=name,
-            stype=self.word(entry, "stype", where, STYPES) or "ignored",
-            foreign_key=None
-            if foreign_key is None
-            else self.reference(foreign_key, f"'foreign_key' of {where}"),
-            known_at=self.known(entry, where),
-            description=self.text(entry, "description", where) or "",
-            null_values=self.strings(entry, "null_values", where),
-            unit=self.word(entry, "unit", where, ("s", "ms", "us", "ns")) or "s",
-        )
-
-    def known(self, entry: Mapping[str, Any], where: str) -> Known:
-        text = self.text(entry, "known_at", where)
-        if text is None or text == "creation":
-            return Known()
-        if text == "never":
-            return Known("never")
-        offset = parse_duration(text) if text[:1] in "+-" else None
-        if offset is not None and offset < 0:
-            self.problems.append(f"'known_at' of {where}: '{text}' is before the row exists")
-        return Known("column", text) if offset is None else Known("offset", None, offset)
-
-    def foreign_key(self, value: Any, where: str) -> ForeignKey | None:
-        where = f"an entry of 'foreign_keys' of {where}"
-        entry = self.object(value, where, ("columns", "references"))
-        target = self.object(
-            entry.get("references", {}), f"'references' of {where}", ("table", "columns")
-        )
-        table = self.text(target, "table", where)
-        columns = self.one_or_list(entry, "columns", where)
-        references = self.one_or_list(target, "columns", f"'references' of {where}")
-        if table is None or not columns or not references:
-            self.problems.append(f"{where} needs 'columns' and 'references' (table, columns)")
-            return None
-        if len(columns) != len(references):
-            self.problems.append(
-                f"{where} has {len(columns)} columns but refers to {len(references)}"
-            )
-            return None
-        return ForeignKey(columns, table, references)
-
-    def task(self, name: str, value: Any) -> Task:
-        where = f"task '{name}'"
-        entry = self.object(value, where, TASK_KEYS)
-        seeds = self.object(entry.get("seeds", {}), f"'seeds' of {where}", SPLITS)
-        if ("query" in entry) == ("seeds" in entry):
-            self.problems.append(f"{where} must have either 'query' or 'seeds'")
-        elif "seeds" in entry and not seeds:
-            self.problems.append(f"'seeds' of {where} names no label table")
-        for key in ("anchor_table", "target_column", "target_stype"):
-            if key not in entry:
-                self.problems.append(f"{where} has no '{key}'")
-        anchor_table = self.text(entry, "anchor_table", where) or ""
-        hidden = entry.get("hidden_columns", [])
-        if not isinstance(hidden, list):
-            self.problems.append(f"'hidden_columns' of {where} must be a list")
-            hidden = []
-        references = [
-            self.reference(item, f"'hidden_columns' of {where}", anchor_table) for item in hidden
-        ]
-        return Task(
-            name=name,
-            anchor_table=anchor_table,
-            target_column=self.text(entry, "target_column", where) or "",
-            target_stype=self.word(entry, "target_stype", where, TARGET_STYPES) or "numerical",
-            query=self.text(entry, "query", where),
-            seeds=tuple(
-                (split, self.text(seeds, split, f"'seeds' of {where}") or "")
-                for split in SPLITS
-                if split in seeds
-            ),
-            anchor_key=self.one_or_list(entry, "anchor_key", where),
-            observation_time_column=self.text(entry, "observation_time_column", where),
-            label_window_us=self.duration(entry, "label_window", where),
-            label_known_at=self.text(entry, "label_known_at", where),
-            split_column=self.text(entry, "split_column", where),
-            hidden_columns=tuple(item for item in references if item is not None),
-            kind=self.word(entry, "kind", where, ("cell", "derived")),
-            cutoff=self.word(entry, "cutoff", where, ("inclusive", "exclusive")),
-            context_labels=self.word(entry, "context_labels", where, ("train", "none", "all"))
-            or "train",
-            require_label=self.flag(entry, "require_label", where, default=False),
-            allow_future_anchor=self.flag(entry, "allow_future_anchor", where, default=False),
-        )
-
-    def reference(self, value: Any, where: str, table: str = "") -> ColumnRef | None:
-        """ "table.column" split at the dot that gives a known table and column."""
-        if isinstance(value, Mapping):
-            entry = self.object(value, where, ("table", "column"))
-            names = (self.text(entry, "table", where), self.text(entry, "column", where))
-            if names[0] is not None and names[1] is not None:
-                return ColumnRef(names[0], names[1])
-        elif isinstance(value, str) and "." in value:
-            parts = value.split(".")
-            splits = [(".".join(parts[:i]), ".".join(parts[i:])) for i in range(1, len(parts))]
-            known = [pair for pair in splits if pair[0] in self.tables]
-            exact = [pair for pair in known if pair[1] in self.column_names(pair[0])]
-            return ColumnRef(*(exact or known or splits)[0])
-        elif isinstance(value, str) and table:
-            return ColumnRef(table, value)
-        self.problems.append(f"{where}: {value!r} is not 'table.column'")
-        return None
-
-    def column_names(self, table: str) -> Iterable[str]:
-        entry = self.tables[table]
-        columns = entry.get("columns") if isinstance(entry, Mapping) else None
-        return columns if isinstance(columns, Mapping) else ()
-
-    def object(self, value: Any, where: str, keys: Iterable[str] = ()) -> Mapping[str, Any]:
-        if not isinstance(value, Mapping):
-            self.problems.append(f"{where} must be an object, found {_kind(value)}")
-            return {}
-        names, found = list(keys), {}
-        for key, entry in value.items():
-            if not isinstance(key, str):
-                self.problems.append(f"{where} has the key {key!r}, expected a string")
-            elif names and key not in names:
-                self.problems.append(f"{where} has an unknown key '{key}'{nearest(key, names)}")
-            elif names and entry is None:
-                self.problems.append(f"'{key}' of {where} is null; give a value or leave it out")
-            else:
-                found[key] = entry
-        return found
-
-    def names(self, entries: Mapping[str, Any], what: str) -> None:
-        """DuckDB's names ignore case, so two that differ only in case cannot both be queried."""
-        seen: dict[str, str] = {}
-        for name in entries:
-            size = len(name.encode("utf-8", "surrogatepass"))
-            if not 0 < size <= NAME_BYTES_MAX or "\0" in name:
-                self.problems.append(f"{what} '{name}' has no usable name")
-            other = seen.setdefault(name.casefold(), name)
-            if other != name:
-                self.problems.append(f"{what} '{name}' differs from '{other}' only in case")
-
-    def text(self, entry: Mapping[str, Any], key: str, where: str) -> str | None:
-        value = entry.get(key)
-        if value is not None and not isinstance(value, str):
-            self.problems.append(f"'{key}' of {where} must be a string, found {_kind(value)}")
-            return None
-        if value is not None and not value.strip() and key != "description":
-            self.problems.append(f"'{key}' of {where} is empty")
-            return None
-        return value
-
-    def word(
-        self, entry: Mapping[str, Any], key: str, where: str, words: tuple[str, ...]
-    ) -> str | None:
-        value = self.text(entry, key, where)
-        if value is not None and value not in words:
-            listed = ", ".join(words)
-            self.problems.append(
-                f"'{key}' of {where} is '{value}', expected one of {listed}{nearest(value, words)}"
-            )
-            return None
-        return value
-
-    def flag(self, entry: Mapping[str, Any], key: str, where: str, *, default: bool) -> bool:
-        value = entry.get(key, default)
-        if not isinstance(value, bool):
-            self.problems.append(f"'{key}' of {where} must be true or false")
-            return default
-        return value
-
-    def strings(self, entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-        value = entry.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.problems.append(f"'{key}' of {where} must be a list of strings")
-            return ()
-        return tuple(value)
-
-    def one_or_list(self, entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-        value = entry.get(key)
-        if value is None:
-            return ()
-        names = value if isinstance(value, list) else [value]
-        if not names or not all(isinstance(name, str) and name for name in names):
-            self.problems.append(f"'{key}' of {where} must be a name or a list of names")
-            return ()
-        if len(set(names)) < len(names):
-            self.problems.append(f"'{key}' of {where} names a column twice")
-        return tuple(names)
-
-    def duration(self, entry: Mapping[str, Any], key: str, where: str) -> int | None:
-        text = self.text(entry, key, where)
-        value = None if text is None else parse_duration(text)
-        if text is not None and (value is None or value < 0):
-            self.problems.append(f"'{key}' of {where} is '{text}', expected one like '30 days'")
-            return None
-        return value
 
 
 def check_references(schema: Schema, problems: list[str]) -> None:
@@ -406,6 +115,10 @@ def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
                 f"'known_at' of column '{table.name}.{column.name}' is an offset, "
                 f"but {where} has no 'temporal_column'"
             )
+        if column.taken_from is not None:
+            _check_taken(schema, table, column, problems)
+    if table.values_of:
+        _check_values(schema, table, problems)
     keys = table.every_key()
     for position, key in enumerate(keys):
         _check_key(schema, table, key, problems)
@@ -423,6 +136,47 @@ def _check_key(schema: Schema, table: Table, key: ForeignKey, problems: list[str
     if _expect(key.table, tables, where, "table", problems):
         for name in key.references:
             _expect(name, schema.table(key.table).column_names(), where, "column", problems)
+
+
+def _check_taken(schema: Schema, table: Table, column: Column, problems: list[str]) -> None:
+    """A column that is taken from a parent: by the one foreign key to the parent's table."""
+    assert column.taken_from is not None
+    where = f"'taken_from' of column '{table.name}.{column.name}'"
+    parent, name = column.taken_from.table, column.taken_from.column
+    if not _expect(parent, [other.name for other in schema.tables], where, "table", problems):
+        return
+    if not _expect(name, schema.table(parent).column_names(), where, "column", problems):
+        return
+    count = sum(key.table == parent for key in table.every_key())
+    if count != 1:
+        problems.append(f"{where}: '{table.name}' has {count} foreign keys to '{parent}', not one")
+    passed = {(table.name, column.name)}
+    while column.taken_from is not None:
+        place = (column.taken_from.table, column.taken_from.column)
+        if place in passed:
+            problems.append(f"{where} leads back to a column that is taken from it")
+            return
+        passed.add(place)
+        above = {t.name: t for t in schema.tables}.get(place[0])
+        if above is None or place[1] not in above.column_names():
+            return  # reported where it stands
+        column = above.column(place[1])
+
+
+def _check_values(schema: Schema, table: Table, problems: list[str]) -> None:
+    """A table of the values of other tables' columns."""
+    where = f"'values_of' of table '{table.name}'"
+    tables = {other.name: other for other in schema.tables}
+    for reference in table.values_of:
+        if _expect(reference.table, tables, where, "table", problems):
+            found = tables[reference.table]
+            if _expect(reference.column, found.column_names(), where, "column", problems) and (
+                found.values_of or found.column(reference.column).taken_from is not None
+            ):
+                problems.append(f"{where} names '{reference}', which the source does not have")
+    own = table.source_columns()
+    if len(own) != 1 or table.primary_key != tuple(own):
+        problems.append(f"{where}: the table needs one column, which is its 'primary_key'")
 
 
 def _check_time(table: Table, name: str, where: str, problems: list[str]) -> None:
@@ -469,23 +223,13 @@ def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
 def check_source(schema: Schema, source: Mapping[str, list[str]], problems: list[str]) -> None:
     """The third pass: every table and column named is in the source, every column is listed."""
     for table in schema.tables:
-        if table.name not in source:
+        if table.values_of:
+            if table.name in source:
+                problems.append(f"the source has a table '{table.name}', which has 'values_of'")
+        elif table.name not in source:
             problems.append(f"the source has no table '{table.name}'{nearest(table.name, source)}")
-            continue
-        listed = table.column_names()
-        for name in listed:
-            if name not in source[table.name]:
-                problems.append(
-                    f"table '{table.name}' of the source has no column '{name}'"
-                    f"{nearest(name, source[table.name])}"
-                )
-        missing = [name for name in source[table.name] if name not in listed]
-        if missing:
-            names = ", ".join(f"'{name}'" for name in missing)
-            problems.append(
-                f"table '{table.name}' does not list {names} of the source "
-                "(give each an stype, 'ignored' to skip it)"
-            )
+        else:
+            _check_columns(table, source[table.name], problems)
     for name in source:
         if all(table.name != name for table in schema.tables):
             problems.append(
@@ -494,23 +238,30 @@ def check_source(schema: Schema, source: Mapping[str, list[str]], problems: list
             )
 
 
+def _check_columns(table: Table, names: list[str], problems: list[str]) -> None:
+    for name in table.source_columns():
+        if name not in names:
+            problems.append(
+                f"table '{table.name}' of the source has no column '{name}'{nearest(name, names)}"
+            )
+    listed = table.column_names()
+    for column in table.columns:
+        if column.taken_from is not None and column.name in names:
+            problems.append(
+                f"'taken_from' of column '{table.name}.{column.name}': the source has that column"
+            )
+    missing = [name for name in names if name not in listed]
+    if missing:
+        quoted = ", ".join(f"'{name}'" for name in missing)
+        problems.append(
+            f"table '{table.name}' does not list {quoted} of the source "
+            "(give each an stype, 'ignored' to skip it)"
+        )
+
+
 def _expect(name: str, names: Iterable[str], where: str, what: str, problems: list[str]) -> bool:
     options = list(names)
     if name in options:
         return True
     problems.append(f"{where} names {what} '{name}', which is not there{nearest(name, options)}")
     return False
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
-    return "null" if value is None else names.get(type(value), "a number")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key '{twice}' stands twice in one object")
-    return entries

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import random
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres_server import PostgresServer
 
 SHARED_DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-METADATA = Path(__file__).resolve().parent / "metadata"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,31 @@ def write_parquet(folder: Path, database: TinyDatabase) -> str:
     return str(folder)
 
 
+def write_duckdb(path: Path, database: TinyDatabase) -> str:
+    """Write a DuckDB file with real types; its source string."""
+    import duckdb
+
+    with duckdb.connect(path) as connection:
+        for name, table in arrow_tables(database).items():
+            connection.register("table_of_arrow", table)
+            connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM table_of_arrow')
+            connection.unregister("table_of_arrow")
+    return f"duckdb:///{path}"
+
+
+def write_postgres(server: PostgresServer, database: TinyDatabase) -> str:
+    """Write a database of a PostgreSQL server with real types; its source string."""
+    kinds = {"INTEGER": "bigint", "DOUBLE": "double precision"}
+    script = []
+    for name, table in database.items():
+        columns = [f'"{column}" {kinds.get(kind, kind)}' for column, kind in table.types.items()]
+        script.append(f'CREATE TABLE "{name}" ({", ".join(columns)});')
+        script.append(f'COPY "{name}" FROM STDIN (FORMAT csv);')
+        script += [",".join(_csv_field(value) for value in row) for row in table.rows]
+        script.append("\\.")
+    return server.address(server.database("\n".join(script) + "\n"))
+
+
 def arrow_tables(database: TinyDatabase) -> dict[str, Any]:
     import pyarrow
 
@@ -83,6 +111,8 @@ def arrow_tables(database: TinyDatabase) -> dict[str, Any]:
         "TIMESTAMP": pyarrow.timestamp("us"),
         "DATE": pyarrow.date32(),
         "BOOLEAN": pyarrow.bool_(),
+        "DECIMAL(12, 2)": pyarrow.decimal128(12, 2),
+        "TIMESTAMPTZ": pyarrow.timestamp("us", tz="UTC"),
     }
     tables = {}
     for name, table in database.items():
@@ -108,6 +138,8 @@ def pandas_tables(database: TinyDatabase) -> dict[str, Any]:
 def _sqlite_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(" ")
+    if isinstance(value, Decimal):
+        return float(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -116,13 +148,122 @@ def _csv_field(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    text = str(_sqlite_value(value))
+    text = str(value) if isinstance(value, Decimal) else str(_sqlite_value(value))
     if text == "" or any(mark in text for mark in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
 # ---- databases -------------------------------------------------------------------------------
+
+
+def generated(seed: int, row_count: int) -> TinyDatabase:
+    """Hubs, visits and a log: composite, text and dangling keys, NULL everywhere it may be, times
+    from year 1 to 9999, whole and fractional numbers, booleans, texts that want quoting."""
+    rng = random.Random(seed)
+    words = [
+        "",
+        "a,b",
+        'say "ä"',
+        "two\nlines",
+        "NULL",
+        r"\N",
+        "2020-01-01",
+        "7",
+        "x" * 300,
+        "日本",
+    ]
+
+    def maybe(value: Any) -> Any:
+        return None if rng.random() < 0.2 else value
+
+    def moment() -> datetime:
+        day = date.fromordinal(rng.choice([1, 3_652_059, rng.randint(700_000, 740_000)]))
+        clock = timedelta(microseconds=rng.choice([0, 1, 86_399_999_999, rng.randint(0, 10**10)]))
+        return datetime(day.year, day.month, day.day) + clock
+
+    hubs = [
+        (
+            f"hub {i}" if i % 3 else f"ü{i}",
+            i - 5,
+            maybe(rng.choice(words)),
+            maybe(rng.random() < 0.5),
+        )
+        for i in range(max(3, row_count // 20))
+    ]
+    visits = [
+        (
+            i * 3 + 10**15,
+            *(rng.choice(hubs)[:2] if rng.random() < 0.9 else (maybe("nowhere"), 1)),
+            maybe(rng.choice([0.1, 1e-300, 1e300, 2.5, 3.0, rng.gauss(0, 1)])),
+            maybe(rng.randint(-(10**6), 10**6)),
+            moment(),
+            maybe(moment().date()),
+            maybe(rng.choice(["red", "green", "10", "9", "Ä"])),
+            maybe(10**15 + 3 * rng.randrange(2 * row_count)),
+            maybe(Decimal(rng.randint(-(10**11), 10**11)).scaleb(-2)),
+            maybe(moment().replace(tzinfo=UTC)),
+        )
+        for i in range(row_count)
+    ]
+    rng.shuffle(visits)
+    log = [(maybe(rng.choice(words)), maybe(moment())) for _ in range(row_count // 2)]
+    return {
+        "hubs": TinyTable(
+            {"name": "TEXT", "number": "INTEGER", "about": "TEXT", "open": "BOOLEAN"}, hubs
+        ),
+        "visits": TinyTable(
+            {"id": "INTEGER", "hub": "TEXT", "hub_number": "INTEGER", "price": "DOUBLE",
+             "count": "INTEGER", "at": "TIMESTAMP", "due": "DATE", "color": "TEXT",
+             "previous": "INTEGER", "fee": "DECIMAL(12, 2)", "seen": "TIMESTAMPTZ"},
+            visits,
+        ),
+        "log": TinyTable({"line": "TEXT", "at": "TIMESTAMP"}, log),
+        "nothing": TinyTable({"id": "INTEGER", "note": "TEXT"}, []),
+    }  # fmt: skip
+
+
+def generated_metadata() -> dict[str, Any]:
+    """For generated(): every semantic type, and a task by a query."""
+    stype = {
+        "hubs": "name identifier, number identifier, about text, open boolean",
+        "visits": "id identifier, hub identifier, hub_number identifier, price numerical, "
+        "count numerical, at timestamp, due timestamp, color categorical, previous identifier, "
+        "fee numerical, seen timestamp",
+        "log": "line text, at timestamp",
+        "nothing": "id identifier, note text",
+    }
+    tables: dict[str, Any] = {
+        name: {
+            "columns": {
+                column.split()[0]: {"stype": column.split()[1]} for column in listed.split(", ")
+            }
+        }
+        for name, listed in stype.items()
+    }
+    tables["hubs"]["primary_key"] = ["name", "number"]
+    tables["nothing"]["primary_key"] = "id"
+    tables["visits"] |= {
+        "primary_key": "id",
+        "temporal_column": "at",
+        "foreign_keys": [
+            {
+                "columns": ["hub", "hub_number"],
+                "references": {"table": "hubs", "columns": ["name", "number"]},
+            }
+        ],
+    }
+    tables["visits"]["columns"]["previous"]["foreign_key"] = "visits.id"
+    task = {
+        "query": "SELECT hub AS name, hub_number AS number, TIMESTAMP '2020-01-01' AS seen, "
+        "sum(count) AS total FROM visits WHERE hub IS NOT NULL GROUP BY ALL ORDER BY ALL",
+        "anchor_table": "hubs",
+        "anchor_key": ["name", "number"],
+        "target_column": "total",
+        "target_stype": "numerical",
+        "observation_time_column": "seen",
+    }
+    return {"name": "generated", "timezone": "UTC", "tables": tables, "tasks": {"total": task}}
 
 
 def bookstore() -> TinyDatabase:

@@ -1,4 +1,4 @@
-"""Real databases of ../shared/data, built with written metadata; skipped where they are absent."""
+"""rel-f1 of ../shared/data, built with its example metadata; skipped where it is absent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import METADATA, shared_data
+from databases import shared_data
 from headwater.build import build
 from headwater.report import BuildReport
 from headwater.store import Store
@@ -64,31 +64,3 @@ def test_rel_f1_is_small_and_its_rows_read_back(rel_f1: tuple[BuildReport, Store
     assert first["cells"]["raceId"] == 0
     assert first["cells"]["position"] == 1.0
     assert store.row(store.find("drivers", 0))["cells"]["dob"].year == 1985
-
-
-def test_football_results_join_by_composite_natural_keys(tmp_path: Path) -> None:
-    folder = shared_data("international_results")
-    report = build(folder, tmp_path / "s", METADATA / "international_results.json")
-    store = Store(tmp_path / "s")
-    assert store.verify() == []
-    assert table(store.metadata, "results")["duplicates_dropped"] == 1
-    goals = table(store.metadata, "goalscorers")["foreign_keys"][0]
-    assert goals["edges"] + goals["dangling"] == 47_914
-    assert goals["dangling"] < 100
-    assert report.conversions == ()
-    match = store.row(store.find("results", ("1872-11-30", "Scotland", "England")))
-    assert match["time"] == datetime(1872, 12, 1, tzinfo=UTC)
-    assert match["cells"]["neutral"] is False
-
-
-def test_the_stack_exchange_site_keeps_its_texts_and_self_references(tmp_path: Path) -> None:
-    source = f"sqlite:///{shared_data('se_history_meta/se_history_meta.sqlite')}"
-    build(source, tmp_path / "s", METADATA / "se_history_meta.json")
-    store = Store(tmp_path / "s")
-    assert store.verify() == []
-    keys = {tuple(key["columns"]): key for key in table(store.metadata, "Posts")["foreign_keys"]}
-    assert keys[("ParentId",)]["edges"] == 1_095
-    assert keys[("AcceptedAnswerId",)]["edges"] == 181
-    post = store.row(store.find("Posts", 1))
-    assert post["time"].microsecond % 1000 == 0 and post["time"].microsecond > 0
-    assert post["cells"]["Body"].startswith("<p>")

@@ -247,12 +247,6 @@ def _only(metadata: dict[str, Any], *names: str) -> TinyDatabase:
     return {name: database[name] for name in names}
 
 
-@pytest.mark.parametrize("scheme", ["postgresql://host/db", "duckdb:///file.duckdb"])
-def test_sources_of_later_versions_say_so(tmp_path: Path, scheme: str) -> None:
-    with pytest.raises(SourceError, match="come with a later version"):
-        build(scheme, tmp_path / "s")
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -278,7 +272,7 @@ def test_a_file_that_is_no_sqlite_database_is_an_error(tmp_path: Path) -> None:
 def test_a_csv_line_with_too_many_fields_names_the_table(tmp_path: Path) -> None:
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "t.csv").write_text("a,b\n1,2\n1,2,3\n")
-    with pytest.raises(SourceError, match="cannot read table 't'"):
+    with pytest.raises(SourceError, match=r"t\.csv', line 3: 3 fields, table 't' has 2"):
         build(tmp_path / "csv", tmp_path / "s")
 
 
@@ -393,9 +387,7 @@ def test_a_folder_named_like_a_partition_adds_no_column(tmp_path: Path, kind: st
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"id;x\n1;2\n", "fields must be parted by commas"),
-        (b"id,x\n1,caf\xe9\n", "is not UTF-8; convert it"),
-        (b"id,x\n1\n", "Expected Number of Columns: 2 Found: 1"),
+        (b"id,x\n1,2\n3,4\n5\n", "line 4: 1 fields, table 't' has 2 columns"),
         (b"", "has no header"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from databases import TinyTable, arrow_tables, write_csv, write_sqlite
 from headwater.build import build, open_database
 from headwater.convert import convert_tables
+from headwater.document import STYPES
 from headwater.encode import stream_columns
 from headwater.errors import SchemaError, SourceError
 from headwater.report import BuildReport
@@ -18,7 +19,6 @@ from headwater.sampler import Sampler
 from headwater.schema import Column, Schema, Table
 from headwater.sources import SourceColumn, SourceTable, quote
 from headwater.store import Store
-from headwater.validate import STYPES
 
 
 def build_table(
@@ -248,6 +248,18 @@ def test_every_type_of_duckdb_converts_to_every_semantic_type(tmp_path: Path) ->
             for selected in stream_columns(tables[0]):
                 connection.execute(f"SELECT {selected} FROM rows.t0").fetchall()
     connection.close()
+
+
+def test_a_decimal_is_the_number_that_its_text_is(tmp_path: Path) -> None:
+    """DuckDB's own cast of this one is off by one in the last place, so that a CSV file of the same
+    values had another mean."""
+    value = "107535136359726248.8594842949"
+    connection = duckdb.connect()
+    direct = f"SELECT CAST(CAST('{value}' AS DECIMAL(38, 10)) AS DOUBLE)"
+    assert connection.execute(direct).fetchall() != [(float(value),)]
+    source = connection.sql(f"SELECT 1 AS id, CAST('{value}' AS DECIMAL(38, 10)) AS v")
+    report, _ = build_table(tmp_path, {"t": source}, keyed({"stype": "numerical"}))
+    assert report.metadata["columns"][1]["stats"]["mean"] == float(value)
 
 
 def test_long_and_wide_values_survive(tmp_path: Path) -> None:

@@ -77,12 +77,14 @@ def test_types_by_every_value(tmp_path: Path) -> None:
         "yes": "boolean",
         "day": "timestamp",
         "moment": "timestamp",
-        "almost": "categorical",
+        "almost": "timestamp",
         "picture": "ignored",
         "empty": "ignored",
         "price": "numerical",
     }
-    assert infer(source).table("t").column("moment").unit == "s"
+    table = infer(source).table("t")
+    assert table.column("moment").unit == "s"
+    assert table.column("almost").note == "1 of 20 values are no timestamp and become NULL"
 
 
 def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:
@@ -99,13 +101,20 @@ def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:
     assert schema.table("day").time_resolution == "day"
 
 
-def test_a_folder_of_csv_files_has_types_and_no_keys(tmp_path: Path) -> None:
+def test_a_folder_of_csv_files_has_types_and_inferred_keys(tmp_path: Path) -> None:
+    """mentor is no key: only two of its three values name an author."""
     schema = infer(write_csv(tmp_path / "csv", bookstore()))
-    books = schema.table("books")
-    assert books.primary_key == ()
+    books, sales = schema.table("books"), schema.table("sales")
+    assert [table.primary_key for table in schema.tables] == [
+        ("author_id",), ("book_id",), ("shop", "number"),
+    ]  # fmt: skip
+    assert books.column("author_id").foreign_key == ColumnRef("authors", "author_id")
+    assert sales.column("book_id").foreign_key == ColumnRef("books", "book_id")
+    assert schema.table("authors").column("mentor").foreign_key is None
+    assert "2 of 3 values are in books.book_id" in sales.column("book_id").note
     assert {column.name: column.stype for column in books.columns} == {
-        "book_id": "numerical",
-        "author_id": "numerical",
+        "book_id": "identifier",
+        "author_id": "identifier",
         "genre": "text",
         "price": "numerical",
         "appeared": "timestamp",
@@ -166,7 +175,7 @@ def test_decimals_are_numbers_and_json_is_text(tmp_path: Path) -> None:
         f"TO '{folder / 't.parquet'}'"
     )
     assert stypes(str(folder)) == {
-        "id": "numerical",
+        "id": "identifier",
         "price": "numerical",
         "extra": "categorical",
         "opens": "numerical",

@@ -9,9 +9,7 @@ from typing import Any
 import headwater
 import pytest
 from databases import bookstore_metadata
-from headwater.errors import SchemaError
-from headwater.schema import Column, ColumnRef, Known, Schema, format_duration
-from headwater.validate import (
+from headwater.document import (
     COLUMN_KEYS,
     SCHEMA_KEYS,
     STYPES,
@@ -19,8 +17,10 @@ from headwater.validate import (
     TARGET_STYPES,
     TASK_KEYS,
     parse_duration,
-    parse_schema,
 )
+from headwater.errors import SchemaError
+from headwater.schema import CSV_KEYS, Column, ColumnRef, Known, Schema, format_duration
+from headwater.validate import parse_schema
 
 
 def problems(document: Any, source: dict[str, list[str]] | None = None) -> list[str]:
@@ -39,10 +39,33 @@ def full_metadata() -> dict[str, Any]:
     tables = document["tables"]
     tables["books"] |= {"null_time": "visible", "on_duplicate_key": "first", "null_values": ["-"]}
     tables["books"]["description"] = "what is sold"
+    tables["books"]["note"] = "check the prices"
+    tables["books"]["csv"] = {
+        "header": False,
+        "columns": ["book_id", "author_id", "genre", "price", "appeared", "in_print"],
+        "delimiter": ";",
+        "quote": "'",
+        "escape": "\\",
+        "encoding": "latin-1",
+        "null_values": ["NA"],
+        "decimal": ",",
+        "skip": 2,
+    }
+    tables["genres"] = {
+        "values_of": ["books.genre"],
+        "primary_key": "genre",
+        "columns": {"genre": {"stype": "identifier"}},
+    }
+    tables["sales"]["columns"]["appeared"] = {
+        "stype": "timestamp",
+        "taken_from": "books.appeared",
+        "note": "of the book",
+    }
     tables["books"]["columns"]["price"] |= {"known_at": "+60 days", "null_values": ["?"]}
     tables["books"]["columns"]["in_print"]["known_at"] = "appeared"
     tables["books"]["columns"]["appeared"]["unit"] = "ms"
     tables["books"]["columns"]["genre"]["known_at"] = "never"
+    tables["sales"]["columns"]["sold_at"]["format"] = "%d.%m.%Y %H:%M"
     tables["logs"] = {
         "graph": False,
         "columns": {
@@ -74,6 +97,7 @@ def full_metadata() -> dict[str, Any]:
             "context_labels": "none",
             "require_label": True,
             "allow_future_anchor": True,
+            "note": "a draft",
         },
         "copies": {
             "seeds": {"train": "a.csv", "test": "b.parquet"},
@@ -266,6 +290,7 @@ def test_the_json_schema_has_the_same_words() -> None:
     assert sorted(document["properties"]) == sorted(SCHEMA_KEYS)
     assert sorted(parts["table"]["properties"]) == sorted(TABLE_KEYS)
     assert sorted(parts["column"]["properties"]) == sorted(COLUMN_KEYS)
+    assert sorted(parts["csv"]["properties"]) == sorted(CSV_KEYS)
     assert sorted(parts["task"]["properties"]) == sorted(TASK_KEYS)
     assert parts["column"]["properties"]["stype"]["enum"] == list(STYPES)
     assert parts["task"]["properties"]["target_stype"]["enum"] == list(TARGET_STYPES)

@@ -1,0 +1,15 @@
+"""How a first metadata.json is drafted from a source, by concern and in this order:
+
+    facts.py   what the values of every column are, spellings of NULL taken out
+    keys.py    primary and foreign keys, declared or inferred, with measured overlap
+    types.py   a semantic type for each column
+    times.py   when a row comes into being, and which columns are written later
+    values.py  columns that name things which no table lists
+    tasks.py   a few cells worth predicting, and the columns that give them away
+    draft.py   all of it as a Schema, and as a table for people
+    update.py  a draft beside a metadata.json that has been edited
+
+Rules are fixed and look at every value (overlaps of very many values at a sample that is said), so
+that the same source gives the same draft. Nothing here knows what a column means: whatever goes
+beyond what is declared is a proposal, and is listed first among what is to be checked.
+"""

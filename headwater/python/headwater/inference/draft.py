@@ -1,0 +1,238 @@
+"""What is drafted: mutable while the rules run, then a Schema and a table for people.
+
+A `check` is a sentence about something a person should look at: it stands first in what `init`
+prints, and in the `note` of the table, column or task in metadata.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..schema import (
+    Column,
+    ColumnRef,
+    CsvFormat,
+    ForeignKey,
+    Known,
+    Schema,
+    Table,
+    Task,
+)
+from ..sources import SourceTable
+from .facts import ColumnFacts
+
+AT_CREATION = Known()
+
+
+@dataclass
+class ColumnDraft:
+    """One column; `reason` says why it has its type."""
+
+    name: str
+    facts: ColumnFacts
+    stype: str = "ignored"
+    reason: str = ""
+    foreign_key: ColumnRef | None = None
+    known_at: Known = AT_CREATION
+    null_values: tuple[str, ...] = ()
+    unit: str = "s"
+    format: str | None = None
+    taken_from: ColumnRef | None = None
+    checks: list[str] = field(default_factory=list)
+
+    def column(self) -> Column:
+        return Column(
+            self.name,
+            self.stype,
+            foreign_key=self.foreign_key,
+            known_at=self.known_at,
+            null_values=self.null_values,
+            unit=self.unit,
+            format=self.format,
+            taken_from=self.taken_from,
+            note="; ".join(self.checks),
+        )
+
+
+@dataclass
+class TableDraft:
+    """One table; the reasons say where its key and its time come from."""
+
+    source: SourceTable
+    columns: list[ColumnDraft]
+    primary_key: tuple[str, ...] = ()
+    key_reason: str = "none"
+    on_duplicate_key: str = "error"
+    temporal_column: str | None = None
+    time_reason: str = "none"
+    time_resolution: str | None = None
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def column(self, name: str) -> ColumnDraft:
+        return next(column for column in self.columns if column.name == name)
+
+    def slot(self, name: str) -> int:
+        """Position of a column in raw.t<i>."""
+        return self.source.column_names().index(name)
+
+    def every_key(self) -> list[ForeignKey]:
+        single = [
+            ForeignKey((column.name,), column.foreign_key.table, (column.foreign_key.column,))
+            for column in self.columns
+            if column.foreign_key is not None
+        ]
+        return single + self.foreign_keys
+
+    def table(self) -> Table:
+        csv = self.source.csv
+        return Table(
+            name=self.name,
+            columns=tuple(column.column() for column in self.columns),
+            primary_key=self.primary_key,
+            temporal_column=self.temporal_column,
+            time_resolution=self.time_resolution,
+            foreign_keys=tuple(self.foreign_keys),
+            graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
+            on_duplicate_key=self.on_duplicate_key,
+            csv=None if csv in (None, CsvFormat()) else replace(_csv(csv), columns=()),
+            note="; ".join(self.checks),
+        )
+
+
+def _csv(form: CsvFormat | None) -> CsvFormat:
+    assert form is not None
+    return form
+
+
+@dataclass
+class Draft:
+    """The whole: `schema()` is saved, `str()` is printed, `to_dict()` is for programs."""
+
+    name: str
+    tables: list[TableDraft]
+    tasks: list[Task] = field(default_factory=list)
+    timezone: str | None = None
+    checks: list[str] = field(default_factory=list)
+    directory: Path | None = None  # where the label tables of its tasks are
+
+    def table(self, name: str) -> TableDraft:
+        return next(table for table in self.tables if table.name == name)
+
+    def schema(self) -> Schema:
+        tables = tuple(table.table() for table in self.tables)
+        return Schema(
+            self.name,
+            tables,
+            tuple(self.tasks),
+            timezone=self.timezone,
+            directory=self.directory,
+        )
+
+    def every_check(self) -> list[str]:
+        """What a person should look at, named; one line for columns of which the same is said."""
+        lines: list[str] = []
+        groups: dict[tuple[str, str], list[str]] = {}
+        for table, column, check in self._checks():
+            if column:
+                groups.setdefault((table, check), []).append(column)
+        for table, column, check in self._checks():
+            names = groups.pop((table, check), []) if column else []
+            if names:
+                lines.append(f"{table}.{', '.join(names)}: {check}")
+            elif not column:
+                lines.append(f"{table}: {check}")
+        return lines
+
+    def _checks(self) -> Iterator[tuple[str, str, str]]:
+        """Table (or database, or task), column and what is to be checked."""
+        yield from ((self.name, "", check) for check in self.checks)
+        for table in self.tables:
+            yield from ((table.name, "", check) for check in table.checks)
+            for column in table.columns:
+                yield from ((table.name, column.name, check) for check in column.checks)
+        yield from ((f"task {task.name}", "", task.note) for task in self.tasks if task.note)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "metadata": self.schema().to_dict(),
+            "checks": self.every_check(),
+            "tables": {
+                table.name: {
+                    "rows": table.source.row_count,
+                    "primary_key": table.key_reason,
+                    "temporal_column": table.time_reason,
+                    "columns": {column.name: column.reason for column in table.columns},
+                }
+                for table in self.tables
+            },
+        }
+
+    def __str__(self) -> str:
+        checks = self.every_check()
+        parts = []
+        if checks:
+            lines = "".join(f"\n  {check}" for check in checks)
+            parts.append(f"to check ({len(checks)}):{lines}")
+        parts += [_table_text(table) for table in self.tables]
+        if self.tasks:
+            lines = "".join(
+                f"\n  {task.name}: {task.target_column} ({task.target_stype}) of a row of "
+                f"{task.anchor_table}" + _hidden_text(task)
+                for task in self.tasks
+            )
+            parts.append(
+                f"drafted tasks ({len(self.tasks)}); hide what is known only with the target:"
+                + lines
+            )
+        return "\n\n".join(parts)
+
+
+def _hidden_text(task: Task) -> str:
+    names = ", ".join(column.column for column in task.hidden_columns)
+    return f", without {names}" if names else ""
+
+
+def _table_text(table: TableDraft) -> str:
+    key = ", ".join(table.primary_key) or "none"
+    head = f"{table.name}: {table.source.row_count:,} rows"
+    key_text = f"  key   {key}" + (f" ({table.key_reason})" if table.primary_key else "")
+    time_text = f"  time  {table.temporal_column or 'none'} ({table.time_reason})"
+    if table.temporal_column is None and table.time_reason == "none":
+        time_text = "  time  none"
+    lines = [["  column", "type", "nulls", "refers to", "known", "why"]]
+    for column in table.columns:
+        refers = str(column.foreign_key or "")
+        listed = [key for key in table.foreign_keys if column.name in key.columns]
+        if listed and not refers:
+            key_names = "+".join(listed[0].columns)
+            refers = f"{listed[0].table} by {key_names}"
+        known = "" if column.known_at.kind == "creation" else column.known_at.to_json()
+        nulls = column.facts.row_count - column.facts.value_count
+        lines.append(
+            [
+                f"  {column.name}{' *' if column.checks else ''}",
+                column.stype,
+                f"{nulls:,}" if nulls else "",
+                refers,
+                known,
+                column.reason,
+            ]
+        )
+    return "\n".join([head, key_text, time_text, _columns_text(lines)])
+
+
+def _columns_text(lines: list[list[str]]) -> str:
+    """Aligned, the last column as long as it is; empty columns left out."""
+    kept = [j for j in range(len(lines[0])) if any(line[j] for line in lines[1:])]
+    widths = {j: max(len(line[j]) for line in lines) for j in kept[:-1]}
+    return "\n".join(
+        "  ".join(f"{line[j]:<{widths.get(j, 0)}}" for j in kept).rstrip() for line in lines
+    )

@@ -1,0 +1,292 @@
+"""What the values of a column are, counted over all of them, one query per column.
+
+Words that often stand for NULL are counted first and left out of every other count; which of them
+are proposed as NULL is decided here as well, because a type is judged by what remains. A word that
+may mean something (NA among two-letter codes is Namibia) stays a value, and is said.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..convert import (
+    INTEGER_TYPES,
+    REAL_TYPES,
+    WIDE_TYPES,
+    ZONED_TEXT,
+    canonical_text,
+    to_boolean,
+    to_numerical,
+    to_timestamp,
+)
+from ..sources import SourceColumn, SourceTable, literal
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# Never a value, whatever the column holds.
+NEVER_VALUES = (
+    "", "\\N", "NULL", "null", "(null)", "<null>", "[null]", "#N/A", "N/A", "n/a", "NaN", "nan",
+    "0000-00-00", "0000-00-00 00:00:00",
+)  # fmt: skip
+# Without a letter or digit: no value beside values that have them.
+SIGNS = ("-", "--", "---", "?", ".", "*", "—")
+# A word: NULL among numbers and times, else only where it is no code like the others.
+WORDS = ("NA", "na", "None", "none", "unknown", "Unknown", "UNKNOWN", "nil")
+SENTINEL_DAYS = ("0001-01-01", "1753-01-01", "1899-12-30", "1900-01-01", "1970-01-01")
+SENTINEL_YEAR = 9999
+DECLARED_TIME = re.compile(r"DATE|TIME")
+URL_TEXT = r"'https?://\S+'"
+UUID_TEXT = "'[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}'"
+# Of times that are not ISO 8601. A year of two digits may be any century: such stay texts.
+DAY_FORMATS = (
+    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
+    "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
+)  # fmt: skip
+CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+TIME_SHAPE = "'[0-9A-Za-z]{1,9}[-/. ] ?[0-9A-Za-z]{1,9},?[-/. ] ?[0-9]{4}( .*)?'"
+TIME_LENGTH_MAX = 40
+MOSTLY = 0.95
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Counts over all values of a column that are not NULL, in whatever spelling."""
+
+    row_count: int
+    value_count: int
+    distinct_count: int
+    number_count: int = 0
+    integer_count: int = 0
+    zero_one_count: int = 0
+    word_count: int = 0  # values that are boolean words
+    time_count: int = 0
+    clock_count: int = 0  # times with a time of day
+    zoned_count: int = 0
+    padded_count: int = 0  # numbers written with leading zeros: codes
+    url_count: int = 0
+    uuid_count: int = 0
+    spaced_count: int = 0  # texts with a space
+    largest: float = 0.0
+    mean_length: float = 0.0
+    nulls: dict[str, int] = field(default_factory=dict)  # spellings taken out
+    doubtful: dict[str, int] = field(default_factory=dict)  # spellings that stay values
+    sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
+    format: str | None = None  # of times that are not ISO 8601
+    has_two_formats: bool = False  # day first and month first fit alike
+
+    @property
+    def is_unique(self) -> bool:
+        return 0 < self.value_count == self.distinct_count
+
+    @property
+    def is_full(self) -> bool:
+        return self.value_count == self.row_count
+
+    def mostly(self, count: int) -> bool:
+        """Whether so many values are nearly all."""
+        return self.value_count > 0 and count >= MOSTLY * self.value_count
+
+
+MEASURES = (
+    "value_count", "distinct_count", "number_count", "integer_count", "zero_one_count",
+    "word_count", "time_count", "clock_count", "zoned_count", "padded_count", "url_count",
+    "uuid_count", "spaced_count", "largest", "mean_length",
+)  # fmt: skip
+
+
+def column_facts(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    slot: int,
+    known_nulls: tuple[str, ...] = (),
+) -> ColumnFacts:
+    """Facts of a column; known_nulls are spellings of NULL that are no question."""
+    column, relation = source.columns[slot], f"raw.t{source.index}"
+    found = _spellings(connection, relation, slot, column, known_nulls)
+    decimal = source.csv.decimal if source.csv is not None else "."
+    facts = _measure(connection, source, slot, tuple(found), decimal)
+    never = set(known_nulls) | set(NEVER_VALUES)
+    nulls = {text: count for text, count in found.items() if text in never}
+    doubtful: dict[str, int] = {}
+    for text, count in found.items():
+        if text not in never:
+            is_null = _is_null(connection, relation, slot, text, facts, found)
+            (nulls if is_null else doubtful)[text] = count
+    if doubtful:
+        facts = _measure(connection, source, slot, tuple(nulls), decimal)
+    values = {name: getattr(facts, name) for name in MEASURES}
+    time_format, time_count, has_two = _format(connection, source, slot, tuple(nulls), facts)
+    if time_format is not None:
+        values["time_count"] = time_count
+    sentinels = _sentinels(connection, source, slot, tuple(nulls), facts)
+    return ColumnFacts(
+        row_count=source.row_count,
+        nulls=nulls,
+        doubtful=doubtful,
+        sentinels=sentinels,
+        format=time_format,
+        has_two_formats=has_two,
+        **values,
+    )
+
+
+def raw_value(slot: int, nulls: tuple[str, ...], alias: str = "") -> str:
+    """SQL: a raw value without the spellings of NULL."""
+    raw = f"{alias}c{slot}"
+    if not nulls:
+        return raw
+    listed = ", ".join(literal(text) for text in nulls)
+    return f"CASE WHEN CAST({raw} AS VARCHAR) NOT IN ({listed}) THEN {raw} END"
+
+
+def is_number_type(type_name: str) -> bool:
+    return type_name in INTEGER_TYPES + REAL_TYPES + WIDE_TYPES or type_name.startswith("DECIMAL")
+
+
+def may_be_time(column: SourceColumn) -> bool:
+    """Text may hold times; numbers do only where the source says so."""
+    return not is_number_type(column.type) or bool(DECLARED_TIME.search(column.declared))
+
+
+def _spellings(
+    connection: DuckDBPyConnection,
+    relation: str,
+    slot: int,
+    column: SourceColumn,
+    known: tuple[str, ...],
+) -> dict[str, int]:
+    """Words for NULL that a column of texts holds, with their counts; others may be known."""
+    words = (*known, *NEVER_VALUES, *SIGNS, *WORDS) if column.type == "VARCHAR" else known
+    if not words:
+        return {}
+    listed = ", ".join(literal(word) for word in dict.fromkeys(words))
+    rows = connection.execute(
+        f"SELECT v, count(*) FROM (SELECT CAST(c{slot} AS VARCHAR) AS v FROM {relation}) "
+        f"WHERE v IN ({listed}) GROUP BY v ORDER BY count(*) DESC, v"
+    ).fetchall()
+    return {word: count for word, count in rows}
+
+
+def _is_null(
+    connection: DuckDBPyConnection,
+    relation: str,
+    slot: int,
+    text: str,
+    facts: ColumnFacts,
+    found: dict[str, int],
+) -> bool:
+    """Whether a sign or a word is no value among the values beside it."""
+    if facts.value_count == 0:
+        return False
+    typed = max(facts.number_count, facts.time_count, facts.word_count)
+    if facts.mostly(typed):
+        return True
+    if text in SIGNS:
+        pattern = "'.*[[:alnum:]].*'"
+    elif text.casefold() == "na":
+        pattern = f"'[A-Za-z]{{{len(text)}}}'"  # a code like the others is a value
+    else:
+        return False
+    listed = ", ".join(literal(word) for word in found)
+    row = connection.execute(
+        f"SELECT count(*), count(*) FILTER (WHERE regexp_full_match(v, {pattern}, 's')) "
+        f"FROM (SELECT DISTINCT c{slot} AS v FROM {relation} WHERE c{slot} NOT IN ({listed}))"
+    ).fetchone()
+    assert row is not None
+    alike = row[1] / max(row[0], 1)
+    return bool(alike >= 0.5 if text in SIGNS else alike < 0.5)
+
+
+def _measure(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    slot: int,
+    nulls: tuple[str, ...],
+    decimal: str,
+) -> ColumnFacts:
+    column = source.columns[slot]
+    text = canonical_text("v", column.type)
+    is_text = "true" if column.type == "VARCHAR" else "false"
+    if column.type == "BLOB":
+        text = "CAST(octet_length(v) AS VARCHAR)"
+    number, _ = to_numerical("v", column.type, decimal=decimal)
+    boolean, _ = to_boolean("v", column.type)
+    stamp, _ = to_timestamp("v", column.type)
+    measures = [
+        "count(v)",
+        f"count(DISTINCT {text})",
+        f"count({number})",
+        f"count(*) FILTER (WHERE {number} = trunc({number}))",
+        f"count(*) FILTER (WHERE {text} IN ('0', '1'))",
+        f"count({boolean})",
+        f"count({stamp})" if may_be_time(column) else "0",
+        f"count(*) FILTER (WHERE {is_text} AND contains({text}, ':'))",
+        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {ZONED_TEXT}))",
+        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, '[+-]?0[0-9].*'))",
+        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {URL_TEXT}))",
+        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {UUID_TEXT}))",
+        f"count(*) FILTER (WHERE {is_text} AND contains(trim({text}), ' '))",
+        f"coalesce(max(abs(CAST({number} AS DOUBLE))), 0)",
+        f"coalesce(avg(length({text})), 0)",
+    ]
+    value = raw_value(slot, nulls)
+    row = connection.execute(
+        f"SELECT {', '.join(measures)} FROM (SELECT {value} AS v FROM raw.t{source.index})"
+    ).fetchone()
+    assert row is not None
+    return ColumnFacts(source.row_count, **dict(zip(MEASURES, row, strict=True)))
+
+
+def _format(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    slot: int,
+    nulls: tuple[str, ...],
+    facts: ColumnFacts,
+) -> tuple[str | None, int, bool]:
+    """The format of texts that are times otherwise written, how many fit, whether two fit alike."""
+    is_text = source.columns[slot].type == "VARCHAR" and facts.value_count > 0
+    if not is_text or facts.mostly(facts.time_count) or facts.mean_length > TIME_LENGTH_MAX:
+        return None, 0, False
+    relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
+    shape = f"count(*) FILTER (WHERE regexp_full_match(v, {TIME_SHAPE}))"
+    row = connection.execute(f"SELECT {shape} FROM {relation}").fetchone()
+    if row is None or not facts.mostly(row[0]):
+        return None, 0, False
+    formats = [f"{day}{clock}" for day in DAY_FORMATS for clock in CLOCK_FORMATS]
+    counts = ", ".join(f"count(try_strptime(v, {literal(text)}))" for text in formats)
+    found = connection.execute(f"SELECT {counts} FROM {relation}").fetchone()
+    assert found is not None
+    best = max(range(len(formats)), key=lambda j: (found[j], -j))
+    if not facts.mostly(found[best]):
+        return None, 0, False
+    day_first = formats[best].startswith("%d")
+    other = formats[best].translate(str.maketrans("dm", "md")) if day_first else ""
+    has_two = other in formats and found[formats.index(other)] == found[best]
+    return (None, 0, True) if has_two else (formats[best], found[best], False)
+
+
+def _sentinels(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    slot: int,
+    nulls: tuple[str, ...],
+    facts: ColumnFacts,
+) -> dict[str, int]:
+    """Times that often stand for "never" or "not known", as the source spells them, with counts."""
+    column = source.columns[slot]
+    if not facts.mostly(facts.time_count) or is_number_type(column.type):
+        return {}  # also where a format is needed: the day then seldom stands for none
+    stamp, _ = to_timestamp("v", column.type)
+    listed = ", ".join(f"DATE '{day}'" for day in SENTINEL_DAYS)
+    rows = connection.execute(
+        f"SELECT CAST(v AS VARCHAR), count(*) AS n FROM "
+        f"(SELECT v, {stamp} AS t FROM (SELECT {raw_value(slot, nulls)} AS v "
+        f"FROM raw.t{source.index})) WHERE year(t) = {SENTINEL_YEAR} OR t IN ({listed}) "
+        f"GROUP BY 1, year(t) HAVING count(*) > 1 OR year(t) = {SENTINEL_YEAR} "
+        "ORDER BY n DESC, 1 LIMIT 3"
+    ).fetchall()
+    return {text: count for text, count in rows}

@@ -1,0 +1,75 @@
+"""What names say: OwnerUserId and owner_user_id are the words owner, user, id."""
+
+from __future__ import annotations
+
+import re
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+ID_WORDS = {"id", "key", "uuid", "guid", "uid", "pk", "fk"}
+# Also of a key, but of other things too.
+CODE_KEY_WORDS = {"code", "no", "nr", "num", "number", "ref", "iso", "sku"}
+# Of columns that name another row of their own table.
+SELF_WORDS = {
+    "parent", "manager", "mentor", "supervisor", "boss", "reports", "root", "reply", "original",
+    "previous", "prev", "next", "master", "accepted", "duplicate", "merged", "referrer",
+    "recommended", "invited", "replaced", "successor", "predecessor", "leader", "superior",
+}  # fmt: skip
+
+
+def words_of(name: str) -> list[str]:
+    return [word.lower() for word in WORD.findall(name)]
+
+
+def singular(word: str) -> str:
+    """Of an English plural; other words as they are."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("ses", "xes", "ches", "shes")) and len(word) > 4:
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def table_words(name: str) -> list[str]:
+    return [singular(word) for word in words_of(name)]
+
+
+def is_id_name(name: str) -> bool:
+    words = words_of(name)
+    return bool(words) and words[-1] in ID_WORDS
+
+
+def is_code_name(name: str) -> bool:
+    words = words_of(name)
+    return bool(words) and words[-1] in CODE_KEY_WORDS
+
+
+def own_key_score(table: str, column: str, position: int) -> int:
+    """How much a column's name says that it is the key of its table: 3 surely, 0 not at all."""
+    words, own = words_of(column), table_words(table)
+    if not words:
+        return 0
+    if words[-1] in ID_WORDS and (words[:-1] == own or words[:-1] == own[-1:] or len(words) == 1):
+        return 3
+    if words[-1] in ID_WORDS | CODE_KEY_WORDS:
+        return 2 if position == 0 else 1
+    return 1 if position == 0 else 0
+
+
+def reference_score(child: str, column: str, parent: str, key: str) -> int:
+    """How much a column's name says that it refers to a key: 3 surely, 2 likely, 0 not at all."""
+    words, key_words, own = words_of(column), words_of(key), table_words(parent)
+    if not words or not own:
+        return 0
+    generic = len(key_words) == 1
+    stem = [singular(word) for word in words]
+    tails = [[*own, *key_words], [*own, "id"], [*own[-1:], *key_words], [*own[-1:], "id"]]
+    if child != parent:
+        if (words == key_words and not generic) or words in tails or stem == own:
+            return 3
+        if any(len(words) > len(tail) and words[-len(tail) :] == tail for tail in tails):
+            return 2
+        if not generic and len(words) > len(key_words) and words[-len(key_words) :] == key_words:
+            return 2
+        return 0
+    tail_matches = any(len(words) > len(tail) and words[-len(tail) :] == tail for tail in tails)
+    return 2 if SELF_WORDS & set(words) or tail_matches else 0

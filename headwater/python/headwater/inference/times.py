@@ -1,0 +1,328 @@
+"""When a row comes into being, and which of its columns are written later.
+
+The temporal column is the time that every row has and that no other time precedes. A column is
+written later if its time is later than the row's or is missing until something happens, if it is
+NULL in the same rows as such a time, if the rows it refers to are newer than its own, or if its
+name is one of a counter or a state that moves on. A column that was written later and is not
+declared so shows the future: `known_at` hides it, and is a proposal to be checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..convert import count_rows, to_boolean, to_timestamp
+from ..schema import ColumnRef, Known
+from .draft import ColumnDraft, TableDraft
+from .facts import ColumnFacts, raw_value
+from .keys import key_text
+from .names import table_words, words_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+NOT_CREATION = re.compile(
+    r"birth|born|dob|death|expir|end|due|last|updat|modif|edit|clos|delet|cancel|valid|until|deadline",
+    re.IGNORECASE,
+)
+CREATION = re.compile(
+    r"^(creat|date$|time$|timestamp|datetime|occurr|opened|ordered|registered|joined|posted|"
+    r"submitted|published|received|logged|recorded|inserted|added)|creat.*|_at$",
+    re.IGNORECASE,
+)
+OVERWRITTEN = {"last", "updated", "modified", "latest", "changed", "refreshed"}
+# The last word of what counts up, or changes, while its row gets older.
+COUNTERS = {
+    "score", "scores", "views", "votes", "upvotes", "downvotes", "likes", "dislikes", "reputation",
+    "followers", "subscribers", "downloads", "favorites", "favourites", "shares", "clicks", "count",
+}  # fmt: skip
+STATES = {
+    "closed", "deleted", "cancelled", "canceled", "resolved", "refunded", "returned", "churned",
+    "expired", "archived", "banned", "accepted", "approved", "rejected", "completed", "shipped",
+    "delivered", "paid", "solved", "answered", "converted", "defaulted",
+}  # fmt: skip
+NULL_SHARE_MAX = 0.02  # of rows without a time
+ROWS_MIN = 50  # for shares to mean something
+LATER_SHARE = 0.01
+EARLIER_SHARE_MAX = 0.01
+SAME_ROWS_SHARE = 0.98
+NEWER_SHARE = 0.5
+
+
+def draft_times(connection: DuckDBPyConnection, table: TableDraft) -> None:
+    """The temporal column, with the resolution of texts that are dates."""
+    stamps = [column for column in table.columns if column.stype == "timestamp"]
+    found = _declared(table) or _temporal(connection, table, stamps)
+    if found is None:
+        beginnings = [column for column in stamps if not NOT_CREATION.search(column.name)]
+        if beginnings and table.source.row_count:
+            names = ", ".join(column.name for column in beginnings)
+            table.checks.append(f"no temporal column is obvious among {names}")
+        return
+    table.temporal_column = found.name
+    missing = found.facts.row_count - found.facts.value_count
+    if missing:
+        table.checks.append(f"{missing:,} rows have no {found.name} and would never be shown")
+    source = table.source.columns[table.slot(found.name)]
+    if source.type == "VARCHAR" and source.declared != "DATE":
+        table.time_resolution = "instant" if found.facts.clock_count else "day"
+
+
+def _declared(table: TableDraft) -> ColumnDraft | None:
+    if table.source.time_column is None:
+        return None
+    table.time_reason = "declared"
+    return table.column(table.source.time_column)
+
+
+def _temporal(
+    connection: DuckDBPyConnection, table: TableDraft, stamps: list[ColumnDraft]
+) -> ColumnDraft | None:
+    candidates = [
+        column
+        for column in stamps
+        if _has_times(column.facts) and not NOT_CREATION.search(column.name)
+    ]
+    if len(candidates) == 1:
+        table.time_reason = "the one time that every row has"
+        return candidates[0]
+    preferred = [column for column in candidates if CREATION.search(column.name)]
+    if len(preferred) == 1:
+        table.time_reason = "of the times that every row has, the one named as a beginning"
+        return preferred[0]
+    for column in candidates:
+        orders = [_order(connection, table, column, other) for other in stamps if other != column]
+        if orders and all(later > earlier == 0 for later, earlier in orders):
+            table.time_reason = "of the times that every row has, never after another"
+            table.checks.append(f"temporal column {column.name}: {table.time_reason}")
+            return column
+    return None
+
+
+def _has_times(facts: ColumnFacts) -> bool:
+    if facts.value_count == 0:
+        return False
+    missing = facts.row_count - facts.value_count
+    return missing == 0 or (
+        facts.row_count >= ROWS_MIN and missing <= NULL_SHARE_MAX * facts.row_count
+    )
+
+
+def draft_known_at(
+    connection: DuckDBPyConnection, tables: Sequence[TableDraft], table: TableDraft
+) -> None:
+    """Propose known_at for the columns of a timed table that look written later than their row."""
+    if table.temporal_column is None or table.source.row_count == 0:
+        return
+    time = table.column(table.temporal_column)
+    late = [
+        column
+        for column in table.columns
+        if column.stype == "timestamp" and column is not time
+        if _propose_time(connection, table, time, column)
+    ]
+    for column in table.columns:
+        if column is time or column.stype in ("timestamp", "ignored"):
+            continue
+        if column.name in table.primary_key or any(
+            column.name in key.columns for key in table.foreign_keys
+        ):
+            continue
+        if not _propose_companion(connection, table, column, late) and not _propose_newer(
+            connection, tables, table, column
+        ):
+            _propose_name(column)
+
+
+def _propose_time(
+    connection: DuckDBPyConnection, table: TableDraft, time: ColumnDraft, column: ColumnDraft
+) -> bool:
+    """A second time: later than its row, or missing until it happens."""
+    facts = column.facts
+    later, earlier = _order(connection, table, time, column)
+    nulls = facts.row_count - facts.value_count
+    if later < max(1, LATER_SHARE * facts.value_count):
+        return False
+    if earlier > EARLIER_SHARE_MAX * facts.value_count:
+        return False
+    shown = f"later than {time.name} in {later:,} of {facts.value_count:,} rows"
+    if nulls == 0 and OVERWRITTEN & set(words_of(column.name)):
+        _propose(column, Known("never"), f"{shown} and overwritten")
+    else:
+        missing = f", NULL in {nulls:,}" if nulls else ""
+        _propose(column, Known("column", column.name), shown + missing)
+    return bool(nulls)
+
+
+def _propose_companion(
+    connection: DuckDBPyConnection,
+    table: TableDraft,
+    column: ColumnDraft,
+    late: Sequence[ColumnDraft],
+) -> bool:
+    """A column that is set in the same rows as a later time, or true in them."""
+    for time in late:
+        value, stamp = _raw(table, column), _raw(table, time)
+        has_value = f"({value}) IS NOT NULL"
+        if column.facts.is_full:
+            if column.stype != "boolean":
+                continue
+            kind = table.source.columns[table.slot(column.name)].type
+            has_value = f"coalesce({to_boolean(f'({value})', kind)[0]}, false)"
+        row = connection.execute(
+            f"SELECT count(*), count(*) FILTER (WHERE {has_value} AND ({stamp}) IS NOT NULL), "
+            f"count(*) FILTER (WHERE {has_value}) FROM raw.t{table.source.index} "
+            f"WHERE {has_value} OR ({stamp}) IS NOT NULL"
+        ).fetchone()
+        if row is not None and row[0] and row[1] >= SAME_ROWS_SHARE * row[0]:
+            what = "true" if column.facts.is_full else "set"
+            text = f"{what} in the rows that have {time.name} ({row[1]:,} of {row[0]:,})"
+            _propose(column, Known("column", time.name), text)
+            return True
+    return False
+
+
+def _propose_newer(
+    connection: DuckDBPyConnection,
+    tables: Sequence[TableDraft],
+    table: TableDraft,
+    column: ColumnDraft,
+) -> bool:
+    """A foreign key whose rows are newer than its own was written when they were there."""
+    if column.foreign_key is None or table.temporal_column is None:
+        return False
+    parent = next(other for other in tables if other.name == column.foreign_key.table)
+    if parent.temporal_column is None or not (
+        parent.column(parent.temporal_column).taken_from is None
+        and table.column(table.temporal_column).taken_from is None
+    ):
+        return False
+    own, other = _stamp(table, table.temporal_column), _stamp(parent, parent.temporal_column)
+    row = connection.execute(
+        f"SELECT count(*), count(*) FILTER (WHERE p.t > c.t) FROM "
+        f"(SELECT {key_text(table, column.name)} AS k, {own} AS t FROM raw.t{table.source.index}) "
+        f"c JOIN (SELECT {key_text(parent, column.foreign_key.column)} AS k, {other} AS t "
+        f"FROM raw.t{parent.source.index}) p ON c.k = p.k"
+    ).fetchone()
+    if row is None or row[0] == 0 or row[1] < NEWER_SHARE * row[0]:
+        return False
+    text = f"{row[1]:,} of the {row[0]:,} rows it names are newer than its own"
+    if column.facts.is_full:  # set from the start, to something that was planned
+        column.checks.append(f"{text}: they are shown only when their time has come")
+    else:
+        _propose(column, Known("never"), text)
+    return True
+
+
+def _propose_name(column: ColumnDraft) -> None:
+    words = words_of(column.name)
+    if not words or column.foreign_key is not None or column.stype not in (
+        "numerical", "boolean", "categorical",
+    ):  # fmt: skip
+        return
+    is_counter = column.stype == "numerical" and (
+        (words[-1] in COUNTERS - {"score", "scores", "count"} or words in (["score"], ["scores"]))
+        or (words[-1] == "count" and len(words) > 1)
+    )
+    is_state = words[-1] in STATES and column.stype == "boolean"
+    if is_counter or is_state:
+        _propose(column, Known("never"), "by its name it changes after its row was written")
+    elif words[-1] == "status" and column.stype == "categorical":
+        column.checks.append("a status may change after its row is written: see known_at")
+
+
+def _propose(column: ColumnDraft, known: Known, why: str) -> None:
+    column.known_at = known
+    column.checks.append(f"proposal: known_at {known.to_json()} ({why})")
+
+
+def draft_parent_times(tables: Sequence[TableDraft]) -> None:
+    """Tables without a time that belong to a timed one: a part of it takes its time."""
+    waiting = [table for table in tables if table.temporal_column is None]
+    again = True
+    while again:
+        again = False
+        for table in waiting:
+            if table.temporal_column is None and table.source.row_count:
+                again |= _take_time(tables, table)
+    for table in waiting:
+        parents = _timed_parents(tables, table)
+        if table.temporal_column is None and parents:
+            table.checks.append(_untimed_text(table, parents))
+
+
+def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
+    """Give a table that is a part of one timed parent that parent's time."""
+    owners = [parent for parent in _timed_parents(tables, table) if _is_part(table, parent)]
+    if len(owners) != 1:
+        return False
+    parent = owners[0]
+    if sum(key.table == parent.name for key in table.every_key()) != 1:
+        return False
+    name = parent.temporal_column
+    assert name is not None
+    taken = name if name not in table.source.column_names() else f"{parent.name}.{name}"
+    facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
+    column = ColumnDraft(taken, facts, "ignored", f"not of the source: the time of {parent.name}")
+    column.taken_from = ColumnRef(parent.name, name)
+    column.unit, column.format = parent.column(name).unit, parent.column(name).format
+    column.checks.append(
+        f"proposal: {table.name} has no time of its own and takes that of the row of {parent.name} "
+        "it belongs to; without one its rows would be shown at any time"
+    )
+    table.columns.append(column)
+    table.temporal_column, table.time_reason = taken, f"taken from {parent.name}"
+    table.time_resolution = parent.time_resolution
+    return True
+
+
+def _timed_parents(tables: Sequence[TableDraft], table: TableDraft) -> list[TableDraft]:
+    names = {key.table for key in table.every_key()} - {table.name}
+    return [other for other in tables if other.name in names and other.temporal_column is not None]
+
+
+def _is_part(table: TableDraft, parent: TableDraft) -> bool:
+    """Whether rows come into being with the parent's: by name (InvoiceLine), by its key being part
+    of theirs, or because they have no other parent and always have this one."""
+    own, other = table_words(table.name), table_words(parent.name)
+    columns = [
+        name for key in table.every_key() if key.table == parent.name for name in key.columns
+    ]
+    if not all(table.column(name).facts.is_full for name in columns):
+        return False
+    return own[: len(other)] == other or bool(set(columns) & set(table.primary_key))
+
+
+def _untimed_text(table: TableDraft, parents: Sequence[TableDraft]) -> str:
+    parent = parents[0]
+    return (
+        f"has no time, so its rows are shown at any time, though they point at {parent.name}, "
+        "which has one; if they come into being with it, add a column with "
+        f'"taken_from": "{parent.name}.{parent.temporal_column}" and make it the temporal_column'
+    )
+
+
+def _raw(table: TableDraft, column: ColumnDraft) -> str:
+    return raw_value(table.slot(column.name), tuple(column.facts.nulls))
+
+
+def _stamp(table: TableDraft, name: str) -> str:
+    """SQL: a time."""
+    column = table.column(name)
+    kind = table.source.columns[table.slot(name)].type
+    value = f"({_raw(table, column)})"
+    return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
+
+
+def _order(
+    connection: DuckDBPyConnection, table: TableDraft, first: ColumnDraft, second: ColumnDraft
+) -> tuple[int, int]:
+    """In how many rows the second time is later, and earlier, than the first."""
+    a, b = _stamp(table, first.name), _stamp(table, second.name)
+    query = f"SELECT count(*) FROM raw.t{table.source.index} WHERE {{}}"
+    return (
+        count_rows(connection, query.format(f"{b} > {a}")),
+        count_rows(connection, query.format(f"{b} < {a}")),
+    )

@@ -1,0 +1,174 @@
+"""A semantic type for every column that is no key, by its values first and its name second."""
+
+from __future__ import annotations
+
+import re
+
+from ..convert import INTEGER_TYPES, NAIVE_TYPES, ZONED_TYPE, is_nested
+from ..sources import SourceColumn
+from .draft import ColumnDraft, TableDraft
+from .facts import NEVER_VALUES, ColumnFacts, is_number_type
+from .names import is_id_name, words_of
+
+CATEGORY_COUNT_MAX = 256  # distinct values of a categorical column
+CATEGORY_REPEATS_MIN = 5  # rows per distinct value, on average
+MANY_COUNT_MAX = 1024  # of one whose values repeat often
+MANY_REPEATS_MIN = 50
+CODE_COUNT_MAX = 64  # distinct numbers that may be codes
+MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in seconds
+DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
+CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
+# Written in digits, and yet nothing to calculate with.
+LABEL_WORDS = {
+    "zip", "zipcode", "postal", "postcode", "plz", "phone", "telephone", "fax", "ean", "isbn",
+    "issn", "iban", "ssn", "barcode",
+}  # fmt: skip
+TEXT_TYPES = re.compile(r"VARCHAR|JSON|ENUM.*")
+
+
+def draft_type(table: TableDraft, column: ColumnDraft) -> None:
+    """Settle the type, the unit, the NULL spellings and what is to be checked of them."""
+    facts = column.facts
+    source = table.source.columns[table.slot(column.name)]
+    column.null_values = tuple(facts.nulls)
+    column.stype, column.reason = _type(source, column.name, facts)
+    if column.stype == "timestamp" and source.type in INTEGER_TYPES:
+        column.unit = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
+    if column.stype == "timestamp":
+        column.format = facts.format
+    if facts.nulls:
+        listed = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
+        column.reason += f"; NULL is {listed}"
+    _check(column, facts, source)
+
+
+def key_type(table: TableDraft, column: ColumnDraft, *, refers: bool) -> None:
+    """The type of a column of a key: an identifier, unless it says something by itself.
+
+    An identifier shows only that it is there. So a time, and the parts of a natural key that refer
+    to nothing (a country's name, a year), keep the type of their values.
+    """
+    draft_type(table, column)
+    facts = column.facts
+    natural = not (refers or is_id_name(column.name)) and (
+        facts.spaced_count > 0 or len(table.primary_key) > 1
+    )
+    if column.stype == "timestamp" or (natural and column.stype not in ("ignored", "boolean")):
+        return
+    nulls = column.reason.partition("; NULL is ")
+    column.stype = "identifier"
+    column.reason = "foreign key" if refers else "primary key"
+    column.reason += nulls[1] + nulls[2]
+
+
+def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
+    kind, count = source.type, facts.value_count
+    if count == 0:
+        return "ignored", "no values"
+    if kind == "BLOB" or "BLOB" in source.declared:
+        return "ignored", "binary data"
+    if kind in ("DATE", ZONED_TYPE, *NAIVE_TYPES):
+        return "timestamp", f"type {kind}"
+    if kind == "BOOLEAN":
+        return "boolean", "type BOOLEAN"
+    if kind == "BIT":
+        return "ignored", "type BIT: 1010 is no number"
+    if is_nested(kind):
+        return "ignored", f"type {kind}: lists and structures have no place in a store"
+    if kind == "VARCHAR" and facts.mostly(facts.time_count):
+        what = "times" if facts.format is None else f"times as {facts.format}"
+        return "timestamp", _share(what, facts.time_count, count)
+    if facts.time_count == count:
+        return "timestamp", f"declared {source.declared}" if source.declared else "times"
+    if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
+        return _number_type(source, name, facts)
+    if kind == "UUID":
+        return "identifier", "type UUID, and names no table that is here"
+    if kind.startswith("ENUM") and facts.distinct_count <= MANY_COUNT_MAX:
+        return "categorical", f"an enumeration, {facts.distinct_count:,} distinct of {count:,}"
+    if not TEXT_TYPES.fullmatch(kind):
+        return "ignored", f"type {kind} has no place in a store"
+    return _text_type(name, facts)
+
+
+def _number_type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
+    both = facts.zero_one_count == facts.value_count and facts.distinct_count == 2
+    if both or "BOOL" in source.declared:
+        return "boolean", "0 and 1 only" if both else f"declared {source.declared}"
+    return _code_or_number(name, facts)
+
+
+def _code_or_number(name: str, facts: ColumnFacts) -> tuple[str, str]:
+    """Numbers, unless the name says that they are codes."""
+    words, count = words_of(name), facts.value_count
+    integral = facts.integer_count == count
+    if integral and is_id_name(name):
+        if facts.distinct_count <= CATEGORY_COUNT_MAX and _repeats(facts):
+            return "categorical", f"named as an id, {facts.distinct_count:,} values: a code"
+        return "identifier", "named as an id, and names no table that is here"
+    codes = facts.distinct_count <= CODE_COUNT_MAX and _repeats(facts)
+    if integral and codes and words and words[-1] in CODE_WORDS:
+        return "categorical", f"'{words[-1]}' with {facts.distinct_count:,} values: a code"
+    return "numerical", "numbers"
+
+
+def _text_type(name: str, facts: ColumnFacts) -> tuple[str, str]:
+    count = facts.value_count
+    label = LABEL_WORDS & set(words_of(name))
+    if facts.word_count == count and facts.zero_one_count < count and facts.distinct_count <= 4:
+        return "boolean", "words such as yes and no"
+    if facts.mostly(facts.number_count) and not facts.padded_count and not label:
+        if facts.zero_one_count == count:
+            return "boolean", "0 and 1 only"
+        stype, reason = _code_or_number(name, facts)
+        return stype, _share(reason, facts.number_count, count)
+    if facts.mostly(facts.word_count) and facts.zero_one_count < facts.word_count:
+        return "boolean", _share("words such as yes and no", facts.word_count, count)
+    if facts.mostly(facts.uuid_count) and facts.distinct_count > count // CATEGORY_REPEATS_MIN:
+        return "identifier", "UUIDs or hashes, which name no table that is here"
+    distinct = f"{facts.distinct_count:,} distinct of {count:,}"
+    many = facts.distinct_count <= MANY_COUNT_MAX and _repeats(facts, MANY_REPEATS_MIN)
+    if many or (facts.distinct_count <= CATEGORY_COUNT_MAX and _repeats(facts)):
+        return "categorical", distinct
+    return "text", distinct
+
+
+def _repeats(facts: ColumnFacts, times: int = CATEGORY_REPEATS_MIN) -> bool:
+    return facts.distinct_count * times <= facts.value_count
+
+
+def _share(what: str, count: int, total: int) -> str:
+    return f"text that is {what}" if count == total else f"{count:,} of {total:,} are {what}"
+
+
+def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> None:
+    failing = {
+        "timestamp": facts.value_count - facts.time_count,
+        "numerical": facts.value_count - facts.number_count,
+        "boolean": facts.value_count - facts.word_count,
+    }.get(column.stype, 0)
+    if failing > 0 and source.type == "VARCHAR":
+        column.checks.append(
+            f"{failing:,} of {facts.value_count:,} values are no {column.stype} and become NULL"
+        )
+    if facts.has_two_formats:
+        column.checks.append(
+            "looks like dates, but day first and month first fit alike; if they are, set stype "
+            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be'
+        )
+    words = [text for text in facts.nulls if text not in NEVER_VALUES]
+    if words:
+        listed = ", ".join(f"'{text}' ({facts.nulls[text]:,})" for text in words)
+        column.checks.append(f"taken for NULL: {listed}")
+    doubtful = {
+        text: count
+        for text, count in facts.doubtful.items()
+        if len(text) <= 2 or count >= max(DOUBTFUL_MIN, facts.value_count // 100)
+    }
+    if doubtful:
+        listed = ", ".join(f"'{text}' ({count:,})" for text, count in doubtful.items())
+        column.checks.append(f"kept as a value: {listed}; if it means NULL, add it to null_values")
+    for text, count in facts.sentinels.items():
+        column.checks.append(
+            f"{count:,} times are {text}; if that means never or not known, add it to null_values"
+        )

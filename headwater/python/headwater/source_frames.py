@@ -1,0 +1,64 @@
+"""Tables of Python as a source: pandas, polars, Arrow, any Arrow stream, dicts of NumPy columns.
+
+A stream is read batch by batch and once; a function without arguments that gives any of these is
+called when its table's turn comes, so nothing is in memory before, and a second reading (infer,
+then build) works. Keys are declared by the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import SourceError
+from .selection import Selection
+from .sources import SourceData, copy_scan
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def load_frames(
+    source: Mapping[str, Any],
+    connection: DuckDBPyConnection,
+    selection: Selection,
+    tell: Callable[[str], None],
+) -> SourceData:
+    selection.refuse_schemas("a dict of tables")
+    for name in source:
+        if not isinstance(name, str):
+            raise SourceError(f"the name of a table is {name!r}, expected a string")
+    kept = selection.choose([(name,) for name in source], where="the dict of tables")
+    chosen = [item for item, keep in zip(source.items(), kept, strict=True) if keep]
+    tables = []
+    for index, (name, table) in enumerate(chosen):
+        tell(name)
+        try:
+            connection.register("scan", _scannable(table))
+        except Exception as error:
+            raise SourceError(f"table '{name}' cannot be read: {error}") from error
+        tables.append(copy_scan(connection, name, index, "scan"))
+        connection.unregister("scan")
+    return SourceData("database", tuple(tables))
+
+
+def _scannable(table: Any) -> Any:
+    """pandas goes to DuckDB as it is (its Arrow stream needs pyarrow), the rest as a stream."""
+    if callable(table) and not hasattr(table, "__arrow_c_stream__"):
+        table = table()
+    if hasattr(table, "collect_batches"):  # a LazyFrame of polars
+        table = table.collect(engine="streaming")
+    if type(table).__module__.partition(".")[0] == "pandas":
+        return table
+    if isinstance(table, Mapping):
+        import numpy
+
+        columns = list(table.values())
+        if not all(isinstance(column, numpy.ndarray) for column in columns):
+            raise TypeError("a dict must hold NumPy arrays, or give a data frame or Arrow table")
+        if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
+            raise ValueError("the arrays of a dict must have one dimension and the same length")
+        return table
+    if hasattr(table, "__arrow_c_stream__"):
+        return table.__arrow_c_stream__()
+    raise TypeError(f"a {type(table).__name__} is no table (it has no __arrow_c_stream__)")

@@ -1,0 +1,437 @@
+"""What init infers beyond types: keys, spellings of NULL, times, late columns, tasks, updates."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases import TinyDatabase, TinyTable, arrow_tables, write_csv
+from headwater.build import build
+from headwater.cli import main
+from headwater.infer import draft_source, infer
+from headwater.inference.draft import Draft
+from headwater.inference.names import reference_score, singular, words_of
+from headwater.schema import ColumnRef, ForeignKey, Schema
+from headwater.store import Store
+
+DAY = datetime(2020, 1, 1)
+
+
+def draft(database: TinyDatabase) -> Draft:
+    return draft_source(arrow_tables(database))
+
+
+def column_of(values: list[Any], kind: str = "TEXT") -> Draft:
+    """A draft of the one column x, beside a key."""
+    rows = [(j, value) for j, value in enumerate(values)]
+    return draft({"t": TinyTable({"t_id": "INTEGER", "x": kind}, rows)})
+
+
+# ---- names and keys ----------------------------------------------------------------------------
+
+
+def test_names_are_words() -> None:
+    assert words_of("OwnerUserId") == ["owner", "user", "id"]
+    assert words_of("HTTPStatus_code") == ["http", "status", "code"]
+    assert [singular(word) for word in ("users", "categories", "boxes", "glass")] == [
+        "user", "category", "box", "glass",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("child", "column", "parent", "key", "score"),
+    [
+        ("orders", "customer_id", "customers", "id", 3),
+        ("orders", "customer_id", "customers", "customer_id", 3),
+        ("orders", "CustomerID", "Customer", "CustomerID", 3),
+        ("orders", "customer", "customers", "id", 3),
+        ("posts", "OwnerUserId", "Users", "Id", 2),
+        ("posts", "ParentId", "posts", "Id", 2),
+        ("employee", "reports_to", "employee", "employee_id", 2),
+        ("orders", "id", "customers", "id", 0),
+        ("orders", "total", "customers", "id", 0),
+    ],
+)
+def test_a_name_says_what_it_refers_to(
+    child: str, column: str, parent: str, key: str, score: int
+) -> None:
+    assert reference_score(child, column, parent, key) == score
+
+
+def test_a_key_by_name_needs_half_of_its_values_and_one_by_values_nearly_all() -> None:
+    codes = [f"{chr(65 + j // 26)}{chr(65 + j % 26)}X" for j in range(100)]
+    database = {
+        "ports": TinyTable(
+            {"port_id": "INTEGER", "code": "TEXT"}, [(j, code) for j, code in enumerate(codes)]
+        ),
+        "trips": TinyTable(
+            {"trip_id": "INTEGER", "port_id": "INTEGER", "start": "TEXT", "other": "TEXT"},
+            [
+                (j, j if j < 60 else 1000 + j, codes[j], codes[j] if j < 90 else f"{j}YZ")
+                for j in range(100)
+            ],
+        ),
+    }
+    trips = draft(database).table("trips")
+    assert trips.column("port_id").foreign_key == ColumnRef("ports", "port_id")
+    assert trips.column("port_id").reason == "by name: 60 of 100 values are in ports.port_id"
+    assert trips.column("start").foreign_key == ColumnRef("ports", "code")
+    assert trips.column("start").reason == "by values: all 100 values are in ports.code"
+    assert trips.column("other").foreign_key is None
+
+
+def test_numbers_that_lie_within_a_dense_key_refer_to_nothing() -> None:
+    """Ages are not customers, though every age is the id of one."""
+    database = {
+        "customers": TinyTable({"id": "INTEGER"}, [(j,) for j in range(200)]),
+        "people": TinyTable(
+            {"name": "TEXT", "age": "INTEGER"}, [(f"p {j}", j % 90) for j in range(400)]
+        ),
+    }
+    assert draft(database).table("people").column("age").foreign_key is None
+
+
+def test_composite_keys_tolerate_a_repetition_in_five_thousand_rows() -> None:
+    rows = [(date(2020, 1, 1) + timedelta(days=j // 10), f"t{j % 10}", j) for j in range(200)]
+    kinds = {"day": "DATE", "team": "TEXT", "goals": "INTEGER"}
+    matches = TinyTable(kinds, [*rows, (rows[0][0], "t0", 99)])
+    cards = TinyTable(
+        {"day": "DATE", "team": "TEXT", "card": "TEXT"},
+        [(day, team, "red") for day, team, _ in rows[:50]] * 2,
+    )
+    found = draft({"matches": matches, "cards": cards})
+    table = found.table("matches")
+    assert (table.primary_key, table.on_duplicate_key) == (("day", "team"), "first")
+    assert any("1 rows repeat the key" in check for check in found.every_check())
+    assert found.table("cards").foreign_keys == [
+        ForeignKey(("day", "team"), "matches", ("day", "team"))
+    ]
+    assert table.column("team").stype == "categorical"  # it says something by itself
+
+
+# ---- spellings of NULL -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "nulls"),
+    [
+        (["\\N", "a b", "c d", "e f"], {"\\N": 1}),
+        (["", "", "word", "other word"], {"": 2}),
+        (["NA", "1", "2", "3"], {"NA": 1}),
+        (["NA", "Ada Lovelace", "Grace Hopper", "Mary"], {"NA": 1}),
+        (["-", "KL", "LH", "BA"], {"-": 1}),
+        (["0000-00-00", "2020-01-01", "2020-01-02"], {"0000-00-00": 1}),
+        (["None", "1.5", "2.5"], {"None": 1}),
+    ],
+)
+def test_words_that_stand_for_null_are_proposed_with_their_counts(
+    values: list[str], nulls: dict[str, int]
+) -> None:
+    column = column_of(values).table("t").column("x")
+    assert column.facts.nulls == nulls
+    assert column.null_values == tuple(nulls)
+
+
+@pytest.mark.parametrize(
+    "values", [["NA", "DE", "FR", "IT"], ["+", "-", "+", "-"], ["none", "basic", "full", "basic"]]
+)
+def test_words_that_may_be_values_stay_values(values: list[str]) -> None:
+    """Namibia, a sign, an insurance without any cover."""
+    column = column_of(values).table("t").column("x")
+    assert column.null_values == ()
+    assert column.facts.value_count == len(values)
+
+
+def test_what_is_kept_although_it_may_mean_null_is_said() -> None:
+    found = column_of(["NA", "DE", "FR", "IT"])
+    assert found.every_check() == [
+        "t.x: kept as a value: 'NA' (1); if it means NULL, add it to null_values"
+    ]
+
+
+# ---- types -------------------------------------------------------------------------------------
+
+
+def test_text_that_nearly_always_parses_is_proposed_with_what_fails() -> None:
+    column = column_of([*map(str, range(39)), "twelve"]).table("t").column("x")
+    assert (column.stype, column.reason) == ("numerical", "39 of 40 are numbers")
+    assert column.checks == ["1 of 40 values are no numerical and become NULL"]
+    assert column_of([*map(str, range(9)), "ten"]).table("t").column("x").stype == "text"
+
+
+def test_codes_are_no_numbers() -> None:
+    rows = [(j, j % 3, 100 + j, f"{j % 7:05d}", 10_000 + j % 5) for j in range(60)]
+    kinds = dict.fromkeys(("t_id", "class", "account_id"), "INTEGER")
+    kinds |= {"plz": "TEXT", "zip": "TEXT"}
+    rows = [(*row[:4], str(row[4])) for row in rows]
+    table = draft({"t": TinyTable(kinds, rows)}).table("t")
+    assert {column.name: column.stype for column in table.columns} == {
+        "t_id": "identifier",
+        "class": "categorical",
+        "account_id": "identifier",
+        "plz": "categorical",
+        "zip": "categorical",
+    }
+
+
+def test_times_that_may_mean_never_are_said_and_stay() -> None:
+    stamps = [DAY, datetime(9999, 12, 31), datetime(1970, 1, 1), datetime(1970, 1, 1)]
+    column = column_of(stamps, "TIMESTAMP").table("t").column("x")
+    assert column.facts.sentinels == {"1970-01-01 00:00:00": 2, "9999-12-31 00:00:00": 1}
+    assert column.null_values == () and column.facts.value_count == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "format"),
+    [
+        (["31.12.2020", "01.02.2021", "3.4.2021"], "%d.%m.%Y"),
+        (["12/31/2020 10:30", "01/02/2021 00:00"], "%m/%d/%Y %H:%M"),
+        (["31/12/2020", "01/02/2021"], "%d/%m/%Y"),
+        (["5 Jan 2020", "17 Feb 2021"], "%d %b %Y"),
+        (["Jan 5, 2020", "Feb 17, 2021"], "%b %d, %Y"),
+    ],
+)
+def test_times_in_other_words_get_their_format(
+    tmp_path: Path, values: list[str], format: str
+) -> None:
+    rows = [(j, value) for j, value in enumerate(values)]
+    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", "x": "TEXT"}, rows)})
+    schema = infer(source)
+    column = schema.table("t").column("x")
+    assert (column.stype, column.format) == ("timestamp", format)
+    report = build(source, tmp_path / "s", schema)
+    assert report.losses() == []
+
+
+def test_a_day_that_may_be_a_month_is_left_to_the_reader() -> None:
+    found = column_of(["01/02/2020", "03/04/2020"])
+    assert found.table("t").column("x").stype == "text"
+    assert "day first and month first fit alike" in found.every_check()[0]
+
+
+# ---- times -------------------------------------------------------------------------------------
+
+
+def tickets(count: int = 100) -> TinyTable:
+    """Tickets, of which every other is closed two days later by somebody."""
+    kinds = {
+        "ticket_id": "INTEGER",
+        "opened": "TIMESTAMP",
+        "closed": "TIMESTAMP",
+        "closer": "TEXT",
+        "is_solved": "BOOLEAN",
+        "touched": "TIMESTAMP",
+        "last_seen": "TIMESTAMP",
+        "born": "TIMESTAMP",
+        "views": "INTEGER",
+        "status": "TEXT",
+        "size": "INTEGER",
+        "duplicate_id": "INTEGER",
+    }
+    rows = []
+    for j in range(count):
+        opened, is_closed = DAY + timedelta(days=j), j % 2 == 0
+        closed = opened + timedelta(days=2) if is_closed else None
+        follow = j + 1 if j % 10 == 0 and j + 1 < count else None
+        rows.append(
+            (
+                j, opened, closed, f"p{j % 5}" if is_closed else None, is_closed, opened,
+                opened + timedelta(days=j % 3), opened - timedelta(days=9000), j % 7,
+                ["new", "done"][j % 2], j * j % 11, follow,
+            )
+        )  # fmt: skip
+    return TinyTable(kinds, rows)
+
+
+def test_columns_written_later_than_their_row_are_proposed() -> None:
+    table = draft({"tickets": tickets()}).table("tickets")
+    assert table.temporal_column == "opened"
+    known = {
+        column.name: column.known_at.to_json()
+        for column in table.columns
+        if column.known_at.kind != "creation"
+    }
+    assert known == {
+        "closed": "closed",
+        "closer": "closed",
+        "is_solved": "closed",
+        "last_seen": "never",
+        "views": "never",
+        "duplicate_id": "never",
+    }
+    assert all(
+        column.checks[-1].startswith("proposal: known_at")
+        for column in table.columns
+        if column.name in known
+    )
+    assert table.column("status").checks == [
+        "a status may change after its row is written: see known_at"
+    ]
+
+
+def test_a_table_without_a_time_takes_that_of_the_row_it_is_a_part_of(tmp_path: Path) -> None:
+    """Lines were shown before their order was."""
+    orders = TinyTable(
+        {"order_id": "INTEGER", "ordered_at": "TIMESTAMP"},
+        [(j, DAY + timedelta(days=j)) for j in range(20)],
+    )
+    lines = TinyTable(
+        {"order_id": "INTEGER", "line": "INTEGER", "price": "DOUBLE"},
+        [(j // 2, j % 2, j / 4) for j in range(40)],
+    )
+    source = arrow_tables({"orders": orders, "order_lines": lines})
+    schema = infer(source)
+    table = schema.table("order_lines")
+    assert table.temporal_column == "ordered_at"
+    assert table.column("ordered_at").taken_from == ColumnRef("orders", "ordered_at")
+    assert "proposal" in table.column("ordered_at").note
+    build(source, tmp_path / "s", schema)
+    with Store(tmp_path / "s") as store:
+        row = store.row(store.find("order_lines", (7, 1)))
+        assert row["time"].replace(tzinfo=None) == DAY + timedelta(days=7)
+        assert "ordered_at" not in row["cells"]
+
+
+def test_an_untimed_table_that_may_not_be_a_part_is_only_said() -> None:
+    database = {
+        "visits": TinyTable(
+            {"visit_id": "INTEGER", "at": "TIMESTAMP"}, [(j, DAY) for j in range(9)]
+        ),
+        "person": TinyTable(
+            {"person_id": "INTEGER", "visit_id": "INTEGER"}, [(j, j % 9) for j in range(20)]
+        ),
+    }
+    table = draft(database).table("person")
+    assert table.temporal_column is None
+    assert any('"taken_from": "visits.at"' in check for check in table.checks)
+
+
+# ---- tasks and tables of values ----------------------------------------------------------------
+
+
+def test_a_draft_task_hides_what_gives_its_target_away(tmp_path: Path) -> None:
+    kinds = {
+        "sale_id": "INTEGER",
+        "sold_at": "TIMESTAMP",
+        "total": "DOUBLE",
+        "net": "DOUBLE",
+        "kind": "TEXT",
+        "kind_name": "TEXT",
+        "noise": "INTEGER",
+    }
+    rows = [
+        (
+            j, DAY + timedelta(hours=j), (j * 37) % 101 * 1.19, float((j * 37) % 101),
+            "abc"[j * j % 3], ["apple", "pear", "plum"][j * j % 3], j * 7919 % 13,
+        )
+        for j in range(300)
+    ]  # fmt: skip
+    source = arrow_tables({"sales": TinyTable(kinds, rows)})
+    schema = infer(source)
+    tasks = {task.name: task for task in schema.tasks}
+    assert list(tasks) == ["sales-kind", "sales-total"]
+    assert tasks["sales-kind"].hidden_columns == (ColumnRef("sales", "kind_name"),)
+    assert tasks["sales-total"].hidden_columns == (ColumnRef("sales", "net"),)
+    assert tasks["sales-total"].note == "hidden, as they give it away: net (correlation 1.000)"
+    report = build(source, tmp_path / "s", schema)
+    assert [sum(task["seeds"].values()) for task in report.metadata["tasks"]] == [300, 300]
+
+
+def test_columns_that_name_the_same_things_are_said() -> None:
+    teams = [f"team {j}" for j in range(30)]
+    rows = [(j, teams[j % 30], teams[(j * 7 + 1) % 30]) for j in range(300)]
+    found = draft(
+        {"matches": TinyTable({"match_id": "INTEGER", "home": "TEXT", "away": "TEXT"}, rows)}
+    )
+    assert any('"values_of": ["matches.home", "matches.away"]' in c for c in found.every_check())
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_same_source_gives_the_same_draft(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "csv", {"tickets": tickets()})
+    first, second = draft_source(source), draft_source(source)
+    assert str(first) == str(second)
+    assert first.schema() == second.schema()
+
+
+def test_init_prints_what_to_check_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_csv(tmp_path / "csv", {"tickets": tickets()})
+    output = tmp_path / "m.json"
+    assert main(["init", source, "-o", str(output)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("to check (")
+    assert "tickets: 100 rows\n  key   ticket_id (inferred: all 100 values differ)\n" in text
+    assert main(["init", source, "-o", str(tmp_path / "n.json"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["metadata"] == json.loads(output.read_text())
+    assert told["tables"]["tickets"]["columns"]["closed"] == "text that is times"
+    assert Schema.load(output) == infer(source)
+
+
+def test_update_keeps_every_edit_and_adds_what_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "csv", tmp_path / "m.json"
+    write_csv(source, {"tickets": tickets()})
+    schema = infer(str(source))
+    document = schema.to_dict()
+    columns = document["tables"]["tickets"]["columns"]
+    columns["status"] = {"stype": "text", "description": "by hand"}
+    columns["gone"] = {"stype": "numerical"}
+    del columns["size"]
+    document["tasks"] = {}
+    output.write_text(json.dumps(document))
+    write_csv(tmp_path / "more", {"notes": TinyTable({"note_id": "INTEGER"}, [(1,), (2,)])})
+    (tmp_path / "more" / "notes.csv").rename(source / "notes.csv")
+
+    assert main(["init", str(source), "-o", str(output), "--update"]) == 0
+    text = capsys.readouterr().out
+    assert "added, each with a note (2):\n  column tickets.size (numerical)\n  table notes" in text
+    assert "column tickets.gone is no longer in the source" in text
+    assert "tickets.status: stype is text, init would now say categorical" in text
+    updated = Schema.load(output)
+    assert updated.table("tickets").column("status").description == "by hand"
+    assert updated.table("tickets").column("gone").stype == "numerical"
+    assert updated.table("tickets").column("size").note == "new: added by init --update"
+    assert updated.table("notes").note.startswith("new: added by init --update")
+    assert updated.tasks == ()
+    before = output.read_bytes()
+    assert main(["init", str(source), "-o", str(output), "--update"]) == 0
+    assert "is as it was" in capsys.readouterr().out
+    assert output.read_bytes() == before
+
+
+def test_update_reads_files_as_the_edited_description_says(tmp_path: Path) -> None:
+    """Named columns let init see what it could not when they were column0 and column1."""
+    (tmp_path / "csv").mkdir()
+    lines = "".join(f"{j},{j % 9},zz\n" for j in range(30))
+    (tmp_path / "csv" / "sales.csv").write_text(lines)
+    (tmp_path / "csv" / "shops.csv").write_text("".join(f"{j},shop {j}\n" for j in range(9)))
+    first = infer(str(tmp_path / "csv"))
+    assert first.table("sales").column_names() == ["column0", "column1", "column2"]
+    document = json.dumps(first.to_dict())
+    for table, names in (("sales", ("sale_id", "shop_id", "what")), ("shops", ("id", "name"))):
+        part = json.loads(document)
+        text = json.dumps(part["tables"][table])
+        for j, name in enumerate(names):
+            text = text.replace(f"column{j}", name)
+        part["tables"][table] = json.loads(text)
+        document = json.dumps(part)
+    edited = Schema.from_dict({**json.loads(document), "tasks": {}})
+    found = draft_source(str(tmp_path / "csv"), edited)
+    assert found.table("sales").column("shop_id").foreign_key == ColumnRef("shops", "id")
+
+
+def test_update_needs_a_file_and_a_first_init_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_csv(tmp_path / "csv", {"tickets": tickets()})
+    assert main(["init", source, "-o", str(tmp_path / "m.json"), "--update"]) == 1
+    assert "is not there, so there is nothing to update" in capsys.readouterr().err
