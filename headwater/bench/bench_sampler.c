@@ -4,7 +4,7 @@
  *     bench_sampler STORE [--threads N] [--batch B] [--length S] [--width W] [--max-rows R]
  *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram] [--cold]
  *                   [--latency REQUESTS] [--layout dense|compact]
- *                   [--text-mode batch|resident] [--interleaved K]
+ *                   [--text-mode batch|resident] [--interleaved K] [--child-counts 0|1]
  *
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
  * time is the sampler's alone. Throughput takes N turns of T seconds after WARM_BATCHES, keeping
@@ -117,6 +117,8 @@ static void take_argument(struct settings *settings, const char *name, const cha
         settings->threads = (uint32_t)number(name, value);
     } else if (strcmp(name, "--interleaved") == 0) {
         settings->interleaved = (uint32_t)number(name, value);
+    } else if (strcmp(name, "--child-counts") == 0) {
+        options->child_counts = number(name, value) > 0;
     } else if (strcmp(name, "--batch") == 0) {
         options->batch_size = (uint32_t)number(name, value);
     } else if (strcmp(name, "--length") == 0) {

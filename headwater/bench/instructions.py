@@ -31,7 +31,7 @@ TOGGLE = "measure_batches*"  # a compiler may have cloned it under a longer name
 BATCHES = 4
 # A file belongs to the stage whose word its name begins with; the rest is "other".
 STAGES = {
-    "walk": ("walk", "draw", "visible", "children", "cutoff", "rng", "order", "stream"),
+    "walk": ("walk", "draw", "visible", "children", "cutoff", "tally", "rng", "order", "stream"),
     "emit": ("emit", "calendar", "canvas", "masks"),
     "permute": ("permute",),
     "text": ("batch_texts",),
@@ -140,6 +140,7 @@ def main() -> int:
     parser.add_argument("driver", type=Path)
     parser.add_argument("store", nargs="+")
     parser.add_argument("--layout", action="append", help="dense (default) or compact; repeatable")
+    parser.add_argument("--child-counts", action="store_true", help="with child_counts=True")
     parser.add_argument("--task", default="1", metavar="N", help="number of the task (1)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append the lines here")
     options = parser.parse_args()
@@ -147,9 +148,10 @@ def main() -> int:
     for store in options.store:
         for layout in options.layout or ["dense"]:
             try:
-                figures = measure(
-                    options.driver, store, ["--layout", layout, "--task", options.task]
-                )
+                given = ["--layout", layout, "--task", options.task]
+                given += ["--child-counts", "1"] if options.child_counts else []
+                figures = measure(options.driver, store, given)
+                figures["child_counts"] = options.child_counts
             except RuntimeError as error:
                 print(f"instructions: {error}", file=sys.stderr)
                 continue

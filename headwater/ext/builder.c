@@ -192,25 +192,25 @@ static PyObject *add_key(PyObject *object, PyObject *args) {
 PyDoc_STRVAR(add_task_doc,
              "add_task(name: str, *, anchor_table: int, target_column: int | None, "
              "target_name: str, target_stype: int, categories: list[str], hidden: Sequence[int], "
-             "exclusive: bool, given_split: bool, context_labels: int) -> int\n\n"
+             "exclusive: bool, given_split: bool, context_labels: int, "
+             "label_times: bool = False) -> int\n\n"
              "Declares a task; its number. target_column None: a derived task.");
 
 static PyObject *add_task(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {
-        "name",       "anchor_table", "target_column", "target_name", "target_stype",
-        "categories", "hidden",       "exclusive",     "given_split", "context_labels",
-        NULL};
+    static char *names[] = {"name",         "anchor_table",   "target_column", "target_name",
+                            "target_stype", "categories",     "hidden",        "exclusive",
+                            "given_split",  "context_labels", "label_times",   NULL};
     struct builder *self = (struct builder *)object;
     hw_task_spec spec = {.struct_bytes = sizeof spec};
     PyObject *categories, *hidden;
     const char **words = NULL;
     uint32_t *columns = NULL;
     uint32_t stype, labels;
-    int exclusive, given;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO&O&sO&OOppO&", names, &spec.name, core_u32,
+    int exclusive, given, label_times = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO&O&sO&OOppO&|p", names, &spec.name, core_u32,
                                      &spec.anchor_table, optional_column, &spec.target_column,
                                      &spec.target_name, core_u32, &stype, &categories, &hidden,
-                                     &exclusive, &given, core_u32, &labels) ||
+                                     &exclusive, &given, core_u32, &labels, &label_times) ||
         !builder_ready(self) || core_string_list(categories, &words, &spec.category_count) != 0) {
         return NULL;
     }
@@ -224,6 +224,7 @@ static PyObject *add_task(PyObject *object, PyObject *args, PyObject *kwargs) {
     spec.exclusive = (uint8_t)exclusive;
     spec.given_split = (uint8_t)given;
     spec.context_labels = (hw_context_labels)labels;
+    spec.label_times = (uint8_t)label_times;
     hw_error error;
     uint32_t index = 0;
     hw_status status = hw_builder_add_task(self->handle, &spec, &index, &error);

@@ -106,29 +106,50 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
                          int64_t visible_until[3], PyObject **cpus) {
-    static char *names[] = {"store",          "rank",
-                            "world_size",     "split_ratios",
-                            "split_seed",     "seed",
-                            "batch_size",     "sequence_length",
-                            "max_rows",       "child_width",
-                            "max_hops",       "width_scope",
-                            "child_order",    "identifier_cells",
-                            "context_labels", "adjacency",
-                            "targets",        "task_order",
-                            "tasks",          "task_weights",
-                            "visible_until",  "num_threads",
-                            "num_prefetch",   "num_prefetch_val",
-                            "text_budget",    "with_rows",
-                            "layout",         "num_interleaved",
-                            "text_mode",      "attention_masks",
-                            "packing",        "contexts_per_batch",
-                            "cpus",           NULL};
+    static char *names[] = {"store",
+                            "rank",
+                            "world_size",
+                            "split_ratios",
+                            "split_seed",
+                            "seed",
+                            "batch_size",
+                            "sequence_length",
+                            "max_rows",
+                            "child_width",
+                            "max_hops",
+                            "width_scope",
+                            "child_order",
+                            "identifier_cells",
+                            "context_labels",
+                            "adjacency",
+                            "targets",
+                            "task_order",
+                            "tasks",
+                            "task_weights",
+                            "visible_until",
+                            "num_threads",
+                            "num_prefetch",
+                            "num_prefetch_val",
+                            "text_budget",
+                            "with_rows",
+                            "layout",
+                            "num_interleaved",
+                            "text_mode",
+                            "attention_masks",
+                            "packing",
+                            "contexts_per_batch",
+                            "cpus",
+                            "staleness",
+                            "child_counts",
+                            "label_rows",
+                            NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
-    int with_rows, attention_masks = 0, packing = 0;
+    int with_rows, attention_masks = 0, packing = 0, child_counts = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O",
-            names, store, core_u32, &options->rank, core_u32, &options->world_size,
+            args, kwargs,
+            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&", names,
+            store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
             &options->batch_size, core_u32, &options->sequence_length, core_u32, &options->max_rows,
@@ -139,7 +160,8 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->num_threads, core_i32, &options->num_prefetch, core_i32,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
             &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
-            &packing, core_u32, &options->contexts_per_batch, cpus)) {
+            &packing, core_u32, &options->contexts_per_batch, cpus, &options->staleness_zero_share,
+            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -154,6 +176,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->text_mode = (hw_text_mode)text_mode;
     options->attention_masks = (uint8_t)attention_masks;
     options->packing = (uint8_t)packing;
+    options->child_counts = (uint8_t)child_counts;
     options->visible_until = visible_until;
     return 1;
 }

@@ -427,7 +427,7 @@ PyDoc_STRVAR(seeds_doc,
              "seeds(task: int) -> dict[str, Array]\n\n"
              "anchors uint32, obs_times int64, targets uint64 (float64 bits, us, 0/1 or index in "
              "the block), states uint8 (label state | split << 4), key_hashes uint64, positions "
-             "uint32; all [seeds].");
+             "uint32, label_times int64 where the task says when labels are known; all [seeds].");
 
 static PyObject *seeds(PyObject *self, PyObject *args) {
     const hw_store *handle = store_open(self);
@@ -445,13 +445,15 @@ static PyObject *seeds(PyObject *self, PyObject *args) {
         const void *data;
         struct core_format format;
     } arrays[] = {
-        {"anchors", found.anchors, CORE_UINT32},       {"obs_times", found.obs_times, CORE_INT64},
-        {"targets", found.targets, CORE_UINT64},       {"states", found.states, CORE_UINT8},
-        {"key_hashes", found.key_hashes, CORE_UINT64}, {"positions", found.positions, CORE_UINT32},
+        {"anchors", found.anchors, CORE_UINT32},        {"obs_times", found.obs_times, CORE_INT64},
+        {"targets", found.targets, CORE_UINT64},        {"states", found.states, CORE_UINT8},
+        {"key_hashes", found.key_hashes, CORE_UINT64},  {"positions", found.positions, CORE_UINT32},
+        {"label_times", found.label_times, CORE_INT64},
     };
     uint64_t shape[3] = {found.count};
     PyObject *dict = PyDict_New();
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && dict != NULL; i++) {
+    size_t count = sizeof arrays / sizeof arrays[0] - (found.label_times == NULL);
+    for (size_t i = 0; i < count && dict != NULL; i++) {
         PyObject *array = view(self, arrays[i].data, arrays[i].format, 1, shape);
         if (array == NULL || PyDict_SetItemString(dict, arrays[i].name, array) != 0) {
             Py_CLEAR(dict);

@@ -213,6 +213,7 @@ typedef struct hw_task_spec {
     uint32_t hidden_count;
     uint8_t exclusive, given_split;
     hw_context_labels context_labels;
+    uint8_t label_times; /* the seeds say when their labels are known */
 } hw_task_spec;
 
 /* Creates `directory` (which must not exist) to hold the files of the build. */
@@ -263,7 +264,8 @@ HW_CHECK hw_status hw_builder_write_parents(hw_builder *b, uint32_t key,
  * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
  * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64
  * us, bool or utf8 category by stype; nullable), labelled bool, split int32 (0, 1, 2; NULL: by
- * hash), position (int32, uint32 or int64).
+ * hash), position (int32, uint32 or int64), and if the task has label_times known_at int64 us: when
+ * the label is known (NULL: never).
  */
 HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
                                           struct ArrowArrayStream *stream, hw_error *error);
@@ -387,6 +389,7 @@ typedef struct hw_seeds {
     const uint8_t *states;
     const uint64_t *key_hashes;
     const uint32_t *positions;
+    const int64_t *label_times; /* INT64_MAX: never; NULL where the task does not say */
 } hw_seeds;
 HW_CHECK hw_status hw_store_seeds(const hw_store *store, uint32_t task, hw_seeds *seeds,
                                   hw_error *error);
@@ -440,6 +443,13 @@ typedef struct hw_sampler_options {
                                  on contents */
     const uint32_t *cpus; /* thread i runs on cpus[i mod cpu_count] only; NULL: where it likes */
     uint32_t cpu_count;
+    double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
+                                                        probability, else up to max_days; 0: off
+                                                        (docs/2-sampling.md, "Staleness") */
+    uint8_t child_counts; /* cells for the visible children of each row, with three columns of their
+                             own for each foreign key, after those of the store */
+    uint32_t label_rows; /* most earlier seeds of the anchor, with their known labels, in a context
+                            of a derived task (docs/2-sampling.md, "Label rows") */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.

@@ -401,8 +401,9 @@ hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t 
     info->hidden_count = given.hidden_count;
     info->context_labels = (uint8_t)given.context_labels;
     info->name_hash = hw_hash64(task->name, strlen(task->name), 0);
-    info->flags =
-        (given.exclusive ? HWI_TASK_EXCLUSIVE : 0) | (given.given_split ? HWI_TASK_GIVEN_SPLIT : 0);
+    info->flags = (given.exclusive ? HWI_TASK_EXCLUSIVE : 0) |
+                  (given.given_split ? HWI_TASK_GIVEN_SPLIT : 0) |
+                  (given.label_times ? HWI_TASK_LABEL_TIMES : 0);
     if (status == HW_OK && given.target_column != UINT32_MAX) {
         info->flags |= HWI_TASK_CELL;
         info->target_column = given.target_column;

@@ -9,11 +9,11 @@
 #include "builder.h"
 #include "bytes.h"
 
-enum seed_field { ANCHOR, OBS_TIME, TARGET, LABELLED, SPLIT, POSITION, SEED_FIELD_COUNT };
+enum seed_field { ANCHOR, OBS_TIME, TARGET, LABELLED, SPLIT, POSITION, KNOWN_AT, MOST_FIELDS };
 
 struct seed {
     uint64_t target, hash;
-    int64_t obs_time;
+    int64_t obs_time, label_time;
     uint32_t anchor, position;
     uint8_t state;
 };
@@ -83,10 +83,14 @@ static hw_status take_target(struct seeds_reader *reader, uint64_t row, struct s
     return HW_OK;
 }
 
+static int has_label_times(const struct seeds_reader *reader) {
+    return (reader->task->info.flags & HWI_TASK_LABEL_TIMES) != 0;
+}
+
 static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *error) {
     const struct hwi_arrow_column *columns = reader->arrow.columns;
     const struct hwi_build_table *anchor = reader->anchor;
-    struct seed seed = {.obs_time = INT64_MAX};
+    struct seed seed = {.obs_time = INT64_MAX, .label_time = INT64_MAX};
     uint32_t local = 0, split = HWI_SPLIT_HASHED;
     if (hwi_arrow_is_null(&columns[ANCHOR], row) || hwi_arrow_is_null(&columns[POSITION], row)) {
         return bad_seed(reader, row, "has no anchor or no position", error);
@@ -99,6 +103,9 @@ static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *
     }
     if (!hwi_arrow_is_null(&columns[OBS_TIME], row)) {
         seed.obs_time = hwi_arrow_int64(&columns[OBS_TIME], row);
+    }
+    if (has_label_times(reader) && !hwi_arrow_is_null(&columns[KNOWN_AT], row)) {
+        seed.label_time = hwi_arrow_int64(&columns[KNOWN_AT], row);
     }
     seed.anchor = anchor->info.row_start + local;
     seed.state = (uint8_t)(seed.state | split << 4);
@@ -123,10 +130,11 @@ static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *
 
 static hw_status take_stream(struct seeds_reader *reader, struct ArrowArrayStream *stream,
                              hw_error *error) {
-    struct hwi_arrow_field fields[SEED_FIELD_COUNT] = {
-        [ANCHOR] = {"anchor", HWI_ARROW_INTEGER}, [OBS_TIME] = {"obs_time", HWI_ARROW_INT64},
-        [TARGET] = {"target", HWI_ARROW_DOUBLE},  [LABELLED] = {"labelled", HWI_ARROW_BOOL},
-        [SPLIT] = {"split", HWI_ARROW_INTEGER},   [POSITION] = {"position", HWI_ARROW_INTEGER},
+    struct hwi_arrow_field fields[MOST_FIELDS] = {
+        [ANCHOR] = {"anchor", HWI_ARROW_INTEGER},   [OBS_TIME] = {"obs_time", HWI_ARROW_INT64},
+        [TARGET] = {"target", HWI_ARROW_DOUBLE},    [LABELLED] = {"labelled", HWI_ARROW_BOOL},
+        [SPLIT] = {"split", HWI_ARROW_INTEGER},     [POSITION] = {"position", HWI_ARROW_INTEGER},
+        [KNOWN_AT] = {"known_at", HWI_ARROW_INT64},
     };
     switch ((hw_semantic_type)reader->task->info.target_stype) {
     case HW_TIMESTAMP:
@@ -144,8 +152,9 @@ static hw_status take_stream(struct seeds_reader *reader, struct ArrowArrayStrea
     case HW_IGNORED:
         break;
     }
+    uint32_t field_count = has_label_times(reader) ? MOST_FIELDS : KNOWN_AT;
     hw_status status =
-        hwi_arrow_open(&reader->arrow, stream, reader->subject, fields, SEED_FIELD_COUNT, error);
+        hwi_arrow_open(&reader->arrow, stream, reader->subject, fields, field_count, error);
     while (status == HW_OK) {
         status = hwi_arrow_next(&reader->arrow, error);
         if (status != HW_OK || reader->arrow.row_count == 0) {
@@ -182,8 +191,11 @@ static hw_status write_fields(const struct seeds_reader *reader, struct hwi_writ
     HW_TRY(write_field(reader, writer, HWI_SECTION_STATES, offsetof(struct seed, state), 1, error));
     HW_TRY(write_field(reader, writer, HWI_SECTION_SEED_HASHES, offsetof(struct seed, hash), 8,
                        error));
-    return write_field(reader, writer, HWI_SECTION_POSITIONS, offsetof(struct seed, position), 4,
-                       error);
+    HW_TRY(write_field(reader, writer, HWI_SECTION_POSITIONS, offsetof(struct seed, position), 4,
+                       error));
+    return has_label_times(reader) ? write_field(reader, writer, HWI_SECTION_LABEL_TIMES,
+                                                 offsetof(struct seed, label_time), 8, error)
+                                   : HW_OK;
 }
 
 hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArrayStream *stream,
@@ -212,7 +224,8 @@ hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArray
         status = take_stream(&reader, stream, error);
     }
     if (status == HW_OK) {
-        status = hwi_writer_open(&writer, b->directory, HWI_FILE_TASK, task, 6, error);
+        uint32_t section_count = has_label_times(&reader) ? 7 : 6;
+        status = hwi_writer_open(&writer, b->directory, HWI_FILE_TASK, task, section_count, error);
     }
     if (status == HW_OK) {
         status = write_fields(&reader, &writer, error);

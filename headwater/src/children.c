@@ -119,6 +119,20 @@ static hw_status ask_for_ends(const struct hwi_walk *walk, const struct hwi_visi
     return HW_OK;
 }
 
+/* After ask_for_ends, which checked that they are there. */
+static void ask_for_starts(const struct hwi_walk *walk, const struct hwi_visit *visit) {
+    struct lists lists = lists_of(walk, visit);
+    for (; lists.slot < lists.table->info->child_slot_count; lists.slot++) {
+        uint32_t count = length_of(&lists);
+        if (count > 0) {
+            __builtin_prefetch(key_of(walk, &lists)->known_late
+                                   ? (const void *)(lists.table->child_times + lists.start)
+                                   : (const void *)(lists.table->children + lists.start));
+        }
+        lists.start += count;
+    }
+}
+
 hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error) {
     *is_open = 0;
     do {
@@ -132,6 +146,25 @@ hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error
         HW_TRY(ask_for_ends(walk, &walk->visits[local], error));
     }
     *is_open = 1;
+    return HW_OK;
+}
+
+hw_status hwi_children_open_all(struct hwi_walk *walk, hw_error *error) {
+    uint32_t *next = &walk->hop_first[0]; /* a hop of no children */
+    walk->hop = 0;
+    walk->hop_end = walk->hop_end > 0 ? walk->hop_end : 1;
+    for (uint32_t local = 0; local < walk->row_count; local++) {
+        struct hwi_visit *visit = &walk->visits[local];
+        if (visit->table == HWI_NONE ||
+            walk->plan->store->tables[visit->table].info->child_slot_count == 0) {
+            continue;
+        }
+        HW_TRY(ask_for_ends(walk, visit, error));
+        ask_for_starts(walk, visit);
+        *next = local;
+        next = &visit->next;
+    }
+    *next = HWI_NONE;
     return HW_OK;
 }
 

@@ -15,6 +15,9 @@ int hwi_children_waits(struct hwi_walk *walk);
 /* Opens the next hop at which children wait and asks for the ends of their lists; *is_open receives
  * 0 if there is none. HW_BAD_STORE if a list is out of range. */
 HWI_CHECK hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error);
+/* Opens the lists of all visited rows as if they were one hop, for when the walk is over, and asks
+ * for their ends and starts. HW_BAD_STORE if a list is out of range. */
+HWI_CHECK hw_status hwi_children_open_all(struct hwi_walk *walk, hw_error *error);
 /* Reads those ends, and lists the searches that are needed where not all children are visible. */
 void hwi_children_count(struct hwi_walk *walk);
 /* One probe of every search, and asks for the next; 1 when all are over. */

@@ -14,6 +14,7 @@
 #include "emit_rows.h"
 #include "error.h"
 #include "masks.h"
+#include "tally.h"
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
@@ -235,35 +236,49 @@ static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *wa
     }
 }
 
+/* The counts of a row's children, behind its own cells. */
+static void emit_tallies(const struct hwi_walk *walk, uint32_t local, uint32_t place,
+                         const struct cell_arrays *out) {
+    const struct hwi_visit *visit = &walk->visits[local];
+    for (uint32_t i = 0; i < visit->tally_cells; i++) {
+        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        uint32_t at = visit->cell_start + visit->cell_count + i;
+        out->semantic_types[at] = HW_NUMERICAL;
+        out->column_ids[at] = (int32_t)hwi_tally_column(walk, visit, i);
+        out->row_ids[at] = (uint16_t)local;
+        out->numeric_values[at] = tally->values[i % HWI_TALLY_CELLS];
+        out->is_null[at] = tally->is_null[i % HWI_TALLY_CELLS];
+    }
+}
+
+static void emit_all_tallies(const struct hwi_walk *walk, const struct cell_arrays *out) {
+    for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
+        if (walk->visits[row].table != HWI_NONE) {
+            emit_tallies(walk, row, place, out);
+            place = hwi_tally_next(walk, &walk->visits[row], place);
+        }
+    }
+}
+
 /* ---- the target -------------------------------------------------------------------------- */
 
-/* Writes the truth over the target cell. */
-static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_walk *walk,
-                               const struct cell_arrays *out, struct hwi_canvas *canvas,
-                               const struct hwi_target *target) {
-    uint32_t at = walk->target_cell;
+/* A label, over zeros. */
+static void emit_label(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                       const struct cell_arrays *out, struct hwi_canvas *canvas, uint32_t at,
+                       const struct hwi_target *label) {
     const struct hwi_column_info *column = &plan->store->columns[walk->view.info->target_column];
-    out->numeric_values[at] = 0;
-    out->bool_values[at] = 0;
-    out->categories[at] = 0;
-    memset(canvas->times + (size_t)HWI_TIME_FLOATS * at, 0, 4 * HWI_TIME_FLOATS);
-    out->is_null[at] = plan->options.targets == HW_TARGETS_INLINE && target->null;
-    out->is_target[at] = 1;
-    if (target->null || plan->options.targets == HW_TARGETS_SEPARATE) {
-        return;
-    }
     switch ((hw_semantic_type)walk->view.info->target_stype) {
     case HW_NUMERICAL:
-        out->numeric_values[at] = hwi_target_z(&walk->view.task->stats, target->value);
+        out->numeric_values[at] = hwi_target_z(&walk->view.task->stats, label->value);
         break;
     case HW_BOOLEAN:
-        out->bool_values[at] = target->value != 0;
+        out->bool_values[at] = label->value != 0;
         break;
     case HW_CATEGORICAL:
-        out->categories[at] = column->category_start + (uint32_t)target->value;
+        out->categories[at] = column->category_start + (uint32_t)label->value;
         break;
     case HW_TIMESTAMP:
-        emit_time(plan, canvas, at, (int64_t)target->value);
+        emit_time(plan, canvas, at, (int64_t)label->value);
         break;
     case HW_IDENTIFIER:
     case HW_TEXT:
@@ -271,6 +286,44 @@ static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_wal
     default:
         break;
     }
+}
+
+/* Writes the truth over the target cell. */
+static void emit_target_inline(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                               const struct cell_arrays *out, struct hwi_canvas *canvas,
+                               const struct hwi_target *target) {
+    uint32_t at = walk->target_cell;
+    out->numeric_values[at] = 0;
+    out->bool_values[at] = 0;
+    out->categories[at] = 0;
+    memset(canvas->times + (size_t)HWI_TIME_FLOATS * at, 0, 4 * HWI_TIME_FLOATS);
+    out->is_null[at] = plan->options.targets == HW_TARGETS_INLINE && target->null;
+    out->is_target[at] = 1;
+    if (!target->null && plan->options.targets == HW_TARGETS_INLINE) {
+        emit_label(plan, walk, out, canvas, at, target);
+    }
+}
+
+/* An earlier seed of the anchor, with its answer; it may be cut. */
+static hw_status emit_label_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                                uint32_t local, const struct cell_arrays *out,
+                                struct hwi_canvas *canvas, hw_error *error) {
+    const struct hwi_visit *visit = &walk->visits[local];
+    const struct hwi_task_info *info = walk->view.info;
+    uint32_t at = visit->cell_start;
+    struct hwi_target label;
+    HW_TRY(hwi_label_read(plan, walk, visit, &label, error));
+    for (uint32_t i = 0; i < visit->cell_count; i++) {
+        out->semantic_types[at + i] = i == 0 ? HW_TIMESTAMP : info->target_stype;
+        out->column_ids[at + i] = (int32_t)(i == 0 ? info->obs_time_column : info->target_column);
+        out->row_ids[at + i] = (uint16_t)local;
+        out->is_null[at + i] = i == 0 ? 0 : label.null;
+    }
+    emit_time(plan, canvas, at, plan->store->seeds[walk->view.task->task].obs_times[visit->list]);
+    if (visit->cell_count > 1 && !label.null) {
+        emit_label(plan, walk, out, canvas, at + 1, &label);
+    }
+    return HW_OK;
 }
 
 /* ---- one sequence ------------------------------------------------------------------------ */
@@ -282,11 +335,16 @@ static hw_status emit_dense(const struct hwi_plan *plan, const struct hwi_walk *
     struct cell_arrays out = arrays_of(plan, slab, b);
     clear(plan, &out, walk->cell_count);
     for (uint32_t row = 0; row < walk->row_count; row++) {
-        if (walk->visits[row].table == HWI_NONE) {
+        if (walk->visits[row].table != HWI_NONE) {
+            HW_TRY(emit_row(plan, walk, row, &out, canvas, texts, error));
+        } else if (row == 0) {
             emit_seed_row(plan, walk, &out, canvas);
         } else {
-            HW_TRY(emit_row(plan, walk, row, &out, canvas, texts, error));
+            HW_TRY(emit_label_row(plan, walk, row, &out, canvas, error));
         }
+    }
+    if (plan->options.child_counts) { /* after all rows, which may write past their ends */
+        emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
     emit_target_inline(plan, walk, &out, canvas, target);

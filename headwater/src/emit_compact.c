@@ -7,6 +7,7 @@
 #include "calendar.h"
 #include "emit_frame.h"
 #include "error.h"
+#include "tally.h"
 
 enum { NULL_SHIFT = 3 };
 static_assert(HW_CELL_NULL == 1u << NULL_SHIFT, "a null byte becomes the null bit of eight cells");
@@ -196,7 +197,70 @@ static void emit_padding(const struct hwi_plan *plan, const struct compact_array
     memset(out->times + cell_count, 0, rest * sizeof *out->times);
 }
 
+/* The counts of a row's children, behind its own cells. */
+static void emit_tallies(const struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t place,
+                         const struct compact_arrays *out) {
+    for (uint32_t i = 0; i < visit->tally_cells; i++) {
+        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        uint32_t at = visit->cell_start + visit->cell_count + i, cell = i % HWI_TALLY_CELLS;
+        out->cells[at] = (uint8_t)(HW_NUMERICAL | (tally->is_null[cell] ? HW_CELL_NULL : 0));
+        out->columns[at] = (uint16_t)hwi_tally_column(walk, visit, i);
+        out->values[at] = float_bits(tally->values[cell]);
+        out->times[at] = 0;
+    }
+}
+
+static void emit_all_tallies(const struct hwi_walk *walk, const struct compact_arrays *out) {
+    for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
+        const struct hwi_visit *visit = &walk->visits[row];
+        if (visit->table != HWI_NONE) {
+            emit_tallies(walk, visit, place, out);
+            place = hwi_tally_next(walk, visit, place);
+        }
+    }
+}
+
 /* ---- the target -------------------------------------------------------------------------- */
+
+/* A label, over zeros. */
+static void emit_label(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                       const struct compact_arrays *out, uint32_t at,
+                       const struct hwi_target *label) {
+    uint8_t stype = walk->view.info->target_stype;
+    const struct hwi_column_info *column = &plan->store->columns[walk->view.info->target_column];
+    if (stype == HW_NUMERICAL) {
+        out->values[at] = float_bits(hwi_target_z(&walk->view.task->stats, label->value));
+    } else if (stype == HW_BOOLEAN) {
+        out->values[at] = label->value != 0;
+    } else if (stype == HW_CATEGORICAL) {
+        out->values[at] = column->category_start + (uint32_t)label->value;
+    } else if (stype == HW_TIMESTAMP) {
+        emit_time(plan, out, at, (int64_t)label->value);
+    }
+}
+
+/* An earlier seed of the anchor, with its answer; it may be cut. */
+static hw_status emit_label_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                                const struct hwi_visit *visit, const struct compact_arrays *out,
+                                hw_error *error) {
+    const struct hwi_task_info *info = walk->view.info;
+    uint32_t at = visit->cell_start;
+    struct hwi_target label;
+    HW_TRY(hwi_label_read(plan, walk, visit, &label, error));
+    out->cells[at] = HW_TIMESTAMP;
+    out->columns[at] = (uint16_t)info->obs_time_column;
+    emit_time(plan, out, at, plan->store->seeds[walk->view.task->task].obs_times[visit->list]);
+    if (visit->cell_count == 1) {
+        return HW_OK;
+    }
+    out->cells[at + 1] = (uint8_t)(info->target_stype | (label.null ? HW_CELL_NULL : 0));
+    out->columns[at + 1] = (uint16_t)info->target_column;
+    out->values[at + 1] = out->times[at + 1] = 0;
+    if (!label.null) {
+        emit_label(plan, walk, out, at + 1, &label);
+    }
+    return HW_OK;
+}
 
 /* Over the target cell: the truth, or nothing where it stands beside the inputs. */
 static void emit_target(const struct hwi_plan *plan, const struct hwi_walk *walk,
@@ -204,21 +268,11 @@ static void emit_target(const struct hwi_plan *plan, const struct hwi_walk *walk
     uint32_t at = walk->target_cell;
     uint8_t stype = walk->view.info->target_stype;
     int is_inline = plan->options.targets == HW_TARGETS_INLINE;
-    const struct hwi_column_info *column = &plan->store->columns[walk->view.info->target_column];
     out->cells[at] =
         (uint8_t)(stype | HW_CELL_TARGET | (is_inline && target->null ? HW_CELL_NULL : 0));
     out->values[at] = out->times[at] = 0;
-    if (target->null || !is_inline) {
-        return;
-    }
-    if (stype == HW_NUMERICAL) {
-        out->values[at] = float_bits(hwi_target_z(&walk->view.task->stats, target->value));
-    } else if (stype == HW_BOOLEAN) {
-        out->values[at] = target->value != 0;
-    } else if (stype == HW_CATEGORICAL) {
-        out->values[at] = column->category_start + (uint32_t)target->value;
-    } else if (stype == HW_TIMESTAMP) {
-        emit_time(plan, out, at, (int64_t)target->value);
+    if (!target->null && is_inline) {
+        emit_label(plan, walk, out, at, target);
     }
 }
 
@@ -230,11 +284,16 @@ hw_status hwi_emit_compact(const struct hwi_plan *plan, const struct hwi_walk *w
     struct compact_arrays out = arrays_of(plan, slab, b);
     for (uint32_t row = 0; row < walk->row_count; row++) {
         const struct hwi_visit *visit = &walk->visits[row];
-        if (visit->table == HWI_NONE) {
+        if (visit->table != HWI_NONE) {
+            HW_TRY(emit_row(plan, walk, visit, &out, texts, error));
+        } else if (row == 0) {
             emit_seed_row(plan, walk, &out);
         } else {
-            HW_TRY(emit_row(plan, walk, visit, &out, texts, error));
+            HW_TRY(emit_label_row(plan, walk, visit, &out, error));
         }
+    }
+    if (plan->options.child_counts) { /* after all rows, which may write past their ends */
+        emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
     emit_target(plan, walk, &out, target);

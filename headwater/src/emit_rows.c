@@ -36,6 +36,12 @@ hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *se
     return HW_OK;
 }
 
+hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                         const struct hwi_visit *visit, struct hwi_target *label, hw_error *error) {
+    struct hwi_seed seed = {.task = walk->seed.task, .index = visit->list};
+    return hwi_target_read(plan, &seed, label, error);
+}
+
 float hwi_target_z(const hw_target_stats *stats, uint64_t bits) {
     double number;
     memcpy(&number, &bits, sizeof number);
@@ -85,10 +91,12 @@ static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
     if (obs_time == INT64_MAX) {
         return -1;
     }
-    if (visit->table == HWI_NONE) {
+    if (visit->table == HWI_NONE && visit->list == HWI_NONE) {
         return 0;
     }
-    int64_t time_us = time_of(plan, visit);
+    int64_t time_us = visit->table == HWI_NONE
+                          ? plan->store->seeds[walk->view.task->task].obs_times[visit->list]
+                          : time_of(plan, visit);
     if (time_us == INT64_MAX || time_us == INT64_MIN) {
         return -1;
     }

@@ -17,6 +17,10 @@ struct hwi_target {
 /* HW_BAD_STORE if it is out of range. */
 HWI_CHECK hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *seed,
                                     struct hwi_target *target, hw_error *error);
+/* The same of a label row. */
+HWI_CHECK hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                                   const struct hwi_visit *visit, struct hwi_target *label,
+                                   hw_error *error);
 /* A numerical target as a z-score. */
 float hwi_target_z(const hw_target_stats *stats, uint64_t bits);
 /* target_values and target_is_null. */

@@ -79,6 +79,8 @@ enum hwi_section_kind {
     HWI_SECTION_STATES = 51, /* uint8: label state | split << 4 */
     HWI_SECTION_SEED_HASHES = 52, /* uint64 hash of the anchor key (docs/2-sampling.md, splits) */
     HWI_SECTION_POSITIONS = 53, /* uint32 position in the query's result */
+    HWI_SECTION_LABEL_TIMES = 54, /* int64 us when the label is known; INT64_MAX = never; only if
+                                     HWI_TASK_LABEL_TIMES */
     /* *_embeddings.bin */
     HWI_SECTION_VECTORS = 64, /* float16 [count, text_dim]; element_bytes = 2 * text_dim */
     /* keys.bin, index = table; only for tables with a primary key */
@@ -216,6 +218,7 @@ enum hwi_task_flag {
     HWI_TASK_CELL = 1u, /* the target is a column of the anchor table */
     HWI_TASK_EXCLUSIVE = 2u, /* cutoff "exclusive" */
     HWI_TASK_GIVEN_SPLIT = 4u,
+    HWI_TASK_LABEL_TIMES = 8u, /* LABEL_TIMES is present */
 };
 struct hwi_task_info {
     struct hwi_name name;

@@ -83,6 +83,20 @@ static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_walk *
     return place;
 }
 
+/* The seed row and label rows: obs_time of each, then the target of each. */
+static uint32_t put_seeds(const struct hwi_walk *walk, const uint16_t *rows, uint32_t row_count,
+                          uint16_t *perm, uint32_t place) {
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < row_count; i++) {
+            const struct hwi_visit *visit = &walk->visits[rows[i]];
+            if (k < visit->cell_count) {
+                perm[place++] = (uint16_t)(visit->cell_start + k);
+            }
+        }
+    }
+    return place;
+}
+
 /* Rows that list their cells: a counting sort by column. */
 static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk *walk,
                            const uint16_t *rows, uint32_t row_count, uint16_t *perm,
@@ -113,20 +127,49 @@ static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk 
     return place;
 }
 
+/* Cells that count children: their columns come after all others, by key. */
+static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+                            uint32_t table_count, uint16_t *perm, uint32_t place) {
+    const hw_store *store = walk->plan->store;
+    for (uint32_t key = 0; key < store->info->key_count; key++) {
+        uint32_t table = store->keys[key].parent_table, i = 0;
+        while (i < table_count && permuter->touched[i] != table) {
+            i++;
+        }
+        if (i == table_count) {
+            continue;
+        }
+        uint32_t first = i == 0 ? 0 : permuter->table_counts[permuter->touched[i - 1]];
+        uint32_t cell = HWI_TALLY_CELLS * store->keys[key].child_slot;
+        for (uint32_t end = cell + HWI_TALLY_CELLS; cell < end; cell++) {
+            for (uint32_t n = first; n < permuter->table_counts[table]; n++) {
+                const struct hwi_visit *visit = &walk->visits[permuter->grouped[n]];
+                if (cell < visit->tally_cells) {
+                    perm[place++] = (uint16_t)(visit->cell_start + visit->cell_count + cell);
+                }
+            }
+        }
+    }
+    return place;
+}
+
 void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,
                          uint16_t *col_perm) {
     uint32_t table_count = group_rows(permuter, walk), first = 0, place = 0;
     for (uint32_t i = 0; i < table_count; i++) {
         uint32_t table = permuter->touched[i], end = permuter->table_counts[table];
         const uint16_t *rows = permuter->grouped + first;
-        if (table == walk->plan->store->info->table_count) { /* obs_time, then the target */
-            place = put_run(col_perm, place, place + 2, 0, 2);
+        if (table == walk->plan->store->info->table_count) {
+            place = put_seeds(walk, rows, end - first, col_perm, place);
         } else if (walk->visits[rows[0]].list == HWI_NONE) {
             place = put_plain(permuter, walk, rows, end - first, col_perm, place);
         } else {
             place = put_listed(permuter, walk, rows, end - first, col_perm, place);
         }
         first = end;
+    }
+    if (walk->plan->options.child_counts) {
+        place = put_tallies(permuter, walk, table_count, col_perm, place);
     }
     put_padding(col_perm, place, walk->plan->shape.sequence_length);
 }
@@ -251,7 +294,8 @@ void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk
     uint32_t place = 0, length = walk->plan->shape.sequence_length;
     for (uint32_t n = walk->row_count; n-- > 0;) {
         const struct hwi_visit *visit = &walk->visits[permuter->order[n]];
-        place = put_run(out_perm, place, length, visit->cell_start, visit->cell_count);
+        place = put_run(out_perm, place, length, visit->cell_start,
+                        visit->cell_count + visit->tally_cells);
     }
     put_padding(out_perm, place, length);
 }

@@ -91,6 +91,7 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                         "contexts_per_batch is %u, without packing it is the batch size",
                         options->contexts_per_batch);
     }
+    HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
 }
 
@@ -105,6 +106,39 @@ static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
                         "fk_adj from it");
     }
     options->adjacency = HW_ADJACENCY_PARENTS;
+    return HW_OK;
+}
+
+/* docs/2-sampling.md, "Staleness". */
+static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
+    double share = plan->options.staleness_zero_share, days = plan->options.staleness_max_days;
+    double seconds = floor(days * 86400 + 0.5);
+    if (!(share >= 0 && share <= 1)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "staleness: the probability of no gap is %g, expected 0 to 1", share);
+    }
+    if (!(days >= 0 && days <= HWI_MAX_STALE_DAYS) || (days > 0 && seconds < 1) ||
+        (days == 0 && share > 0)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "staleness: the longest gap is %g days, expected 1 second to %u days", days,
+                        HWI_MAX_STALE_DAYS);
+    }
+    plan->stale_seconds = (uint32_t)seconds;
+    plan->fresh_words = (uint64_t)floor(share * 4294967296.0 + 0.5);
+    return HW_OK;
+}
+
+/* Counts of children have columns behind those of the store. */
+static hw_status check_child_counts(const struct hwi_plan *plan, hw_error *error) {
+    const struct hwi_store_info *info = plan->store->info;
+    uint64_t more = (uint64_t)HWI_TALLY_CELLS * info->key_count;
+    if (plan->options.child_counts && info->column_count + more > HWI_MAX_COLUMNS) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "child_counts needs %llu columns for %u foreign keys besides the %u of the "
+                        "store, expected at most %u together",
+                        (unsigned long long)more, info->key_count, info->column_count,
+                        HWI_MAX_COLUMNS);
+    }
     return HW_OK;
 }
 
@@ -278,6 +312,12 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = check_layout(&made->options, error);
+    }
+    if (status == HW_OK) {
+        status = plan_staleness(made, error);
+    }
+    if (status == HW_OK) {
+        status = check_child_counts(made, error);
     }
     if (status == HW_OK) {
         status = plan_tables(made, error);

@@ -18,6 +18,8 @@
 #define HWI_MAX_INTERLEAVED 64u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
+#define HWI_TALLY_CELLS 3u /* of a row, for each key that points at it: count, last, first */
+#define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 
 /* The arrays of a batch; fields.c holds their names, dtypes and shapes in the same order. */
@@ -162,6 +164,8 @@ struct hwi_plan {
     hw_shape shape;
     uint32_t text_quota; /* distinct texts per sequence */
     int64_t visible_until[HW_SPLIT_COUNT];
+    uint32_t stale_seconds; /* the longest gap of a train seed; 0: there are none */
+    uint64_t fresh_words; /* of the 2^32 first words of a stream: those that give no gap */
     struct hwi_table_plan *tables; /* [table_count] */
     struct hwi_task_plan *tasks; /* [task_count], the selected ones in the store's order */
     uint32_t task_count;

@@ -254,6 +254,10 @@ static hw_status bind_task(hw_store *store, struct hwi_file *file, uint32_t k, h
     seeds->key_hashes = data;
     HW_TRY(take(file, HWI_SECTION_POSITIONS, 4, count, &data, NULL, error));
     seeds->positions = data;
+    if (store->tasks[k].flags & HWI_TASK_LABEL_TIMES) {
+        HW_TRY(take(file, HWI_SECTION_LABEL_TIMES, 8, count, &data, NULL, error));
+        seeds->label_times = data;
+    }
     return HW_OK;
 }
 

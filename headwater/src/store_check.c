@@ -17,7 +17,8 @@
 #define ALL_TABLE_FLAGS                                                                            \
     (HWI_TABLE_TEMPORAL | HWI_TABLE_NULL_TIME_VISIBLE | HWI_TABLE_DAYS | HWI_TABLE_CHILD_TIMES |   \
      HWI_TABLE_KEYED | HWI_TABLE_TIME_IN_LANE)
-#define ALL_TASK_FLAGS (HWI_TASK_CELL | HWI_TASK_EXCLUSIVE | HWI_TASK_GIVEN_SPLIT)
+#define ALL_TASK_FLAGS                                                                             \
+    (HWI_TASK_CELL | HWI_TASK_EXCLUSIVE | HWI_TASK_GIVEN_SPLIT | HWI_TASK_LABEL_TIMES)
 
 static hw_status bad(const struct hwi_schema *schema, const char *section, uint32_t index,
                      const char *what, hw_error *error) {

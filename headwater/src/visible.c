@@ -6,8 +6,20 @@
 
 #include <string.h>
 
-void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan,
-                   const struct hwi_seed *seed) {
+/* INT64_MAX means that there is no cutoff, INT64_MIN is no time. */
+static int64_t earlier(int64_t time_us, uint32_t seconds) {
+    int64_t less;
+    if (time_us == INT64_MAX || seconds == 0) {
+        return time_us;
+    }
+    if (__builtin_sub_overflow(time_us, seconds * INT64_C(1000000), &less) || less == INT64_MIN) {
+        return INT64_MIN + 1;
+    }
+    return less;
+}
+
+void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed,
+                   uint32_t stale_seconds) {
     const struct hwi_task_plan *task = &plan->tasks[seed->task];
     const struct hwi_task_info *info = &plan->store->tasks[task->task];
     const struct hwi_table *table = &plan->store->tables[info->anchor_table];
@@ -17,7 +29,7 @@ void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan,
         .seed = seed,
         .task = task,
         .info = info,
-        .until = seed->obs_time < until ? seed->obs_time : until,
+        .until = earlier(seed->obs_time < until ? seed->obs_time : until, stale_seconds),
         .inclusive = !(info->flags & HWI_TASK_EXCLUSIVE),
         .is_cell = (info->flags & HWI_TASK_CELL) != 0,
         .anchor_timed = table->times != NULL,

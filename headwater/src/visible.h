@@ -17,7 +17,9 @@ struct hwi_view {
     uint8_t anchor_timed, inclusive, is_cell;
 };
 
-void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed);
+/* stale_seconds: how much less than its cutoff the seed may see. */
+void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed,
+                   uint32_t stale_seconds);
 /* 1 if a time passes the cutoff for a row that is (not) a chain row. */
 static inline int hwi_view_passes(const struct hwi_view *view, int64_t time_us, int chain) {
     if (view->until == INT64_MAX) {

@@ -14,6 +14,8 @@
 #include "cutoff.h"
 #include "draw.h"
 #include "error.h"
+#include "labels.h"
+#include "tally.h"
 
 enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
@@ -97,6 +99,14 @@ static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
     visit->cell_start = walk->cell_count;
     visit->cell_count = count < room ? count : room;
     walk->cell_count += visit->cell_count;
+    visit->tally_cells = 0;
+    if (walk->plan->options.child_counts) {
+        const struct hwi_table_info *info = walk->plan->store->tables[visit->table].info;
+        count = HWI_TALLY_CELLS * info->child_slot_count;
+        room -= visit->cell_count;
+        visit->tally_cells = (uint16_t)(count < room ? count : room);
+        walk->cell_count += visit->tally_cells;
+    }
 }
 
 /* ---- edges of a row ---------------------------------------------------------------------- */
@@ -258,6 +268,16 @@ static void renew_cutoffs(struct hwi_walk *walk, const struct hwi_view *last) {
     }
 }
 
+/* Seconds by which the seed's cutoff is earlier. */
+static uint32_t draw_staleness(struct hwi_walk *walk) {
+    const struct hwi_plan *plan = walk->plan;
+    if (plan->stale_seconds == 0 || walk->seed.split != HW_TRAIN ||
+        hwi_rng_next(&walk->rng) < plan->fresh_words) {
+        return 0;
+    }
+    return hwi_rng_below(&walk->rng, plan->stale_seconds + 1);
+}
+
 hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_task_info *info = &plan->store->tasks[plan->tasks[seed->task].task];
@@ -267,15 +287,16 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     }
     struct hwi_view last = walk->view;
     walk->seed = *seed;
-    hwi_view_init(&walk->view, plan, &walk->seed);
-    renew_cutoffs(walk, &last);
     walk->rng = hwi_rng_make(plan->options.seed, seed->index, seed->epoch,
                              plan->tasks[seed->task].task * 4 + seed->split);
+    hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
+    renew_cutoffs(walk, &last);
     walk->row_count = walk->cell_count = walk->list_count = 0;
     walk->stopped_by_rows = 0;
     walk->queue_head = walk->queue_tail = 0;
     hwi_children_reset(walk);
     hwi_draw_reset(walk);
+    hwi_labels_start(walk);
     if (walk->stamp == MOST_STAMP) {
         memset(walk->slots, 0, sizeof *walk->slots << walk->slot_bits);
         walk->stamp = 0;
@@ -378,6 +399,31 @@ static int is_full(const struct hwi_walk *walk) {
            walk->row_count >= walk->plan->shape.max_rows;
 }
 
+/* The next label row: obs_time and the answer, one key to the anchor, which is local row 1. */
+static void visit_label(struct hwi_walk *walk) {
+    if (walk->labels_sought) {
+        hwi_labels_find(walk);
+    }
+    if (walk->label_next == walk->label_count) {
+        return;
+    }
+    uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
+    size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
+    walk->visits[walk->row_count] = (struct hwi_visit){
+        .row = HWI_NONE,
+        .table = HWI_NONE,
+        .depth = 2,
+        .cell_start = walk->cell_count,
+        .cell_count = room < 2 ? room : 2,
+        .key_count = 1,
+        .list = walk->labels[walk->label_next++],
+    };
+    walk->cell_count += walk->visits[walk->row_count].cell_count;
+    walk->parents[at] = walk->seed.anchor;
+    walk->local_parents[at] = HWI_UNKNOWN_LOCAL;
+    walk->row_count++;
+}
+
 /* Visits what waits until a record is not here yet (0), or nothing waits (1). */
 static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *error) {
     *is_empty = 0;
@@ -387,6 +433,8 @@ static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *e
                 return HW_OK;
             }
             HW_TRY(visit_parent(walk, error));
+        } else if (hwi_labels_left(walk)) {
+            visit_label(walk);
         } else if (walk->ahead_next < walk->ahead_count) {
             HW_TRY(visit_child(walk, &walk->ahead[walk->ahead_next++], error));
         } else {
@@ -412,8 +460,12 @@ static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *err
 
 /* 1 if the frontier of a full context is not empty. */
 static int is_cut(struct hwi_walk *walk) {
+    if (walk->labels_sought) {
+        hwi_labels_find(walk);
+    }
     return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
-           walk->bucket_count > 0 || walk->turn_count > 0 || hwi_children_waits(walk);
+           walk->label_next < walk->label_count || walk->bucket_count > 0 || walk->turn_count > 0 ||
+           hwi_children_waits(walk);
 }
 
 static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
@@ -440,6 +492,8 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
         }
         hwi_draw_lay_out(walk);
         return draw_or_open(walk, is_done, error);
+    case HWI_WALK_TALLY:
+        return hwi_tally_step(walk, is_done, error);
     case HWI_WALK_VISIT:
     case HWI_WALK_START:
     default:
@@ -460,8 +514,13 @@ hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
     *is_done = 0;
     walk->step++;
     HW_TRY(take_step(walk, is_done, error));
-    if (*is_done) {
+    if (*is_done && walk->state != HWI_WALK_TALLY) {
         resolve_parents(walk);
+        if (walk->plan->options.child_counts) {
+            *is_done = 0;
+            walk->state = HWI_WALK_TALLY;
+            return hwi_tally_begin(walk, error);
+        }
     }
     return HW_OK;
 }
@@ -517,7 +576,8 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
-        !ALLOCATE(quotas, plan->child_slots)) {
+        !ALLOCATE(quotas, plan->child_slots) || !ALLOCATE(labels, plan->options.label_rows) ||
+        !ALLOCATE(tallies, plan->options.child_counts ? groups : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -552,5 +612,7 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->searches);
     free(walk->turns);
     free(walk->quotas);
+    free(walk->labels);
+    free(walk->tallies);
     *walk = (struct hwi_walk){0};
 }

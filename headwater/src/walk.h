@@ -19,13 +19,15 @@
 /* A visited row; its place in the array is its local row. */
 struct hwi_visit {
     const uint8_t *record; /* NULL for a task's seed row */
-    uint32_t row; /* global, HWI_NONE for the seed row */
-    uint32_t table; /* HWI_NONE for the seed row */
+    uint32_t row; /* global, HWI_NONE for the seed row and label rows */
+    uint32_t table; /* HWI_NONE for those */
     uint32_t depth;
     uint32_t cell_start, cell_count;
-    uint32_t key_count; /* foreign keys; 1 of the seed row */
-    uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones */
+    uint32_t key_count; /* foreign keys; 1 of the seed row and label rows */
+    uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones; of a
+                      label row: its seed */
     uint32_t next; /* local row visited after it whose children wait at the same hop */
+    uint16_t tally_cells; /* of its children's counts, behind its own */
     uint8_t chain;
 };
 
@@ -79,6 +81,7 @@ enum hwi_walk_state {
     HWI_WALK_REACH, /* their records are here: ask for their parents' */
     HWI_WALK_COUNT, /* the ends of a hop's lists are here: how many children are visible */
     HWI_WALK_SEARCH, /* where that takes a search */
+    HWI_WALK_TALLY, /* the rows are complete; their children are counted (tally.c) */
 };
 
 struct hwi_walk {
@@ -132,6 +135,14 @@ struct hwi_walk {
     uint32_t turn_count, turn_next;
     struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
     uint32_t ahead_count, ahead_next;
+
+    uint32_t *labels; /* [label_rows] seeds of the task, the latest first (labels.c) */
+    uint32_t label_count, label_next;
+    uint8_t labels_sought; /* 1: not found yet */
+
+    struct hwi_tally *tallies; /* with child_counts: of each row that has them, in local order, by
+                                  key; places as in `segments` */
+    uint8_t tally_state;
     uint64_t scratch_bytes; /* of all the arrays */
 };
 

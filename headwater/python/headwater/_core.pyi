@@ -106,6 +106,7 @@ class Builder:
         exclusive: bool,
         given_split: bool,
         context_labels: SupportsIndex,
+        label_times: bool = False,
     ) -> int:
         """Declares a task; its number. target_column None: a derived task."""
 
@@ -261,6 +262,9 @@ class Sampler:
         packing: bool = False,
         contexts_per_batch: SupportsIndex = 0,
         cpus: Sequence[int] | None = None,
+        staleness: tuple[float, float] = (0, 0),
+        child_counts: bool = False,
+        label_rows: SupportsIndex = 0,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

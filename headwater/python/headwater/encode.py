@@ -156,6 +156,7 @@ class Encoder:
             exclusive=seeds.exclusive,
             given_split=seeds.given_split,
             context_labels=CONTEXT_LABELS[task.context_labels],
+            label_times=seeds.label_times,
         )
         if not cell and task.target_stype == "categorical":
             self.categories[self.layout.target_column(seeds)] = seeds.categories
@@ -174,7 +175,8 @@ class Encoder:
                 self.builder.write_parents(edges.index, parents, edges.dangling_count)
         for seeds in self.layout.tasks:
             tell(seeds.task.name)
-            with self.stream(SEED_COLUMNS, seeds.relation) as rows:
+            columns = SEED_COLUMNS + (", known_at" if seeds.label_times else "")
+            with self.stream(columns, seeds.relation) as rows:
                 self.builder.write_seeds(seeds.index, rows)
 
     @contextmanager

@@ -33,6 +33,7 @@ ALL_TASKS = 2**32 - 1
 STATE_VERSION = 1
 STREAMS = ("train", "val")
 UNKNOWN_KEYS_SHOWN = 10
+CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
 
 class Sampler:
@@ -55,6 +56,14 @@ class Sampler:
     child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
     context_labels: "train", "none" or "all"; None: as each task says.
     visible_until: a time, or one per split in a dict: nothing later is ever shown.
+    staleness: (p0, max_days): a train seed sees up to a gap before its obs_time, 0 with probability
+        p0, else uniform up to max_days; a model learns to predict from old data. None: no gap.
+    child_counts: each row gets three cells per foreign key that points at it: how many of its
+        children are visible, and the ages of the last and the first, scaled as in
+        docs/2-sampling.md, "Child counts". They have columns of their own.
+    label_rows: in contexts of a derived task, at most so many rows with the known labels of the
+        anchor's earlier seeds, where the task has label_window or label_known_at; context_labels
+        decides by split.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -93,6 +102,9 @@ class Sampler:
         identifier_cells: str = "all",
         context_labels: str | None = None,
         visible_until: Time | Mapping[str, Time | None] | None = None,
+        staleness: tuple[float, float] | None = None,
+        child_counts: bool = False,
+        label_rows: int = 0,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -120,6 +132,7 @@ class Sampler:
             if len(ratios) != 3:
                 raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
             until = _until(visible_until)
+            stale = _staleness(staleness)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -164,6 +177,9 @@ class Sampler:
                 if num_interleaved is None
                 else _at_least("num_interleaved", num_interleaved, 1),
                 cpus=cpus,
+                staleness=stale or (0, 0),
+                child_counts=child_counts,
+                label_rows=_at_least("label_rows", label_rows, 0),
                 **words,
             )
         except BaseException:
@@ -193,6 +209,13 @@ class Sampler:
             "task_weights": None if task_weights is None else dict(task_weights),
             "task_order": task_order,
         }
+        # Options that are off leave no trace: states of before they existed can still be loaded.
+        if stale is not None:
+            self._options["staleness"] = list(stale)
+        if child_counts:
+            self._options["child_counts"] = True
+        if label_rows:
+            self._options["label_rows"] = label_rows
         if packing:  # contexts may be cut
             self._options["packing"] = True
 
@@ -271,8 +294,22 @@ class Sampler:
     # ---- what it knows -------------------------------------------------------------------
 
     def column_embeddings(self) -> NDArray[np.float16]:
-        """Embeddings of all columns by `column_ids`, float16 [C, D_t]; a copy."""
-        return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+        """Embeddings of all columns by `column_ids`, float16 [C, D_t]; a copy.
+
+        With child_counts=True there are three more for each foreign key: C is then larger.
+        """
+        columns = np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+        if not self._options.get("child_counts"):
+            return columns
+        return np.concatenate([columns, self._child_count_embeddings(columns)])
+
+    def _child_count_embeddings(self, columns: NDArray[np.float16]) -> NDArray[np.float16]:
+        """Of each foreign key's counts: its first column's, and what is counted, in equal parts."""
+        keys = _first_columns_of_keys(self.store.metadata)
+        phrases = np.asarray(_core.hash_embed(list(CHILD_COUNT_PHRASES), columns.shape[1]))
+        both = columns[keys].astype(np.float32)[:, None] + phrases.astype(np.float32)[None]
+        half: NDArray[np.float16] = (both / np.float32(2) ** 0.5).astype(np.float16)
+        return half.reshape(-1, columns.shape[1])
 
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
@@ -546,6 +583,16 @@ class Epoch:
         self.close()
 
 
+def _first_columns_of_keys(metadata: Mapping[str, Any]) -> list[int]:
+    """The global column that begins each foreign key, in the order of the store's keys."""
+    found = []
+    for table in metadata["tables"]:
+        start, end = table["column_range"]
+        names = [column["name"] for column in metadata["columns"][start:end]]
+        found += [start + names.index(key["columns"][0]) for key in table["foreign_keys"]]
+    return found
+
+
 def _given(store: Store | None) -> Store:
     if not isinstance(store, Store):
         raise TypeError(f"store is {store!r}, expected a headwater.Store")
@@ -580,6 +627,17 @@ def _adjacency(adjacency: str | None, layout: str) -> int:
             "makes fk_adj from it"
         )
     return number
+
+
+def _staleness(given: tuple[float, float] | None) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
+        raise ValueError(f"staleness is {given!r}, expected (probability of no gap, longest days)")
+    share, days = float(given[0]), float(given[1])
+    if not days > 0:
+        raise ValueError(f"staleness: the longest gap is {days:g} days, expected more than 0")
+    return share, days
 
 
 def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

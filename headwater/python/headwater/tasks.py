@@ -29,7 +29,7 @@ from .convert import (
     to_timestamp,
 )
 from .errors import HeadwaterError, SourceError, TaskError, collected, nearest, raise_together
-from .schema import SPLITS, ColumnRef, Schema, Task
+from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
 from .source_folder import scan_of
 from .sources import brief, literal, quote
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
+DAY_US = MICROSECONDS["day"]
 CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
 TOKEN = re.compile(
@@ -69,6 +70,11 @@ class TaskSeeds:
     @property
     def relation(self) -> str:
         return f"seeds.s{self.index}"
+
+    @property
+    def label_times(self) -> bool:
+        """Whether the seeds say when their labels are known (`known_at` in the relation)."""
+        return self.task.label_window_us is not None or self.task.label_known_at is not None
 
 
 @dataclass(frozen=True)
@@ -299,7 +305,8 @@ class _SeedMaker:
         bad_target_count = self.count("target_given AND target IS NULL")
         self.connection.execute(
             f"CREATE TABLE seeds.s{self.index} AS SELECT anchor, obs_time, target, labelled, "
-            f"CAST(split AS INTEGER) AS split, position FROM labels.matched WHERE reason IS NULL "
+            f"CAST(split AS INTEGER) AS split, position, {self.known_at()} AS known_at "
+            "FROM labels.matched WHERE reason IS NULL "
             "ORDER BY anchor, obs_time, target NULLS LAST, split NULLS LAST, position"
         )
         self.connection.execute("DROP TABLE labels.matched")
@@ -341,7 +348,7 @@ class _SeedMaker:
     def canonical(self, piece: _Piece, offset: int) -> str:
         """SQL: the piece with canonical key, time, target and split."""
         selected = [f"{sql} AS k{i}" for i, sql in enumerate(self.keys(piece))]
-        selected += self.times(piece) + self.targets(piece)
+        selected += self.times(piece) + self.targets(piece) + [self.label_time(piece)]
         if piece.split is not None:
             selected.append(f"{SPLITS.index(piece.split)} AS split, NULL AS split_word")
         elif self.task.split_column is not None:
@@ -403,6 +410,30 @@ class _SeedMaker:
         else:
             target = canonical_text(sql, type_name)
         return [f"{target} AS target", f"{sql} IS NOT NULL AS target_given", "true AS labelled"]
+
+    def label_time(self, piece: _Piece) -> str:
+        """SQL of when the label is known by `label_known_at`; a day counts when it is over."""
+        name = self.task.label_known_at
+        unlabelled = piece.split is not None and self.find(piece, self.task.target_column) is None
+        if name is None or (unlabelled and self.find(piece, name) is None):
+            return "NULL::BIGINT AS told"
+        sql, type_name = self.column(piece, name, "label_known_at")
+        if type_name not in TIME_TYPES:
+            raise _error(f"column '{name}' of {self.where} is {type_name}, expected times")
+        stamp, _ = to_timestamp(sql, type_name, zone=self.schema.timezone if piece.local else None)
+        by_day = "true" if type_name == "DATE" else "false"
+        if type_name == "VARCHAR":
+            by_day = f"NOT contains({sql}, ':')"
+        return f"epoch_us({stamp}) + CASE WHEN {by_day} THEN {DAY_US} ELSE 0 END AS told"
+
+    def known_at(self) -> str:
+        """SQL of when the label of a matched row is known; NULL: never."""
+        window = self.task.label_window_us
+        if self.task.label_known_at is not None:
+            return "told"
+        if window is None:
+            return "NULL::BIGINT"
+        return f"CASE WHEN obs_time < {FOREVER_US - window} THEN obs_time + {window} END"
 
     def match(self, pieces: str) -> None:
         """Find anchor rows and settle why a row is no seed, in `labels.matched`."""

@@ -41,6 +41,8 @@ static hw_sampler_options variant_options(uint32_t variant) {
         .visible_until = variant == 7 ? visible : NULL,
         .num_prefetch = 0,
         .with_rows = variant & 1,
+        .child_counts = variant & 1u,
+        .label_rows = 2,
         .layout = is_compact ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE,
         .text_mode = variant == 9 ? HW_TEXTS_RESIDENT : HW_TEXTS_BATCH,
         .attention_masks = variant == 9 || variant == 10,
@@ -108,7 +110,7 @@ static void check_cells(const hw_store_counts *counts, const hw_batch *batch, ui
                          : type == HW_TEXT      ? text_limit
                          : type == HW_BOOLEAN   ? 2
                                                 : UINT64_MAX; /* any bits make a float */
-        demand(columns[i] < counts->column_count, "cell_columns");
+        demand(columns[i] < counts->column_count + 3 * counts->key_count, "cell_columns");
         demand(values[i] < limit || values[i] == 0, "cell_values");
     }
     check_order(batch, "row_order");
@@ -149,7 +151,7 @@ static void check_batch(const hw_store *store, const hw_batch *batch) {
         check_cells(&counts, batch, text_limit);
     } else {
         check_below(batch, "categorical_embed_ids", counts.category_count);
-        check_below(batch, "column_ids", counts.column_count);
+        check_below(batch, "column_ids", counts.column_count + 3 * counts.key_count);
         check_below(batch, "text_embed_ids", text_limit);
         check_order(batch, "col_perm");
         check_order(batch, "out_perm");

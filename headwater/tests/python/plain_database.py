@@ -86,6 +86,7 @@ class Seed:
     target: Any = None
     labelled: bool = True
     split: int | None = None  # None: by hash
+    known: int | None = None  # when the label is known, where the task says; None: never
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Task:
     hidden: tuple[tuple[str, str], ...] = ()
     exclusive: bool = False
     context_labels: str = "train"
+    label_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,9 @@ class Options:
     identifier_cells: str = "all"
     context_labels: str | None = None
     visible_until: tuple[int, int, int] = (NEVER, NEVER, NEVER)
+    staleness: tuple[float, float] | None = None
+    child_counts: bool = False
+    label_rows: int = 0
     seed: int = 42
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)
@@ -157,6 +162,10 @@ class Database:
     @cached_property
     def table_column_count(self) -> int:
         return sum(len(table.columns) for table in self.tables)
+
+    @cached_property
+    def column_count(self) -> int:
+        return self.table_column_count + 2 * sum(task.derived for task in self.tasks)
 
     def task_columns(self, number: int) -> tuple[int, int]:
         """Global columns of a derived task's obs_time and target."""

@@ -62,6 +62,8 @@ def measure(order: Order) -> Scales:
                 columns[database.column_starts[table.name] + i] = moments(values)
             elif column.stype == TIMESTAMP:
                 times += values
+    for number in range(3 * len(database.keys)):  # counts of children come scaled
+        columns[database.column_count + number] = (0.0, 1.0)
     for number, task in enumerate(database.tasks):
         if task.derived and task.target_stype == NUMERICAL:
             labels = [

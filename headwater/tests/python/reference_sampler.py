@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import floor, log1p
 from typing import Any
 
 from plain_database import (
@@ -18,6 +19,7 @@ from plain_database import (
     IDENTIFIER,
     IGNORED,
     NEVER,
+    NUMERICAL,
     TEST,
     TIMESTAMP,
     TRAIN,
@@ -44,7 +46,8 @@ class Cell:
 
 @dataclass
 class Context:
-    rows: list[int | None] = field(default_factory=list)  # global; None: the task's seed row
+    rows: list[int | None] = field(default_factory=list)  # global; None: of the task
+    labels: dict[int, int] = field(default_factory=dict)  # seed of each label row, by local row
     depths: list[int] = field(default_factory=list)
     chain: list[bool] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
@@ -86,14 +89,24 @@ class Walk:
         self.seed_splits = order.splits[task_number]
         self.stream = Stream(self.options.seed, index, epoch, task_number, split)
         self.until = min(seed.obs_time, self.options.visible_until[min(split, TEST)])
+        if split == TRAIN and self.options.staleness is not None:
+            gap = self.draw_gap(*self.options.staleness)
+            self.until = NEVER if self.until == NEVER else max(self.until - gap, ALWAYS + 1)
         self.anchor = self.database.row_starts[self.task.anchor_table] + seed.anchor
         self.label_rule = self.options.context_labels or self.task.context_labels
         self.context = Context()
+        self.labels_visited = False
         self.place: dict[int, int] = {}  # global row -> local row
         self.groups: dict[int, list[Group]] = {}  # by hops
         self.hops: dict[int, Hop] = {}
 
     # -- 1. seeds and time
+
+    def draw_gap(self, zero_share: float, max_days: float) -> int:
+        """Microseconds."""
+        if next(self.stream.words) < floor(zero_share * 2**32 + 0.5):
+            return 0
+        return self.stream.below(floor(max_days * 86400 + 0.5) + 1) * 1_000_000
 
     def passes(self, time: int, chain: bool) -> bool:
         if self.until == NEVER:
@@ -175,6 +188,9 @@ class Walk:
         while len(context.cells) < options.sequence_length and len(context.rows) < options.max_rows:
             if waiting:
                 row, hops, chain = waiting.popleft()
+            elif not self.labels_visited:
+                self.visit_labels()
+                continue
             else:
                 hops, chain = self.fewest_hops(), False
                 if hops < 0:
@@ -192,6 +208,41 @@ class Walk:
                     self.add_groups(row, hops + 1)
         self.finish()
         return context
+
+    def visit_labels(self) -> None:
+        """Label rows come after the first rows that wait as parents, before any child."""
+        self.labels_visited = True
+        options, context = self.options, self.context
+        if not self.task.derived or (options.max_hops is not None and options.max_hops < 2):
+            return
+        for index in self.known_labels()[: options.label_rows]:
+            if (
+                len(context.cells) < options.sequence_length
+                and len(context.rows) < options.max_rows
+            ):
+                context.labels[len(context.rows)] = index
+                self.visit(None, 2, False)
+
+    def known_labels(self) -> list[int]:
+        """Earlier seeds of the anchor whose labels may be shown, the latest first."""
+        found = []
+        for index, seed in enumerate(self.task.seeds):
+            may_show = {
+                "train": self.seed_splits[index] == TRAIN,
+                "none": False,
+                "all": True,
+            }[self.label_rule]
+            if (
+                self.task.label_times
+                and may_show
+                and seed.anchor == self.seed.anchor
+                and seed.obs_time < self.seed.obs_time
+                and seed.labelled
+                and seed.known is not None
+                and self.passes(seed.known, False)
+            ):
+                found.append(index)
+        return found[::-1]
 
     def visible_parents(self, row: int | None, chain: bool) -> list[int]:
         if row is None:
@@ -308,7 +359,9 @@ class Walk:
         context.row_starts.append(len(context.cells))
         if row is not None:
             self.place[row] = local
-        cells = self.seed_cells() if row is None else self.row_cells(row, local, chain)
+        cells = self.seed_cells(local) if row is None else self.row_cells(row, local, chain)
+        if row is not None and self.options.child_counts:
+            cells += self.count_cells(row, local)
         room = size - len(context.cells)
         target = next((cell for cell in cells[room:] if cell.is_target), None)
         cells = cells[:room]
@@ -316,8 +369,14 @@ class Walk:
             cells[-1] = target
         context.cells.extend(cells)
 
-    def seed_cells(self) -> list[Cell]:
+    def seed_cells(self, local: int) -> list[Cell]:
         time_column, target_column = self.database.task_columns(self.task_number)
+        if local in self.context.labels:
+            other = self.task.seeds[self.context.labels[local]]
+            return [
+                Cell(time_column, local, TIMESTAMP, other.obs_time),
+                Cell(target_column, local, self.task.target_stype, other.target),
+            ]
         obs_time = None if self.seed.obs_time == NEVER else self.seed.obs_time
         return [
             Cell(time_column, 0, TIMESTAMP, obs_time),
@@ -346,6 +405,34 @@ class Walk:
             (wanted if is_wanted else spare).append(cell)
         return wanted or spare[:1]
 
+    def count_cells(self, row: int, local: int) -> list[Cell]:
+        cells, table = [], self.database.table_of_row(row)
+        for number, (child, key) in enumerate(self.database.keys):
+            if key.parent_table != table.name:
+                continue
+            children, times = self.visible_children(row, number)
+            if any(self.ever_withheld(child, name) for name in key.columns):
+                children, times = [], []
+            column = self.database.column_count + 3 * number
+            values = (
+                log1p(len(children)) / 4,
+                self.scaled_age(times[-1] if times else NEVER),
+                self.scaled_age(times[0] if times else NEVER),
+            )
+            cells += [Cell(column + i, local, NUMERICAL, values[i]) for i in range(3)]
+        return cells
+
+    def ever_withheld(self, table: Table, column: str) -> bool:
+        is_target = not self.task.derived and column == self.task.target
+        return (table.name, column) in self.task.hidden or (
+            is_target and table.name == self.task.anchor_table
+        )
+
+    def scaled_age(self, time: int) -> float | None:
+        if self.seed.obs_time == NEVER or time in (ALWAYS, NEVER):
+            return None
+        return log1p((self.seed.obs_time - time) / DAY) / 8
+
     def identifier_wanted(self, table: Table, column: Column) -> bool:
         if self.options.identifier_cells == "foreign_keys":
             return any(column.name in key.columns for key in table.keys)
@@ -354,8 +441,8 @@ class Walk:
     def finish(self) -> None:
         """Edges between the rows that were visited, and their ages."""
         context = self.context
-        for row, chain in zip(context.rows, context.chain, strict=True):
-            context.ages.append(self.age(row))
+        for local, (row, chain) in enumerate(zip(context.rows, context.chain, strict=True)):
+            context.ages.append(self.age(row, local))
             if row is None:
                 context.parents.append([self.place.get(self.anchor)])
                 continue
@@ -369,9 +456,12 @@ class Walk:
                     parents.append(None)
             context.parents.append(parents)
 
-    def age(self, row: int | None) -> float:
+    def age(self, row: int | None, local: int) -> float:
         if self.seed.obs_time == NEVER:
             return -1.0
+        if local in self.context.labels:
+            label = self.task.seeds[self.context.labels[local]]
+            return (self.seed.obs_time - label.obs_time) / DAY
         if row is None:
             return 0.0
         time = self.time(row)

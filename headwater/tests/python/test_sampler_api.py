@@ -409,8 +409,8 @@ def test_bad_options_are_named(path: Path, options: dict[str, Any], message: str
 
 
 def test_options_of_later_are_refused(path: Path) -> None:
-    with pytest.raises(TypeError, match="staleness"):
-        headwater.Sampler(db_path=path, staleness=(0.5, 30))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="objective"):
+        headwater.Sampler(db_path=path, objective="masked_cells")  # type: ignore[call-arg]
 
 
 def test_a_split_without_seeds_is_a_task_error_when_asked_for(path: Path) -> None:

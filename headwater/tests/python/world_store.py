@@ -145,6 +145,7 @@ def declare_task(builder: Any, database: Database, task: Task) -> None:
         exclusive=task.exclusive,
         given_split=task.seeds[0].split is not None,
         context_labels=LABELS[task.context_labels],
+        label_times=task.label_times,
     )
 
 
@@ -165,6 +166,7 @@ def rows_of(table: Table) -> pa.RecordBatchReader:
 
 def seeds_of(task: Task) -> pa.RecordBatchReader:
     seeds = task.seeds
+    known = pa.array([seed.known for seed in seeds], pa.int64())
     return stream(
         {
             "anchor": pa.array([seed.anchor for seed in seeds], pa.int64()),
@@ -175,6 +177,7 @@ def seeds_of(task: Task) -> pa.RecordBatchReader:
             "labelled": pa.array([seed.labelled for seed in seeds], pa.bool_()),
             "split": pa.array([seed.split for seed in seeds], pa.int32()),
             "position": pa.array(range(len(seeds)), pa.int64()),
+            **({"known_at": known} if task.label_times else {}),
         }
     )
 
@@ -233,6 +236,9 @@ def open_sampler(
         num_prefetch_val=1,
         text_budget=text_budget,
         with_rows=True,
+        staleness=options.staleness or (0, 0),
+        child_counts=options.child_counts,
+        label_rows=options.label_rows,
         **more,
     )
     try:

@@ -7,6 +7,7 @@ times so coarse that ties, rows at the very moment of the question, and later on
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from plain_database import (
@@ -207,6 +208,7 @@ class Maker:
         for name, size in zip(names, sizes, strict=True):
             self.tables.append(self.table(name, size, list(zip(names, sizes, strict=True))))
         tasks = tuple(self.task(number) for number in range(self.dice.randint(1, 3)))
+        tasks = with_label_times(tasks, random.Random(self.dice.getrandbits(64)))
         return Database("random", tuple(self.tables), tasks)
 
     def table(self, name: str, size: int, others: list[tuple[str, int]]) -> Table:
@@ -371,6 +373,29 @@ class Maker:
         return tuple(found[place] for place in sorted(found))
 
 
+def with_label_times(tasks: tuple[Task, ...], dice: random.Random) -> tuple[Task, ...]:
+    """Two of three tasks say when labels are known: at once, some days later, or never. Their
+    anchors are asked about more often, so that there are earlier labels."""
+    made = []
+    for task in tasks:
+        if not task.derived or dice.random() < 0.33:
+            made.append(task)
+            continue
+        seeds = {(seed.anchor, seed.obs_time): seed for seed in task.seeds}
+        for seed in task.seeds:
+            for _ in range(dice.randint(0, 3)):
+                obs_time = MOMENT_0 + dice.randrange(0, 17) * HALF_DAY
+                later = replace(seed, obs_time=obs_time)
+                seeds.setdefault((seed.anchor, obs_time), later)
+        known = []
+        for place in sorted(seeds):
+            lag = dice.choice((None, 0, 0, HALF_DAY, 3 * DAY))
+            at_once = lag is None or place[1] == NEVER
+            known.append(replace(seeds[place], known=None if at_once else place[1] + lag))
+        made.append(replace(task, seeds=tuple(known), label_times=True))
+    return tuple(made)
+
+
 def in_store_order(made: Table) -> Table:
     """The same table with its rows by (time, then the order they came in, which is by key)."""
     times = made.times
@@ -425,4 +450,7 @@ def random_options(seed: int, database: Database) -> Options:
         rank=dice.choice((0, 0, 1)),
         world_size=2,
         round_robin=dice.random() < 0.3,
+        staleness=dice.choice((None, None, (0.5, 3.0), (0.0, 1.75), (1.0, 2.0))),
+        child_counts=dice.random() < 0.4,
+        label_rows=dice.choice((0, 1, 3)),
     )

@@ -1,0 +1,22 @@
+/*
+ * Label rows: earlier seeds of the same task and anchor whose answers are known by now, as rows of
+ * the task's own; docs/2-sampling.md, "Label rows".
+ */
+#ifndef HWI_LABELS_H
+#define HWI_LABELS_H
+
+#include "walk.h"
+
+/* Whether the walk may have label rows, which are then found when the walk comes to them; asks for
+ * what finding them reads. */
+void hwi_labels_start(struct hwi_walk *walk);
+/* Finds them, the latest first, once. O(seeds of the anchor before the seed's time), and a binary
+ * search for a seed given by the caller. */
+void hwi_labels_find(struct hwi_walk *walk);
+
+/* 1 if some may be left to find or to visit. */
+static inline int hwi_labels_left(const struct hwi_walk *walk) {
+    return walk->labels_sought || walk->label_next < walk->label_count;
+}
+
+#endif
