@@ -24,7 +24,7 @@ import numpy as np
 from confluence.cli import _settings
 from confluence.config import PRESETS, Config, preset
 from confluence.data import device_tables, open_sampler, read_labels, read_task
-from confluence.train import StepRunner, TrainState, Waits, first_state
+from confluence.train import Feed, StepRunner, TrainState, first_state
 
 LAYOUTS = ("dense", "compact")
 
@@ -42,8 +42,8 @@ class Run:
             category_limit=limit,
         )  # fmt: skip
         self.state: TrainState = first_state(cfg, width, target.first_biases())
-        self.waits = Waits(self.sampler.next_train_batch)
-        self.batch = self.waits.next_on_device()
+        self.feed = Feed(self.sampler.next_train_batch)
+        self.batch = self.feed.next_on_device()
         self.bytes = sum(array.nbytes for array in self.batch.values())
         self.losses: list[Any] = []
         self.step_ms: list[float] = []  # by turn
@@ -55,7 +55,7 @@ class Run:
         for _ in range(steps):
             self.state, metrics = self.runner.step(self.state, self.batch)
             before = time.perf_counter()
-            self.batch = self.waits.next_on_device()
+            self.batch = self.feed.next_on_device()
             waited += time.perf_counter() - before
             self.losses.append(metrics["loss"])
         jax.block_until_ready(self.state)

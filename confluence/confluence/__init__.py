@@ -9,6 +9,7 @@ from confluence.checkpoint import CheckpointError
 from confluence.config import PRESETS, Config, ConfigError, preset
 from confluence.data import TaskError
 from confluence.run import Run, load, train
+from confluence.stop import TrainingStopped
 from confluence.train import NonFiniteLossError, RecompilationError
 
 __version__ = "0.1.0"
@@ -22,6 +23,7 @@ __all__ = [
     "RecompilationError",
     "Run",
     "TaskError",
+    "TrainingStopped",
     "load",
     "preset",
     "train",

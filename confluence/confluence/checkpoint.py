@@ -1,29 +1,63 @@
-"""Saving and loading a trained model, with orbax: `<run>/checkpoint/`.
+"""Checkpoints of a run, with orbax: `<run>/checkpoints/<step>/`.
 
-A checkpoint holds the parameters, their late average, and a record: configuration, task, store and
-text embedder. Embeddings of another embedder mean nothing to these weights, so a store with another
-one is refused. Writing is atomic: a killed save leaves the previous checkpoint.
+    params/  average/   what is evaluated; average is what evaluation uses
+    training/           optimizer state, step, and the loss of every step so far
+    record              configuration, task, store, embedder, where the sampler stands, score
+
+A run that goes on from a checkpoint gives the losses that it would have given without the stop, bit
+for bit on one machine. Random keys need no place here: they are made from the seed and the step.
+
+A checkpoint appears under its name by one rename, when all of it is written; it goes by another
+rename, before anything of it is removed. So a kill at any time leaves only whole checkpoints, and
+the last good one stays: older ones are removed after a newer one is there. Kept are the last
+`keep_last` and the best one by the score on val, where there is one.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import Array
 
 from confluence.config import Config
 from confluence.model import Params, parameter_table
 
-FORMAT = 1
-FOLDER = "checkpoint"
+FORMAT = 2
+FOLDER = "checkpoints"
+FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
+PARTS = ("params", "average", "training")
+FREE_SETTINGS = frozenset(
+    {"num_prefetch", "num_threads", "layout", "log_every", "eval_every", "save_every", "keep_last"}
+)
+"""Settings that a run may change when it goes on: they do not change what is learned."""
 
 
 class CheckpointError(ValueError):
-    """There is no checkpoint, or it does not fit the store."""
+    """There is no checkpoint, or it does not fit the store or the run."""
+
+
+class Score(NamedTuple):
+    """How good the weights of a checkpoint are on val; larger is better."""
+
+    metric: str
+    value: float  # as reported, e.g. an error
+    goodness: float  # the value, or less it where smaller is better
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Saved:
+    """One checkpoint in a run's folder, not yet read."""
+
+    step: int
+    score: Score | None
 
 
 def make_record(
@@ -42,30 +76,113 @@ def make_record(
     }
 
 
-def save(out: Path, params: Params, average: Params, record: Mapping[str, Any]) -> None:
-    """Write a checkpoint of a run; an older one is replaced."""
-    import orbax.checkpoint as ocp
+# ------------------------------------------------------------------------------------- the folder
 
-    arrays = {"params": dict(params), "average": dict(average)}
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-        checkpointer.save(
-            (out / FOLDER).absolute(),
-            args=ocp.args.Composite(
-                arrays=ocp.args.StandardSave(arrays), record=ocp.args.JsonSave(dict(record))
-            ),
-            force=True,
+
+def saved_steps(out: Path) -> list[int]:
+    """Steps of the whole checkpoints of a run, in order."""
+    folder = out / FOLDER
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def find_step(out: Path, which: str | int = "last") -> int:
+    """The step of the "last" checkpoint of a run, of the "best" by its score, or the given one."""
+    steps = saved_steps(out)
+    if not steps:
+        is_old = (out / FIRST_FOLDER).is_dir()
+        hint = " that this version reads, only one of format 1: train again" if is_old else ""
+        raise CheckpointError(f"no checkpoint in '{out}'{hint}")
+    if which == "last":
+        return steps[-1]
+    if which == "best":
+        best = _best(list(_read_scores(out, steps)))
+        if best is None:
+            raise CheckpointError(
+                f"no checkpoint in '{out}' has a score: train with eval_every, or take the last one"
+            )
+        return best
+    if which not in steps:
+        raise CheckpointError(
+            f"'{out}' has no checkpoint of step {which}, it has {', '.join(map(str, steps))}"
         )
+    return int(which)
 
 
-def load_record(out: Path) -> dict[str, Any]:
-    """The record of a run's checkpoint."""
+def _read_scores(out: Path, steps: list[int]) -> Iterator[Saved]:
+    for step in steps:
+        score = load_record(out, step)["score"]
+        yield Saved(step=step, score=None if score is None else Score(**score))
+
+
+def _best(checkpoints: list[Saved]) -> int | None:
+    """The step with the best score, the first of equals."""
+    scored = [(c.score.goodness, -c.step) for c in checkpoints if c.score is not None]
+    return -max(scored)[1] if scored else None
+
+
+def _remove(path: Path) -> None:
+    """Take a checkpoint away under its name at once, then its files."""
+    gone = path.with_name(path.name + ".removed")
+    path.rename(gone)
+    shutil.rmtree(gone)
+
+
+class Keeper:
+    """Writes the checkpoints of one run and removes those that need not stay."""
+
+    def __init__(self, out: Path, *, keep_last: int) -> None:
+        self._out = out
+        self._keep_last = keep_last
+        folder = out / FOLDER
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if not path.name.isdigit():  # what a kill left behind
+                shutil.rmtree(path)
+        self._saved = list(_read_scores(out, saved_steps(out)))
+
+    def is_best(self, score: Score) -> bool:
+        """Whether no checkpoint here has a score as good."""
+        scores = [c.score.goodness for c in self._saved if c.score is not None]
+        return not scores or score.goodness > max(scores)
+
+    def save(
+        self, step: int, parts: Mapping[str, Mapping[str, Any]], record: Mapping[str, Any],
+        *, score: Score | None = None,
+    ) -> None:  # fmt: skip
+        """Write the checkpoint of a step; then remove older ones."""
+        import orbax.checkpoint as ocp
+
+        told = {"step": step, "score": None if score is None else score._asdict()}
+        items: dict[str, Any] = {name: ocp.args.StandardSave(dict(parts[name])) for name in PARTS}
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            checkpointer.save(
+                (self._out / FOLDER / str(step)).absolute(),
+                args=ocp.args.Composite(record=ocp.args.JsonSave({**record, **told}), **items),
+            )
+        self._saved.append(Saved(step=step, score=score))
+        self._prune()
+
+    def _prune(self) -> None:
+        best = _best(self._saved)
+        last = {c.step for c in self._saved[-self._keep_last :]}
+        for checkpoint in list(self._saved):
+            if checkpoint.step != best and checkpoint.step not in last:
+                self._saved.remove(checkpoint)
+                _remove(self._out / FOLDER / str(checkpoint.step))
+
+
+# -------------------------------------------------------------------------------------- reading
+
+
+def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
+    """The record of a run's checkpoint; by default of the last."""
     import orbax.checkpoint as ocp
 
-    if not (out / FOLDER).is_dir():
-        raise CheckpointError(f"no checkpoint in '{out}'")
+    step = find_step(out) if step is None else step
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         restored = checkpointer.restore(
-            (out / FOLDER).absolute(), args=ocp.args.Composite(record=ocp.args.JsonRestore())
+            (out / FOLDER / str(step)).absolute(),
+            args=ocp.args.Composite(record=ocp.args.JsonRestore()),
         )
     record = dict(restored["record"])
     if record.get("format") != FORMAT:
@@ -73,23 +190,90 @@ def load_record(out: Path) -> dict[str, Any]:
     return record
 
 
-def load_arrays(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
-    """Parameters and their late average, shaped as the record's configuration says."""
+def load_parts(
+    out: Path, step: int, shapes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Array]]:
+    """Parts of a checkpoint; `shapes` has the shape and dtype of every array of each."""
     import orbax.checkpoint as ocp
 
-    table = parameter_table(Config.from_dict(record["config"]), record["embedder"]["dim"])
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     leaf: Any = jax.ShapeDtypeStruct
-    shapes = {
-        name: leaf(entry.shape, jnp.float32, sharding=sharding) for name, entry in table.items()
+    items: dict[str, Any] = {
+        part: ocp.args.StandardRestore(
+            {n: leaf(like.shape, like.dtype, sharding=sharding) for n, like in arrays.items()}
+        )
+        for part, arrays in shapes.items()
     }
-    target = {"params": shapes, "average": dict(shapes)}
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         restored = checkpointer.restore(
-            (out / FOLDER).absolute(),
-            args=ocp.args.Composite(arrays=ocp.args.StandardRestore(target)),
+            (out / FOLDER / str(step)).absolute(), args=ocp.args.Composite(**items)
         )
-    return dict(restored["arrays"]["params"]), dict(restored["arrays"]["average"])
+    return {part: dict(restored[part]) for part in shapes}
+
+
+def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
+    """Parameters and their late average, shaped as the record's configuration says."""
+    table = parameter_table(Config.from_dict(record["config"]), record["embedder"]["dim"])
+    leaf: Any = jax.ShapeDtypeStruct
+    shapes = {name: leaf(p.shape, jnp.float32) for name, p in table.items()}
+    parts = load_parts(out, record["step"], {"params": shapes, "average": shapes})
+    return parts["params"], parts["average"]
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The arrays of a nested state by their path, in the tree's order."""
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
+
+
+def to_parts(params: Params, average: Params, rest: Any, losses: list[float]) -> dict[str, Any]:
+    """A state as the parts of a checkpoint. `rest` is whatever else a step changes."""
+    training = {**named_leaves(rest), "losses": np.array(losses, np.float32)}
+    return {"params": params, "average": average, "training": training}
+
+
+def from_parts(out: Path, step: int, like: Any) -> tuple[Params, Params, Any, list[float]]:
+    """Read back what `to_parts` made; `like` is (params, average, rest) of the same shapes."""
+    params, average, rest = like
+    names = {**named_leaves(rest), "losses": np.empty(step, np.float32)}
+    parts = load_parts(out, step, {"params": params, "average": average, "training": names})
+    training = parts["training"]
+    found = [training[name] for name in named_leaves(rest)]
+    return (
+        parts["params"],
+        parts["average"],
+        jax.tree.unflatten(jax.tree.structure(rest), found),
+        [float(loss) for loss in np.asarray(training["losses"])],
+    )
+
+
+# -------------------------------------------------------------------------------------- refusing
+
+
+def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Why a run with the record `wanted` cannot go on from a checkpoint; empty if it can."""
+    found = []
+    for name in ("task", "fingerprint", "embedder"):
+        if record[name] != wanted[name]:
+            title = "store's fingerprint" if name == "fingerprint" else name
+            found.append(f"the {title} was {record[name]!r} and is {wanted[name]!r}")
+    before = Config.from_dict(record["config"]).to_dict()
+    after = Config.from_dict(wanted["config"]).to_dict()
+    found += [
+        f"{name} was {before[name]!r} and is {after[name]!r}"
+        for name in before
+        if name not in FREE_SETTINGS and before[name] != after[name]
+    ]
+    return found
+
+
+def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse to go on with another task, store, embedder or model, and say what differs."""
+    found = differences(record, wanted)
+    if found:
+        raise CheckpointError(
+            f"the run in '{out}' cannot go on: {'; '.join(found)}. Change that back, choose another"
+            " folder, or start again with --overwrite"
+        )
 
 
 def check_store(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:

@@ -1,14 +1,16 @@
 """The command `confluence`: train, evaluate, predict, smoke, run.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
-after Ctrl-C. With --json the result is one JSON object on stdout; otherwise it is a few lines for
-people. Progress goes to stderr.
+after Ctrl-C and 143 after SIGTERM (training saves first and says how to go on). With --json the
+result is one JSON object on stdout; otherwise it is a few lines for people. Progress goes to
+stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -18,7 +20,7 @@ from typing import Any
 from confluence.config import PRESETS, Config
 
 Result = dict[str, Any]
-INTERRUPTED = 130  # exit status, as a shell has it for SIGINT
+SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
-        return INTERRUPTED
+        return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))
     except (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError) as error:
         return _fail(_one_line(error))
     except Exception as error:
@@ -91,12 +93,20 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("store")
     command.add_argument("--task", required=True)
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
-    command.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+    there = command.add_mutually_exclusive_group()
+    there.add_argument(
+        "--resume", action="store_true",
+        help="go on with the run that is there as if it had not stopped; start it if there is none",
+    )  # fmt: skip
+    there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
     _add_settings(command)
 
     command = _command(commands, "evaluate", evaluate_command, "metrics beside baselines")
     command.add_argument("run", type=Path, help="folder of a trained run")
     command.add_argument("--store", help="another place of its store")
+    command.add_argument(
+        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+    )
     command.add_argument("--split", default="test", choices=("train", "val", "test"))
     command.add_argument("--regime", choices=("rolling", "frozen"))
     command.add_argument("--visible-until", help="the database as of this time")
@@ -104,6 +114,9 @@ def make_parser() -> argparse.ArgumentParser:
     command = _command(commands, "predict", predict_command, "predictions as CSV")
     command.add_argument("run", type=Path, help="folder of a trained run")
     command.add_argument("--store", help="another place of its store")
+    command.add_argument(
+        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+    )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--split", choices=("train", "val", "test"))
     which.add_argument("--keys", help="keys of the anchor table, separated by commas")
@@ -210,22 +223,27 @@ def run_command(options: argparse.Namespace) -> int:
 
 def train_command(options: argparse.Namespace) -> int:
     """Train and save."""
+    from confluence.log import read_summary
     from confluence.run import train
 
     out = options.out or Path("runs") / options.task
     run = train(
         options.store, task=options.task, out=out, preset=options.preset,
-        overwrite=options.overwrite, **_overrides(options),
+        overwrite=options.overwrite, resume=options.resume, **_overrides(options),
     )  # fmt: skip
-    result = {"out": str(run.out), "task": run.task_name, "steps": run.config.steps}
-    return _show(options, result, [f"trained {run.config.steps} steps, saved in {run.out}"])
+    summary = read_summary(run.out)
+    result = {
+        "out": str(run.out), "task": run.task_name, "steps": run.config.steps, "summary": summary
+    }  # fmt: skip
+    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
+    return _show(options, result, lines)
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
     """Evaluate a trained run."""
     from confluence.run import load
 
-    run = load(options.run, store=options.store)
+    run = load(options.run, store=options.store, which=options.checkpoint)
     result = run.evaluate(options.split, regime=options.regime, visible_until=options.visible_until)
     return _show(options, result, describe_evaluation(result))
 
@@ -234,7 +252,7 @@ def predict_command(options: argparse.Namespace) -> int:
     """Predict with a trained run."""
     from confluence.run import load
 
-    run = load(options.run, store=options.store)
+    run = load(options.run, store=options.store, which=options.checkpoint)
     keys = None if options.keys is None else [_key(text) for text in options.keys.split(",")]
     path = options.output or run.out / f"predictions-{options.split or 'keys'}.csv"
     rows = run.predict(split=options.split, keys=keys, at=options.at, path=path)
@@ -254,6 +272,14 @@ def smoke_command(options: argparse.Namespace) -> int:
     return 0 if result["passed"] else _fail("the loss did not fall, or was not finite")
 
 
+def _which(text: str) -> int | str:
+    if text in ("last", "best"):
+        return text
+    if text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is neither last, best nor a step")
+
+
 def _key(text: str) -> int | str:
     text = text.strip()
     return int(text) if text.lstrip("-").isdigit() else text
@@ -264,6 +290,19 @@ TITLES = {
     "per_entity": "per entity",
     "own_columns": "boosted trees on the anchor's own columns",
 }
+
+
+def describe_summary(summary: Result) -> list[str]:
+    """How long steps took, and how much of that the device waited for data."""
+    times = summary.get("step_times")
+    if not times:
+        return []
+    return [
+        "step {p50_ms:.0f} ms (p99 {p99_ms:.0f} ms), ".format(**times)
+        + "{wait_share:.2%} of it waiting for data, {cells_per_second:,.0f} cells/s".format(
+            **summary
+        )
+    ]
 
 
 def describe_evaluation(result: Result) -> list[str]:

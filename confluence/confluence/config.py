@@ -50,6 +50,7 @@ class Config:
 
     # --- training
     steps: int = 1800  # optimizer steps
+    accumulate: int = 1  # batches per step; their gradients are summed, as of one larger batch
     muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
     muon_momentum: float = 0.95  # β of Muon
     newton_schulz_steps: int = 5  # iterations that orthogonalise a Muon update
@@ -63,7 +64,7 @@ class Config:
     warmup_fraction: float = 0.05  # most warm-up, as a share of `steps`
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
-    average_from: float = 0.75  # share of `steps` after which weights are averaged for evaluation
+    average_from: float = 0.75  # share of `steps` after which weights are averaged; 1: never
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
     # --- loss
@@ -72,9 +73,11 @@ class Config:
     epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
-    # --- reporting
+    # --- reporting and saving
     log_every: int = 10  # steps between lines of the log
     eval_every: int = 0  # steps between evaluations on val during training; 0: never
+    save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
+    keep_last: int = 2  # checkpoints that stay, beside the best on val
 
     def __post_init__(self) -> None:
         problems = [message for broken, message in self._checks() if broken]
@@ -90,7 +93,7 @@ class Config:
             "max_rows",
             "child_width",
         )
-        positive += ("batch_size", "steps", "log_every")
+        positive += ("batch_size", "steps", "accumulate", "log_every", "keep_last")
         choices = {
             "compute_dtype": ("auto", "float32", "bfloat16"),
             "child_order": ("recent", "uniform"),

@@ -116,6 +116,15 @@ METRICS: dict[SemanticType, Callable[[Floats, Floats], Metrics]] = {
 }
 
 
+def main_metric(stype: SemanticType, metric: str) -> tuple[str, int]:
+    """The metric by which models are compared, and its sign: 1 where larger is better, else -1."""
+    if stype == SemanticType.BOOLEAN:
+        return "auroc", 1
+    if stype == SemanticType.CATEGORICAL:
+        return "accuracy", 1
+    return (f"{metric}_days" if stype == SemanticType.TIMESTAMP else metric), -1
+
+
 # ----------------------------------------------------------------------------------- the baselines
 
 

@@ -1,6 +1,13 @@
 """What a run tells: one JSON line per event, a picture at the end, and progress on stderr.
 
-On a terminal progress is a bar; elsewhere it is about ten plain lines.
+A `train` line stands for the steps since the line before: their mean loss, the last step's gradient
+norm and learning rate, seconds per step, the shares of them in which the host fetched batches and
+the device waited for them, cells and contexts per second, and what bounded the sampler. The `end`
+line sums up the steps of one process, the first apart, because it compiles. On a terminal progress
+is a bar; elsewhere it is about ten plain lines.
+
+A run that goes on appends a `resume` line with the step it goes on from. What a killed process had
+logged after that step comes again behind it, with the same losses.
 """
 
 from __future__ import annotations
@@ -9,13 +16,21 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from confluence.train import StepReport
 
+FILE = "log.jsonl"
 PLAIN_LINES = 10  # of progress, where there is no terminal
+BIN_RATIO = 2.0**0.25  # between the edges of the histogram of step times
+BIN_LIMIT = 100  # most bins
+
+ReadStats = Callable[[Mapping[str, Any] | None], dict[str, Any]]
 
 
 def to_json(value: Any) -> str:
@@ -36,18 +51,25 @@ def _plain(value: Any) -> Any:
 class Log:
     """The log of one training run: `log.jsonl`, a progress bar, and `loss.png` when it closes."""
 
-    def __init__(self, folder: Path, *, steps: int, every: int, contexts_per_step: int) -> None:
+    def __init__(
+        self, folder: Path, *, steps: int, every: int, contexts_per_step: int,
+        losses: Sequence[float] = (), read_stats: ReadStats | None = None,
+    ) -> None:  # fmt: skip
+        """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._file = (folder / "log.jsonl").open("w", encoding="utf-8")
+        self._file = (folder / FILE).open("a" if losses else "w", encoding="utf-8")
         self._every = every
         self._contexts_per_step = contexts_per_step
         self._steps = steps
-        self._window: list[float] = []
-        self._started = self._window_started = time.perf_counter()
-        self._wait_seconds = 0.0
-        self._plain_lines = 0
-        self.losses: list[float] = []
+        self._read_stats = read_stats
+        self._first_stats = self._window_stats = read_stats(None) if read_stats else None
+        self._started = time.perf_counter()
+        self._plain_lines = len(losses) * PLAIN_LINES // steps
+        self.losses = list(losses)
+        self._window = self.losses[len(losses) // every * every :]
+        self._window_reports: list[StepReport] = []
+        self._reports: list[StepReport] = []
         self._progress = self._task = None
 
     def __enter__(self) -> Log:
@@ -59,7 +81,9 @@ class Log:
             columns = (TextColumn("train"), BarColumn(), MofNCompleteColumn(), Remaining())
             text = TextColumn("loss {task.fields[loss]}")
             progress: Any = Progress(*columns, text, console=Console(stderr=True))
-            self._task = progress.add_task("train", total=self._steps, loss="")
+            self._task = progress.add_task(
+                "train", total=self._steps, completed=len(self.losses), loss=""
+            )
             self._progress = progress
             progress.start()
         return self
@@ -82,13 +106,13 @@ class Log:
         self._file.flush()
 
     def report(self, report: StepReport) -> None:
-        """Take note of one step; every `every` steps a line with the mean loss since the last."""
+        """Take note of one step; every `every` steps a line about those since the last."""
         self.losses.append(report.loss)
         self._window.append(report.loss)
+        self._window_reports.append(report)
+        self._reports.append(report)
         if report.step % self._every and report.step != self._steps:
             return
-        now = time.perf_counter()
-        seconds = now - self._window_started
         loss = sum(self._window) / len(self._window)
         self.event(
             "train",
@@ -96,12 +120,40 @@ class Log:
             loss=loss,
             gradient_norm=report.gradient_norm,
             learning_rate=report.learning_rate,
-            contexts_per_second=len(self._window) * self._contexts_per_step / seconds,
-            wait_share=(report.wait_seconds - self._wait_seconds) / seconds,
+            **self._rates(self._window_reports),
+            **self._bound(self._window_stats),
         )
-        self._window, self._window_started = [], now
-        self._wait_seconds = report.wait_seconds
-        self._show(report.step, loss, now - self._started)
+        self._window, self._window_reports = [], []
+        if self._read_stats:
+            self._window_stats = self._read_stats(None)
+        self._show(report.step, loss, time.perf_counter() - self._started)
+
+    def summary(self) -> dict[str, Any]:
+        """Of the steps of this process: rates and a histogram of their times without the first."""
+        if not self._reports:
+            return {}
+        first, later = self._reports[0], self._reports[1:]
+        return {
+            "timed_steps": len(later),
+            "first_step_seconds": first.seconds,
+            **(self._rates(later) if later else {}),
+            **self._bound(self._first_stats),
+            "step_times": step_times([report.seconds for report in later]),
+        }
+
+    def _rates(self, reports: Sequence[StepReport]) -> dict[str, float]:
+        seconds = sum(report.seconds for report in reports)
+        return {
+            "step_seconds": seconds / len(reports),
+            "fetch_share": sum(report.fetch_seconds for report in reports) / seconds,
+            "wait_share": sum(report.wait_seconds for report in reports) / seconds,
+            "cells_per_second": sum(report.cells for report in reports) / seconds,
+            "contexts_per_second": len(reports) * self._contexts_per_step / seconds,
+        }
+
+    def _bound(self, since: Mapping[str, Any] | None) -> dict[str, str]:
+        """What bounded the sampler since then (docs/6-tuning.md)."""
+        return {"bound_by": self._read_stats(since)["bound_by"]} if self._read_stats else {}
 
     def _show(self, step: int, loss: float, seconds: float) -> None:
         """Move the bar, or write a plain line each time another tenth of the run is done."""
@@ -113,6 +165,36 @@ class Log:
             line = f"step {step:>{width}}/{self._steps}  loss {loss:.4f}  {seconds:.0f} s\n"
             sys.stderr.write(line)
             sys.stderr.flush()
+
+
+def step_times(seconds: Sequence[float]) -> dict[str, Any]:
+    """Quantiles of step times in ms, and how many lie between neighbouring edges."""
+    if not seconds:
+        return {}
+    times = 1e3 * np.asarray(seconds)
+    quantiles = np.quantile(times, (0.5, 0.9, 0.99))
+    low = math.floor(math.log(times.min(), BIN_RATIO))
+    high = min(math.floor(math.log(times.max(), BIN_RATIO)) + 1, low + BIN_LIMIT)
+    edges = [BIN_RATIO**i for i in range(low, high + 1)]
+    counts, _ = np.histogram(np.clip(times, edges[0], edges[-1]), edges)
+    named = zip(("p50_ms", "p90_ms", "p99_ms"), quantiles, strict=True)
+    return {
+        **{name: float(value) for name, value in named},
+        "max_ms": float(times.max()),
+        "edges_ms": [round(edge, 3) for edge in edges],
+        "counts": [int(count) for count in counts],
+    }
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The `end` line of a finished run's log; empty if there is none."""
+    path = folder / FILE
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in reversed(lines):
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] == "end":
+            return event
+    return {}
 
 
 def draw_losses(losses: list[float], path: Path) -> None:

@@ -134,20 +134,25 @@ def _stamp(path: Path) -> list[int]:
 def train_or_load(
     store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say
 ) -> Run:
-    """Train, unless `out` holds a model with this configuration, trained on this very store."""
+    """Train; or go on with, or open, a run in `out` of this configuration on this very store."""
     import headwater
 
     cfg = preset_config(preset, **overrides)
     with headwater.Store(store) as opened:
-        wanted = {"task": task, "config": cfg.to_dict(), "fingerprint": opened.fingerprint}
-    try:
+        wanted = checkpoint.make_record(
+            cfg, opened.metadata, store=str(store), task=task, moments={}
+        )
+    done = None
+    if checkpoint.saved_steps(out):
         record = checkpoint.load_record(out)
-    except checkpoint.CheckpointError:
-        record = {}
-    if json.loads(json.dumps(wanted)) == {name: record.get(name) for name in wanted}:
+        done = None if checkpoint.differences(record, wanted) else int(record["step"])
+    if done == cfg.steps:
         say(f"the model in {out} is trained already")
         return load(out, store=store)
-    say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size} contexts")
+    if done is not None:
+        say(f"training on {task} goes on after step {done} of {cfg.steps}")
+        return train(store, task=task, out=out, preset=preset, resume=True, **overrides)
+    say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
     return train(store, task=task, out=out, preset=preset, overwrite=True, **overrides)
 
 

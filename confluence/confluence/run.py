@@ -1,20 +1,18 @@
 """A run: a folder with a trained model, its log and its results. `train` makes it, `load` opens it.
 
-log.jsonl  loss.png  checkpoint/  evaluation-<split>.json  predictions-<split>.csv
+log.jsonl  loss.png  checkpoints/<step>/  evaluation-<split>.json  predictions-<split>.csv
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import headwater
-import numpy as np
 
 from confluence import checkpoint
 from confluence.config import Config
@@ -30,11 +28,12 @@ from confluence.data import (
     read_task,
 )
 from confluence.evaluate import Predictions, evaluate, time_text
-from confluence.log import Log, to_json
+from confluence.log import to_json
 from confluence.model import Params
 from confluence.own_columns import tree_baseline
 from confluence.predict import Row, predict, to_rows, write_csv
-from confluence.train import Predictor, StepRunner, TrainState, first_state, fit
+from confluence.session import Session
+from confluence.train import Predictor
 
 VisibleUntil = str | dict[str, str] | None
 MOMENTS = ("mean", "std", "low", "high", "column_mean", "column_std")
@@ -48,6 +47,7 @@ class Run:
     store: str
     config: Config
     task_name: str
+    step: int  # of the weights
     params: Params
     average: Params
     moments: dict[str, float]  # of the target at training, to undo its scaling
@@ -153,16 +153,22 @@ def check_split(split: str) -> None:
 
 def train(
     store_path: str | Path, *, task: str, out: str | Path, preset: str = "small",
-    steps: int | None = None, overwrite: bool = False, **overrides: Any,
+    steps: int | None = None, overwrite: bool = False, resume: bool = False, **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on one task of a store and save it in `out`.
+
+    SIGTERM and Ctrl-C end the training after a step with a checkpoint and `TrainingStopped`.
 
     Args:
         preset: a name in `confluence.PRESETS`.
         steps: optimizer steps; None: as the preset says.
-        overwrite: remove the trained run that `out` holds; without it that is an error.
+        overwrite: remove the run that `out` holds; without it that is an error.
+        resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
+            it is done; start one if there is none. Another store, task or model is an error.
         overrides: any field of `Config`.
     """
+    if overwrite and resume:
+        raise ValueError("overwrite removes a run and resume goes on with it: give one of them")
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
@@ -172,93 +178,70 @@ def train(
         metadata = sampler.database_metadata()
         labels = read_labels(store, sampler, task)
         target = read_task(metadata, labels, task)
-        clear_run(folder, overwrite=overwrite)
-        log = Log(
-            folder, steps=cfg.steps, every=cfg.log_every, contexts_per_step=cfg.batch_size
-        )  # fmt: skip
-        with log, _interruptible(log, cfg, folder):
-            log.event("start", store=store, task=task, config=cfg.to_dict())
-            state = _fit(cfg, sampler, target, labels, int(metadata["text"]["dim"]), log)
-            moments = {name: float(getattr(target, name)) for name in MOMENTS}
-            record = checkpoint.make_record(
-                cfg, metadata, store=store, task=task, moments=moments
-            )  # fmt: skip
-            checkpoint.save(folder, state.params, state.average, record)
+        moments = {name: float(getattr(target, name)) for name in MOMENTS}
+        record = checkpoint.make_record(cfg, metadata, store=store, task=task, moments=moments)
+        done = None
+        if resume and checkpoint.saved_steps(folder):
+            done = checkpoint.find_step(folder)
+            checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
+        else:
+            clear_run(folder, overwrite=overwrite)
+        if done == cfg.steps:
+            return load(folder, store=store)
+        session = Session(
+            out=folder, config=cfg, sampler=sampler, task=target, labels=labels, record=record
+        )
+        state = session.train(done)
     return Run(
-        out=folder, store=store, config=cfg, task_name=task, params=state.params,
+        out=folder, store=store, config=cfg, task_name=task, step=cfg.steps, params=state.params,
         average=state.average, moments=moments,
     )  # fmt: skip
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:
     """Remove what an earlier run left in its folder, so that no result of it seems to be new."""
-    if (folder / checkpoint.FOLDER).exists() and not overwrite:
+    if checkpoint.saved_steps(folder) and not overwrite:
         raise FileExistsError(
-            f"'{folder}' holds a trained run: choose another folder, or give --overwrite"
+            f"'{folder}' holds a run: go on with it by --resume, replace it by --overwrite, or"
+            " choose another folder"
         )
-    shutil.rmtree(folder / checkpoint.FOLDER, ignore_errors=True)
+    if (folder / checkpoint.FIRST_FOLDER).exists() and not overwrite:
+        raise FileExistsError(
+            f"'{folder}' holds a run of an earlier version: replace it by --overwrite, or choose"
+            " another folder"
+        )
+    for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("loss.png", "evaluation-*.json", "predictions-*.csv"):
         for path in folder.glob(name):
             path.unlink()
 
 
-@contextlib.contextmanager
-def _interruptible(log: Log, cfg: Config, folder: Path) -> Iterator[None]:
-    """Let Ctrl-C say what is left of the run."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted after step {len(log.losses)} of {cfg.steps}: no model is saved, the log"
-            f" is {folder / 'log.jsonl'}"
-        ) from None
+def load(
+    out: str | Path, *, store: str | Path | None = None, which: str | int = "last"
+) -> Run:  # fmt: skip
+    """Open a run.
 
-
-def _fit(
-    cfg: Config, sampler: Any, task: Task, labels: Labels, text_width: int, log: Log
-) -> TrainState:
-    """Train, log, and evaluate on val every `eval_every` steps."""
-    tables = device_tables(sampler, task.category_limit)
-    runner = StepRunner(
-        cfg, tables, task.scales(cfg), text_width=text_width, category_limit=task.category_limit
-    )
-    predictor = Predictor(cfg, tables, category_limit=task.category_limit)
-
-    def on_state(state: TrainState, step: int) -> None:
-        if not cfg.eval_every or step % cfg.eval_every:
-            return
-        batches = iter(sampler.epoch("val", task=task.name))
-        predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
-        until = cfg.visible_until
-        result = evaluate(
-            predictions, labels, task, split="val", metric=cfg.metric,
-            visible_until=until.get("val") if isinstance(until, dict) else until,
-        )  # fmt: skip
-        log.event("evaluate", step=step, **result)
-
-    started = time.perf_counter()
-    state = fit(
-        first_state(cfg, text_width, task.first_biases()), runner, sampler.next_train_batch,
-        steps=cfg.steps, on_report=log.report, on_state=on_state,
-    )  # fmt: skip
-    log.event(
-        "end", steps=cfg.steps, seconds=time.perf_counter() - started,
-        parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
-    )  # fmt: skip
-    return state
-
-
-def load(out: str | Path, *, store: str | Path | None = None) -> Run:
-    """Open a trained run; `store` names another place of its store, or a rebuilt one."""
+    Args:
+        store: another place of its store, or a rebuilt one.
+        which: the "last" checkpoint, the "best" on val, or that of a step. The best of several on a
+            small val looks better there than it is.
+    """
     folder = Path(out)
-    record = checkpoint.load_record(folder)
+    step = checkpoint.find_step(folder, which)
+    record = checkpoint.load_record(folder, step)
     path = str(store) if store is not None else record["store"]
     cfg = Config.from_dict(record["config"])
+    if which == "last" and step < cfg.steps:
+        warnings.warn(
+            f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
+            stacklevel=2,
+        )
     with open_sampler(path, cfg, record["task"], num_prefetch=0) as sampler:
         checkpoint.check_store(record, sampler.database_metadata())
-    params, average = checkpoint.load_arrays(folder, record)
+    params, average = checkpoint.load_weights(folder, record)
     return Run(
         out=folder, store=path, config=cfg,
-        task_name=record["task"], params=params, average=average,
+        task_name=record["task"], step=step, params=params, average=average,
         moments={name: float(value) for name, value in record["moments"].items()},
     )  # fmt: skip

@@ -1,8 +1,12 @@
 """Training on one device: state, the compiled step, and the loop.
 
 The loop keeps the device busy: batch k+1 is fetched and put on the device while step k runs, and
-the metrics of step k are read after step k+1 is dispatched. Everything compiles once; a second
-compilation is an error, not a slow run. Parameters and optimizer state are donated, batches never.
+the metrics of step k are read after step k+1 is dispatched, except where the state is asked for.
+Everything compiles once; a second compilation is an error, not a slow run. Parameters and optimizer
+state are donated, batches never.
+
+With `accumulate` = n a step takes n batches. Their losses and gradients are summed, not averaged,
+and divided by the number of labelled sequences of all: the update of one batch n times as large.
 """
 
 from __future__ import annotations
@@ -57,35 +61,61 @@ def first_state(
     )
 
 
-def train_step(
+class GradientSums(NamedTuple):
+    """Sums over the labelled sequences of one or more batches."""
+
+    gradients: Params
+    loss: Array  # [] float32
+    weight: Array  # [] float32, their number
+
+
+def no_gradients(params: Params) -> GradientSums:
+    """The sums over no batch."""
+    return GradientSums(
+        gradients=jax.tree.map(jnp.zeros_like, params),
+        loss=jnp.zeros((), jnp.float32),
+        weight=jnp.zeros((), jnp.float32),
+    )
+
+
+def gradient_sums(
     state: TrainState,
     batch: Inputs,
+    part: Array,
     tables: Tables,
     scales: TaskScales,
     *,
     cfg: Config,
-    text_width: int,
     category_limit: int,
-) -> tuple[TrainState, dict[str, Array]]:
-    """One step: loss, gradients, clipping, update, average. Pure; compiled by `StepRunner`."""
+) -> GradientSums:
+    """Loss and gradients of one batch, the `part`-th of its step."""
     batch = as_dense(batch)
     hidden = None
     if cfg.cell_dropout > 0:
         key = jax.random.fold_in(jax.random.key(cfg.seed + 1), state.step)
+        key = jax.random.fold_in(key, part)
         hidden = jax.random.bernoulli(key, cfg.cell_dropout, batch["is_padding"].shape)
     truth = read_truth(batch, scales)
 
-    def loss_of(params: Params) -> Array:
+    def loss_of(params: Params) -> tuple[Array, Array]:
         output = forward(params, batch, tables, cfg, category_limit=category_limit, hidden=hidden)
-        total, weight = batch_loss(output, truth, batch, scales, cfg)
-        return total / jnp.maximum(1.0, weight)
+        return batch_loss(output, truth, batch, scales, cfg)
 
-    loss, gradients = jax.value_and_grad(loss_of)(state.params)
+    (loss, weight), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
+    return GradientSums(gradients, loss, weight)
+
+
+def apply_sums(
+    state: TrainState, sums: GradientSums, *, cfg: Config, text_width: int
+) -> tuple[TrainState, dict[str, Array]]:
+    """The update of a step from its sums: mean, clipping, optimizer, average."""
+    weight = jnp.maximum(1.0, sums.weight)
+    gradients = jax.tree.map(lambda gradient: gradient / weight, sums.gradients)
     optimizer = make_optimizer(cfg, text_width)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics = {
-        "loss": loss,
+        "loss": sums.loss / weight,
         "gradient_norm": optax.tree.norm(gradients),
         "learning_rate": cfg.learning_rate * learning_rate_share(state.step, cfg),
     }
@@ -98,32 +128,72 @@ def train_step(
 
 
 class StepRunner:
-    """The compiled step of one run, with the constants it closes over."""
+    """The compiled step of one run, with the constants it closes over.
+
+    With one batch per step all is one function. Else one adds a batch's sums and one applies them.
+    """
 
     def __init__(
         self, cfg: Config, tables: Tables, scales: TaskScales, *, text_width: int,
         category_limit: int,
     ) -> None:  # fmt: skip
-        def step(
+        sums_of = functools.partial(gradient_sums, cfg=cfg, category_limit=category_limit)
+        apply = functools.partial(apply_sums, cfg=cfg, text_width=text_width)
+
+        def train_step(
             state: TrainState, batch: Inputs, tables: Tables, scales: TaskScales
         ) -> tuple[TrainState, dict[str, Array]]:
-            return train_step(
-                state, batch, tables, scales,
-                cfg=cfg, text_width=text_width, category_limit=category_limit,
-            )  # fmt: skip
+            part = jnp.zeros((), jnp.int32)
+            return apply(state, sums_of(state, batch, part, tables, scales))
 
-        self._step: Any = jax.jit(step, donate_argnums=0)
+        def add_batch(
+            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, tables: Tables,
+            scales: TaskScales,
+        ) -> GradientSums:  # fmt: skip
+            more = sums_of(state, batch, part, tables, scales)
+            return GradientSums(
+                *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
+            )
+
+        def apply_step(
+            state: TrainState, sums: GradientSums
+        ) -> tuple[TrainState, dict[str, Array]]:
+            return apply(state, sums)
+
+        self.accumulate = cfg.accumulate
+        self._step: Any = jax.jit(train_step, donate_argnums=0)
+        self._zeros: Any = jax.jit(no_gradients)
+        self._add: Any = jax.jit(add_batch, donate_argnums=0)
+        self._apply: Any = jax.jit(apply_step, donate_argnums=0)
+        self._parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
         self._tables = tables
         self._scales = scales
 
-    def step(self, state: TrainState, batch: Inputs) -> tuple[TrainState, dict[str, Array]]:
-        """Dispatch one step; the state passed in must not be used again."""
-        new_state, metrics = self._step(state, batch, self._tables, self._scales)
+    def step(
+        self, state: TrainState, first: Inputs, next_input: Callable[[Array], Inputs] | None = None
+    ) -> tuple[TrainState, dict[str, Array]]:
+        """Dispatch one step; the state passed in must not be used again.
+
+        Args:
+            next_input: gives the step's further batches, if it takes any; it is told a result that
+                is there as soon as the device has finished with the batch before.
+        """
+        if self.accumulate == 1:
+            new_state, metrics = self._step(state, first, self._tables, self._scales)
+            return new_state, metrics
+        assert next_input is not None, "a step of several batches needs a way to get them"
+        sums, batch = self._zeros(state.params), first
+        for part, index in enumerate(self._parts):
+            if part > 0:
+                batch = next_input(sums.loss)
+            sums = self._add(sums, state, batch, index, self._tables, self._scales)
+        new_state, metrics = self._apply(state, sums)
         return new_state, metrics
 
     def assert_one_compilation(self) -> None:
-        """Raise if the step compiled more than once."""
-        assert_one_compilation(self._step, "train_step")
+        """Raise if a part of the step compiled more than once."""
+        for function in (self._step, self._add, self._apply):
+            assert_one_compilation(function, function.__name__)
 
 
 def assert_one_compilation(jitted: Any, name: str, compiled_before: int = 0) -> None:
@@ -133,19 +203,37 @@ def assert_one_compilation(jitted: Any, name: str, compiled_before: int = 0) -> 
         raise RecompilationError(f"'{name}' compiled {count} times, expected 1: shapes changed")
 
 
-class Waits:
-    """Iterates over a stream of batches and measures how long it kept us waiting."""
+class Feed:
+    """The train batches on their way to the device: where their stream stands, and how long the
+    device had to wait for them.
 
-    def __init__(self, next_batch: Callable[[], Mapping[str, Any]]) -> None:
+    The device waits while it has finished a step and the next batch is not there. A fetch that
+    ended before the step did made nobody wait, however long it took; of another all of it counts,
+    so what is said is never too little.
+    """
+
+    def __init__(
+        self, next_batch: Callable[[], Mapping[str, Any]],
+        read_position: Callable[[], Any] = lambda: None,
+    ) -> None:  # fmt: skip
         self._next_batch = next_batch
-        self.seconds = 0.0
+        self.read_position = read_position  # after the batches handed out, e.g. a state_dict
+        self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
+        self.wait_seconds = 0.0  # of these, in which the device waited
+        self.cells = 0  # of the contexts handed out, without padding
 
-    def next_on_device(self) -> dict[str, Array]:
-        """The next batch, on its way to the device."""
+    def next_on_device(self, running: Array | None = None) -> dict[str, Array]:
+        """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
         batch = self._next_batch()
-        self.seconds += time.perf_counter() - started
-        return to_device(batch)
+        on_device = to_device(batch)
+        is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
+        waited = is_ready is None or is_ready()
+        seconds = time.perf_counter() - started
+        self.fetch_seconds += seconds
+        self.wait_seconds += seconds if waited else 0.0
+        self.cells += int(np.sum(batch["num_cells"]))
+        return on_device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,50 +244,108 @@ class StepReport:
     loss: float
     gradient_norm: float
     learning_rate: float
-    wait_seconds: float  # spent waiting for batches since training began
+    seconds: float  # from the end of the step before, or of what was done with its state
+    fetch_seconds: float  # of these, in which the host fetched batches
+    wait_seconds: float  # of these, in which the device waited for them
+    cells: int  # taken from the feed meanwhile
 
 
 def fit(
     state: TrainState,
     runner: StepRunner,
-    next_batch: Callable[[], Mapping[str, Any]],
+    feed: Feed,
     *,
     steps: int,
     on_report: Callable[[StepReport], None],
-    on_state: Callable[[TrainState, int], None] = lambda state, step: None,
+    is_due: Callable[[int], bool] = lambda step: False,
+    on_state: Callable[[TrainState, int, Any], None] = lambda state, step, position: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainState:
-    """Train for a number of steps and return the last state.
+    """Train up to a number of steps and return the last state.
 
     Args:
-        next_batch: gives the next train batch; batch k feeds step k.
+        state: where to begin; with k steps applied, the feed must give the batches after theirs.
         on_report: called once per step, one step late.
-        on_state: called after each dispatch, e.g. to evaluate or save. It must not keep the state.
+        is_due: whether the state after a step is wanted. That costs the overlap of one step.
+        on_state: called with it, e.g. to evaluate or save, and where the feed stood after the
+            step's batches; also after the last step. It must not keep the state.
+        should_stop: asked after each step; then that step is the last.
     """
-    waits = Waits(next_batch)
-    batch = waits.next_on_device()
-    pending: tuple[int, dict[str, Array]] | None = None
-    for step in range(1, steps + 1):
-        state, metrics = runner.step(state, batch)
-        if step < steps:
-            batch = waits.next_on_device()  # while the step runs
-        if pending is not None:
-            on_report(_read_report(*pending, waits.seconds))
-        pending = (step, metrics)
-        on_state(state, step)
-    if pending is not None:
-        on_report(_read_report(*pending, waits.seconds))
+    reader = _Reader(feed, on_report, accumulate=runner.accumulate)
+    step = int(state.step)
+    batch = feed.next_on_device() if step < steps else {}
+    is_last = step >= steps
+    while not is_last:
+        step += 1
+        state, metrics = runner.step(state, batch, feed.next_on_device)
+        position = feed.read_position()
+        is_last = step == steps or should_stop()
+        if not is_last:
+            batch = feed.next_on_device(metrics["loss"])  # while the step runs
+        reader.read()
+        reader.pending = (step, metrics)
+        if is_last or is_due(step):
+            reader.read()
+            on_state(state, step, position)
+            reader.restart()
     runner.assert_one_compilation()
     return state
 
 
-def _read_report(step: int, metrics: dict[str, Array], wait_seconds: float) -> StepReport:
-    values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-    if not np.isfinite(values["loss"]):
-        raise NonFiniteLossError(
-            f"loss is {values['loss']} at step {step} (train batch {step - 1}), gradient norm"
-            f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}"
+class _Reader:
+    """Reads the metrics of steps that have been dispatched, and takes the time between them."""
+
+    def __init__(
+        self, feed: Feed, on_report: Callable[[StepReport], None], *, accumulate: int
+    ) -> None:
+        self.pending: tuple[int, dict[str, Array]] | None = None
+        self._accumulate = accumulate
+        self._feed = feed
+        self._on_report = on_report
+        self._fetched, self._waited, self._cells = 0.0, 0.0, 0
+        self.restart()
+
+    def restart(self) -> None:
+        """What comes until now belongs to no step."""
+        self._read_at = time.perf_counter()
+
+    def read(self) -> None:
+        """Wait for the step that is pending, if any, and report it."""
+        if self.pending is None:
+            return
+        step, metrics = self.pending
+        self.pending = None
+        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        if not np.isfinite(values["loss"]):
+            raise NonFiniteLossError(
+                f"loss is {values['loss']} at step {step} ({self._batches_of(step)}), gradient norm"
+                f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}"
+            )
+        feed, started = self._feed, self._read_at
+        self.restart()
+        report = StepReport(
+            step=step,
+            seconds=self._read_at - started,
+            fetch_seconds=feed.fetch_seconds - self._fetched,
+            wait_seconds=feed.wait_seconds - self._waited,
+            cells=feed.cells - self._cells,
+            **values,
         )
-    return StepReport(step=step, wait_seconds=wait_seconds, **values)
+        self._take_note()
+        self._on_report(report)
+
+    def _take_note(self) -> None:
+        feed = self._feed
+        self._fetched, self._waited, self._cells = (
+            feed.fetch_seconds, feed.wait_seconds, feed.cells,
+        )  # fmt: skip
+
+    def _batches_of(self, step: int) -> str:
+        """The train batches of a step, as `Sampler.batch` counts them."""
+        end = step * self._accumulate
+        if self._accumulate == 1:
+            return f"train batch {end - 1}"
+        return f"train batches {end - self._accumulate} to {end - 1}"
 
 
 @functools.lru_cache(maxsize=8)

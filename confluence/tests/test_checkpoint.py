@@ -1,24 +1,33 @@
-"""Checkpoints come back bit for bit, and refuse a store they cannot read."""
+"""Checkpoints come back bit for bit, are whole or not there, and refuse what does not fit."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from confluence import smoke
 from confluence.checkpoint import (
     CheckpointError,
+    Keeper,
+    Score,
+    check_resume,
     check_store,
-    load_arrays,
+    find_step,
+    from_parts,
     load_record,
+    load_weights,
     make_record,
-    save,
+    saved_steps,
+    to_parts,
 )
 from confluence.config import Config
-from confluence.train import first_state
+from confluence.run import clear_run
+from confluence.train import TrainState, first_state
 
 METADATA: dict[str, Any] = {
     "name": "shop",
@@ -31,19 +40,106 @@ def record_of(cfg: Config) -> dict[str, Any]:
     return make_record(cfg, METADATA, store="shop.hw", task="churn", moments={"mean": 1.5})
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(cfg: Config, tmp_path: Path) -> None:
-    state = first_state(cfg, smoke.TEXT_WIDTH)
-    average = {name: value + 1.0 for name, value in state.params.items()}
-    for _ in range(2):  # the second save replaces the first
-        save(tmp_path, state.params, average, record_of(cfg))
-    record = load_record(tmp_path)
-    assert Config.from_dict(record["config"]) == cfg
-    assert (record["task"], record["moments"]) == ("churn", {"mean": 1.5})
-    params, loaded = load_arrays(tmp_path, record)
-    assert set(params) == set(state.params)
-    for name in params:
-        assert np.array_equal(params[name], state.params[name]), name
-        assert np.array_equal(loaded[name], average[name]), name
+@pytest.fixture
+def state(cfg: Config) -> TrainState:
+    """Every array is different, so that none can stand for another."""
+    like = first_state(cfg, smoke.TEXT_WIDTH)
+    leaves, tree = jax.tree.flatten(like)
+    rng = np.random.default_rng(0)
+    return TrainState(
+        *jax.tree.unflatten(
+            tree, [jnp.asarray(rng.integers(0, 99, leaf.shape), leaf.dtype) for leaf in leaves]
+        )
+    )
+
+
+def parts_of(state: TrainState, losses: list[float]) -> dict[str, Any]:
+    rest = {"optimizer": state.optimizer, "step": state.step}
+    return to_parts(state.params, state.average, rest, losses)
+
+
+def save(keeper: Keeper, cfg: Config, state: TrainState, step: int, value: float | None) -> None:
+    score = None if value is None else Score("mae", -value, value)
+    keeper.save(step, parts_of(state, [0.1] * step), record_of(cfg), score=score)
+
+
+def test_a_checkpoint_comes_back_bit_for_bit(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    losses = [0.1, float(np.float32(1) / 3), 1e-30]
+    record = {**record_of(cfg), "sampler": {"positions": {"churn": 2**40}}}
+    Keeper(tmp_path, keep_last=1).save(3, parts_of(state, losses), record)
+    found = load_record(tmp_path)
+    assert found == {**record, "config": found["config"], "step": 3, "score": None}
+    assert Config.from_dict(found["config"]) == cfg
+    like = first_state(cfg, smoke.TEXT_WIDTH)
+    params, average, rest, read = from_parts(
+        tmp_path, 3, (like.params, like.average, {"optimizer": like.optimizer, "step": like.step})
+    )
+    again = TrainState(params, average, rest["optimizer"], rest["step"])
+    assert jax.tree.structure(again) == jax.tree.structure(state)
+    for saved, loaded in zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True):
+        assert saved.dtype == loaded.dtype
+        assert np.array_equal(saved, loaded)
+    assert read == [float(np.float32(loss)) for loss in losses]
+    saved_weights = (state.params, state.average)
+    for loaded, expected in zip(load_weights(tmp_path, found), saved_weights, strict=True):
+        assert all(np.array_equal(loaded[name], expected[name]) for name in expected)
+
+
+def test_the_last_ones_and_the_best_one_stay(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    keeper = Keeper(tmp_path, keep_last=2)
+    for step, value in ((1, -5.0), (2, -3.0), (3, None), (4, -4.0), (5, None)):
+        save(keeper, cfg, state, step, value)
+    assert saved_steps(tmp_path) == [2, 4, 5]
+    keeper = Keeper(tmp_path, keep_last=2)  # another process goes on
+    assert not keeper.is_best(Score("mae", 3.0, -3.0))
+    assert keeper.is_best(Score("mae", 2.9, -2.9))
+    save(keeper, cfg, state, 6, -1.0)
+    assert saved_steps(tmp_path) == [5, 6]
+    save(keeper, cfg, state, 7, None)
+    save(keeper, cfg, state, 8, None)
+    assert saved_steps(tmp_path) == [6, 7, 8]
+    assert [find_step(tmp_path, which) for which in ("last", "best", 7)] == [8, 6, 7]
+    with pytest.raises(CheckpointError, match="no checkpoint of step 5, it has 6, 7, 8"):
+        find_step(tmp_path, 5)
+
+
+def test_without_a_score_there_is_no_best(cfg: Config, state: TrainState, tmp_path: Path) -> None:
+    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, None)
+    with pytest.raises(CheckpointError, match="has a score: train with eval_every"):
+        find_step(tmp_path, "best")
+
+
+def test_what_a_kill_left_is_no_checkpoint_and_goes_away(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    """A real kill is in test_resume.py; its traces are a save and a removal that did not end."""
+    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, None)
+    for name in ("2.orbax-checkpoint-tmp", "0.removed"):
+        (tmp_path / "checkpoints" / name / "params").mkdir(parents=True)
+    assert saved_steps(tmp_path) == [1]
+    keeper = Keeper(tmp_path, keep_last=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["1"]
+    save(keeper, cfg, state, 2, None)
+    assert saved_steps(tmp_path) == [2]
+
+
+def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Config) -> None:
+    record, out = record_of(cfg), Path("runs/churn")
+    check_resume(out, record, record_of(cfg.replace(num_threads=1, log_every=3, save_every=7)))
+    wanted = {**record_of(cfg.replace(width=32)), "fingerprint": "def", "task": "rating"}
+    wanted["embedder"] = {"name": "bert", "dim": 384}
+    with pytest.raises(CheckpointError) as caught:
+        check_resume(out, record, wanted)
+    assert str(caught.value) == (
+        "the run in 'runs/churn' cannot go on: the task was 'churn' and is 'rating'; the store's"
+        " fingerprint was 'abc' and is 'def'; the embedder was {'name': 'hash', 'dim': 16} and is"
+        " {'name': 'bert', 'dim': 384}; width was 16 and is 32. Change that back, choose another"
+        " folder, or start again with --overwrite"
+    )
 
 
 def test_another_text_embedder_is_refused_with_the_reason(cfg: Config) -> None:
@@ -59,3 +155,10 @@ def test_another_text_embedder_is_refused_with_the_reason(cfg: Config) -> None:
 def test_a_folder_without_checkpoint_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint in"):
         load_record(tmp_path)
+    (tmp_path / "checkpoint").mkdir()  # as 0.1.0 had it
+    with pytest.raises(CheckpointError, match="only one of format 1: train again"):
+        load_record(tmp_path)
+    with pytest.raises(FileExistsError, match="a run of an earlier version"):
+        clear_run(tmp_path, overwrite=False)
+    clear_run(tmp_path, overwrite=True)
+    assert list(tmp_path.iterdir()) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from confluence.cli import _overrides, describe_evaluation, main, make_parser
+from confluence.cli import _overrides, describe_evaluation, describe_summary, main, make_parser
 from confluence.pipeline import Question
+from confluence.stop import TrainingStopped
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +47,46 @@ def test_ctrl_c_exits_with_130(
     assert capsys.readouterr().err == (
         "confluence: interrupted after step 3 of 9: no model is saved\n"
     )
+
+
+def test_sigterm_exits_with_143(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments: object, **options: object) -> None:
+        raise TrainingStopped("stopped by SIGTERM after step 3 of 9", signal.SIGTERM)
+
+    monkeypatch.setattr("confluence.run.train", stopped)
+    assert main(["train", "x.hw", "--task", "t", "--resume"]) == 143
+    assert capsys.readouterr().err == "confluence: stopped by SIGTERM after step 3 of 9\n"
+
+
+def test_resume_and_overwrite_exclude_each_other_and_a_checkpoint_is_a_word_or_a_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments in (
+        ["train", "x.hw", "--task", "t", "--resume", "--overwrite"],
+        ["evaluate", "runs/x", "--checkpoint", "first"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+    assert "'first' is neither last, best nor a step" in capsys.readouterr().err
+    found = [
+        make_parser().parse_args(["predict", "runs/x", "--split", "val", *more]).checkpoint
+        for more in ([], ["--checkpoint", "best"], ["--checkpoint", "40"])
+    ]
+    assert found == ["last", "best", 40]
+
+
+def test_steps_are_summed_up_in_a_line() -> None:
+    summary = {
+        "step_times": {"p50_ms": 104.2, "p99_ms": 181.9}, "wait_share": 0.0012,
+        "cells_per_second": 12345.6,
+    }  # fmt: skip
+    assert describe_summary(summary) == [
+        "step 104 ms (p99 182 ms), 0.12% of it waiting for data, 12,346 cells/s"
+    ]
+    assert describe_summary({}) == []
 
 
 def test_the_summary_is_a_table_of_model_and_baselines() -> None:

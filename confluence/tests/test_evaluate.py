@@ -11,6 +11,8 @@ from sklearn import metrics as oracle
 
 from confluence.data import NO_TIME, Labels, Task
 from confluence.evaluate import (
+    METRICS,
+    US_PER_DAY,
     Predictions,
     auroc,
     average_precision,
@@ -18,6 +20,7 @@ from confluence.evaluate import (
     categorical_metrics,
     entity_histories,
     evaluate,
+    main_metric,
     numerical_metrics,
     time_text,
     time_us,
@@ -172,3 +175,18 @@ def test_times_are_written_and_read_in_utc() -> None:
     assert time_text(1_793_491_200_000_000) == "2026-11-01T00:00:00"
     assert time_text(1_793_491_200_000_001) == "2026-11-01T00:00:00.000001"
     assert time_text(int(NO_TIME)) == ""
+
+
+@pytest.mark.parametrize("metric", ["mae", "rmse"])
+def test_models_are_compared_by_a_metric_that_exists(metric: str) -> None:
+    truth, nearer, farther = (np.array(v) for v in ([0.0, 1.0], [0.2, 0.9], [0.9, 0.2]))
+    for stype, measure in METRICS.items():
+        scale = US_PER_DAY if stype == SemanticType.TIMESTAMP else 1
+        rounded = stype == SemanticType.CATEGORICAL
+        name, sign = main_metric(stype, metric)
+        good, bad = (
+            measure(truth * scale, (np.round(v) if rounded else v) * scale)[name]
+            for v in (nearer, farther)
+        )
+        assert good is not None and bad is not None
+        assert sign * good > sign * bad

@@ -3,20 +3,91 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from confluence.log import Log, to_json
+from confluence.log import Log, read_summary, step_times, to_json
 from confluence.train import StepReport
+
+
+def report(step: int, loss: float, *, seconds: float = 0.1, wait_seconds: float = 0) -> StepReport:
+    return StepReport(
+        step=step, loss=loss, gradient_norm=1.0, learning_rate=3e-4, seconds=seconds,
+        fetch_seconds=seconds / 20, wait_seconds=wait_seconds, cells=500,
+    )  # fmt: skip
+
+
+def stats(since: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A sampler that was idle until the log began, then bound by its consumer."""
+    return {"bound_by": "idle" if since is None else "consumer"}
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path) -> None:
+    with Log(tmp_path, steps=4, every=2, contexts_per_step=8, read_stats=stats) as log:
+        for step, seconds in ((1, 9.9), (2, 0.1), (3, 0.1), (4, 0.3)):
+            log.report(report(step, 0.5, seconds=seconds, wait_seconds=seconds / 100))
+        log.event("end", **log.summary())
+    lines = read(tmp_path)
+    assert {name: lines[1][name] for name in ("step", "bound_by")} == {
+        "step": 4, "bound_by": "consumer"
+    }  # fmt: skip
+    assert lines[1]["step_seconds"] == pytest.approx(0.2)
+    assert lines[1]["fetch_share"] == pytest.approx(0.05)
+    assert lines[1]["wait_share"] == pytest.approx(0.01)
+    assert lines[1]["cells_per_second"] == pytest.approx(2500)
+    assert lines[1]["contexts_per_second"] == pytest.approx(40)
+    summary = read_summary(tmp_path)
+    assert (summary["timed_steps"], summary["first_step_seconds"]) == (3, 9.9)  # it compiles
+    assert summary["step_seconds"] == pytest.approx(0.5 / 3)
+    assert summary["bound_by"] == "consumer"
+    assert summary["step_times"]["p50_ms"] == pytest.approx(100)
+    assert read_summary(tmp_path / "none") == {}
+
+
+def test_the_histogram_holds_every_step_once() -> None:
+    found = step_times([0.1, 0.1, 0.102, 0.2, 1.0])
+    edges, counts = found["edges_ms"], found["counts"]
+    assert len(edges) == len(counts) + 1
+    assert sum(counts) == 5
+    assert edges[0] <= 100 and edges[-1] >= 1000
+    for low, high, count in zip(edges, edges[1:], counts, strict=False):
+        assert count == sum(low <= ms < high for ms in (100, 100, 102, 200, 1000))
+    assert found["max_ms"] == pytest.approx(1000)
+    assert step_times([]) == {}
+    assert sum(step_times([1e-6, 1e9])["counts"]) == 2  # however far apart
+
+
+def test_a_log_goes_on_where_the_checkpoint_was(tmp_path: Path) -> None:
+    with Log(tmp_path, steps=6, every=2, contexts_per_step=8) as log:
+        for step in range(1, 4):
+            log.report(report(step, float(step)))
+    with Log(tmp_path, steps=6, every=2, contexts_per_step=8, losses=log.losses) as log:
+        for step in range(4, 7):
+            log.report(report(step, float(step)))
+    assert [(line["step"], line["loss"]) for line in read(tmp_path)] == [
+        (2, 1.5),
+        (4, 3.5),
+        (6, 5.5),
+    ]
+    assert log.losses == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_log_holds_mean_losses_and_ends_with_a_picture(tmp_path: Path) -> None:
     with Log(tmp_path, steps=5, every=2, contexts_per_step=8) as log:
         for step in range(1, 6):
-            log.report(StepReport(step, float(step), 1.0, 3e-4, 0.0))
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [(line["step"], line["loss"]) for line in lines] == [(2, 1.5), (4, 3.5), (5, 5.0)]
+            log.report(report(step, float(step)))
+    assert [(line["step"], line["loss"]) for line in read(tmp_path)] == [
+        (2, 1.5),
+        (4, 3.5),
+        (5, 5.0),
+    ]
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -25,7 +96,7 @@ def test_without_a_terminal_progress_is_about_ten_plain_lines(
 ) -> None:
     with Log(tmp_path, steps=200, every=10, contexts_per_step=8) as log:
         for step in range(1, 201):
-            log.report(StepReport(step, 0.5, 1.0, 3e-4, 0.0))
+            log.report(report(step, 0.5))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 10
     assert lines[0].startswith("step  20/200  loss 0.5000  ")

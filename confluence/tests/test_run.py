@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import signal
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -175,21 +176,24 @@ def test_what_is_missing_is_an_error_with_a_suggestion(shop_store: Path, tmp_pat
 def test_a_trained_run_is_not_replaced_by_accident(
     trained: confluence.Run, shop_store: Path
 ) -> None:
-    with pytest.raises(FileExistsError, match="holds a trained run"):
+    with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
         confluence.train(shop_store, task="subscribed", out=trained.out, steps=1, **SMALL)
     assert confluence.load(trained.out).config == trained.config
 
 
-def test_ctrl_c_says_what_is_left(
+def test_a_second_ctrl_c_says_what_is_left(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*arguments: Any, **options: Any) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # only taken note of
+        signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("confluence.run.fit", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("confluence.session.fit", interrupt)
     with pytest.raises(KeyboardInterrupt, match="after step 0 of 5: no model is saved, the log is"):
         confluence.train(shop_store, task="churn", out=tmp_path / "run", steps=5, **SMALL)
     assert "KeyboardInterrupt" in (tmp_path / "run" / "log.jsonl").read_text()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_rel_f1_with_its_label_tables(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from typing import Any
 
 import jax
@@ -17,6 +19,8 @@ from confluence.loss import TARGET_STYPES
 from confluence.model import parameter_table
 from confluence.optimizer import learning_rate_share, make_optimizer, trainers, update_average
 from confluence.train import (
+    Feed,
+    GradientSums,
     NonFiniteLossError,
     Predictor,
     RecompilationError,
@@ -25,6 +29,7 @@ from confluence.train import (
     assert_one_compilation,
     first_state,
     fit,
+    gradient_sums,
 )
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
@@ -43,7 +48,7 @@ def test_one_batch_overfits_in_100_steps(cfg: Config, stype: SemanticType) -> No
     batch = smoke.synthetic_batch(cfg, stype)
     reports: list[StepReport] = []
     fit(
-        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), lambda: batch, steps=cfg.steps,
+        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: batch), steps=cfg.steps,
         on_report=reports.append,
     )  # fmt: skip
     assert [r.step for r in reports] == list(range(1, 101))
@@ -117,6 +122,14 @@ def test_late_weights_are_averaged(cfg: Config) -> None:
     assert float(average["w"]) == pytest.approx(np.mean([4, 5, 6, 7]))
 
 
+def test_an_average_from_1_is_the_weights_themselves(cfg: Config) -> None:
+    cfg, average = cfg.replace(steps=3, average_from=1.0), {"w": jnp.asarray(0.1)}
+    for step, value in enumerate((1e9, 0.1, 0.3)):
+        params = {"w": jnp.asarray(value)}
+        average = update_average(average, params, jnp.asarray(step), cfg)
+        assert np.array_equal(average["w"], params["w"])
+
+
 def test_all_types_of_target_share_one_compilation(cfg: Config) -> None:
     runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
     for stype in TARGET_STYPES:
@@ -152,9 +165,172 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(cfg: Config) -> Non
     stream = iter([good, good, bad, good, good])
     with pytest.raises(NonFiniteLossError, match=r"loss is nan at step 3 \(train batch 2\)"):
         fit(
-            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), lambda: next(stream), steps=5,
-            on_report=lambda report: None,
+            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: next(stream)),
+            steps=5, on_report=lambda report: None,
         )  # fmt: skip
+
+
+def halves(batch: smoke.SyntheticBatch) -> list[smoke.SyntheticBatch]:
+    """A batch as two of half its size that share its texts."""
+    size = len(batch["is_labelled"])
+    parts = []
+    for begin in (0, size // 2):
+        rows = slice(begin, begin + size // 2)
+        part = smoke.SyntheticBatch(
+            {
+                n: a[rows] if len(a) == size and n != "text_batch_embeddings" else a
+                for n, a in batch.items()
+            }
+        )
+        count = int(np.clip(int(batch["num_sequences"][0]) - begin, 0, size // 2))
+        part["num_sequences"] = np.array([count], np.uint32)
+        parts.append(part)
+    return parts
+
+
+def test_accumulated_batches_give_the_update_of_one_larger_batch(cfg: Config) -> None:
+    cfg = cfg.replace(batch_size=8, learning_rate=3e-3)
+    batches = [
+        smoke.synthetic_batch(cfg, stype, seed=seed, sequences=sequences)
+        for seed, (stype, sequences) in enumerate(
+            [(SemanticType.NUMERICAL, 8), (SemanticType.BOOLEAN, 7), (SemanticType.NUMERICAL, 3)]
+        )
+    ]
+    batches[0]["is_labelled"][:3] = 0  # 1 labelled sequence in one half, 4 in the other
+    found = []
+    for accumulate in (1, 2):
+        of_step = [[b] if accumulate == 1 else halves(b) for b in batches]
+        runner_cfg = cfg.replace(batch_size=8 // accumulate, accumulate=accumulate)
+        reports: list[StepReport] = []
+        stream = iter([part for parts in of_step for part in parts])
+        state = fit(
+            first_state(cfg, smoke.TEXT_WIDTH), make_runner(runner_cfg),
+            Feed(lambda s=stream: next(s)), steps=3, on_report=reports.append,  # type: ignore[misc]
+        )  # fmt: skip
+        assert next(stream, None) is None
+        assert int(state.step) == 3
+        found.append(reports)
+    for one, other in zip(*found, strict=True):
+        assert other.loss == pytest.approx(one.loss, rel=1e-4)
+        assert other.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-3)
+        assert other.cells == pytest.approx(one.cells)
+
+
+def test_sums_over_halves_add_up_to_those_of_the_whole_where_means_do_not(cfg: Config) -> None:
+    """The update is made from these sums; it is compared by what the next steps lose, above, since
+    Muon makes unit vectors even of gradients that are rounding errors."""
+    cfg = cfg.replace(batch_size=8)
+    batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    batch["is_labelled"][:3] = 0  # 1 labelled sequence in one half, 4 in the other
+    state = first_state(cfg, smoke.TEXT_WIDTH)
+    sums_of = jax.jit(functools.partial(gradient_sums, cfg=cfg, category_limit=LIMIT))
+
+    def sums(part: smoke.SyntheticBatch) -> GradientSums:
+        tables, scales = smoke.synthetic_tables(), smoke.synthetic_scales(cfg)
+        found: GradientSums = sums_of(state, to_device(part), np.int32(0), tables, scales)
+        return found
+
+    whole = sums(batch)
+    one, other = (sums(half) for half in halves(batch))
+    assert (one.weight, other.weight, whole.weight) == (1, 4, 5)
+    np.testing.assert_allclose(one.loss + other.loss, whole.loss, rtol=1e-5)
+    norm = float(jnp.sqrt(sum(jnp.sum(g**2) for g in whole.gradients.values())))
+    for name, gradient in whole.gradients.items():
+        added = one.gradients[name] + other.gradients[name]
+        np.testing.assert_allclose(added, gradient, rtol=1e-4, atol=1e-6 * norm, err_msg=name)
+    mean = whole.loss / whole.weight
+    assert abs((one.loss / one.weight + other.loss / other.weight) / 2 - mean) > 0.01 * mean
+
+
+class Traced:
+    """A runner whose steps take no time; what happens in which order is noted."""
+
+    accumulate = 1
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+        self.step_count = 0
+
+    def step(self, state: Any, batch: Any, next_input: Any) -> Any:
+        self.step_count += 1
+        self.happened.append(f"dispatch {self.step_count}")
+        loss = jnp.asarray(float(self.step_count))
+        metrics = {"loss": loss, "gradient_norm": loss, "learning_rate": loss}
+        return state._replace(step=state.step + 1), metrics
+
+    def assert_one_compilation(self) -> None:
+        self.happened.append("done")
+
+
+def test_the_next_batch_is_fetched_and_the_next_step_dispatched_before_metrics_are_read(
+    cfg: Config,
+) -> None:
+    traced, batch = Traced(), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    fetched = iter(range(1, 100))
+
+    def next_batch() -> Any:
+        traced.happened.append(f"fetch {next(fetched)}")
+        return batch
+
+    runner: Any = traced
+    fit(
+        first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(next_batch), steps=4,
+        on_report=lambda report: traced.happened.append(f"read {report.step}"),
+        is_due=lambda step: step == 3,
+        on_state=lambda state, step, position: traced.happened.append(f"state {step}"),
+    )  # fmt: skip
+    assert traced.happened == [
+        "fetch 1", "dispatch 1", "fetch 2",
+        "dispatch 2", "fetch 3", "read 1",
+        "dispatch 3", "fetch 4", "read 2", "read 3", "state 3",
+        "dispatch 4", "read 4", "state 4", "done",
+    ]  # fmt: skip
+
+
+def test_a_stop_ends_with_the_state_and_the_place_of_the_last_step(cfg: Config) -> None:
+    traced, batch = Traced(), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    taken, states = [], []
+
+    def next_batch() -> Any:
+        taken.append(1)
+        return batch
+
+    runner: Any = traced
+    fit(
+        first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(next_batch, lambda: len(taken)), steps=9,
+        on_report=lambda report: None, should_stop=lambda: traced.step_count == 5,
+        is_due=lambda step: step == 2,
+        on_state=lambda state, step, position: states.append((int(state.step), step, position)),
+    )  # fmt: skip
+    assert states == [(2, 2, 2), (5, 5, 5)]  # the place after the batches of that very step
+    assert len(taken) == 5  # nothing is taken for a step that does not come
+
+
+class Running:
+    """What the device works on, done or not."""
+
+    def __init__(self, *, done: bool) -> None:
+        self._done = done
+
+    def is_ready(self) -> bool:
+        return self._done
+
+
+def test_a_fetch_counts_as_waiting_only_if_the_device_had_finished(cfg: Config) -> None:
+    batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+
+    def slow() -> Any:
+        time.sleep(0.02)
+        return batch
+
+    feed = Feed(slow)
+    running: Any = Running(done=False)
+    feed.next_on_device(running)
+    assert feed.wait_seconds == 0 and feed.fetch_seconds >= 0.02
+    running = Running(done=True)
+    feed.next_on_device(running)
+    assert feed.wait_seconds >= 0.02
+    assert feed.cells == 2 * int(np.sum(batch["is_padding"] == 0))
 
 
 def test_predictor_gives_only_sequences_that_count(cfg: Config) -> None:

@@ -1,0 +1,157 @@
+"""One session of training: from the first step or a checkpoint to the last step, or to a stop.
+
+    checkpoint ──► state, losses, place in the stream ──► fit ──► log, evaluations, checkpoints
+
+Everything a run does beside stepping happens here, at steps that the configuration names: lines of
+the log, evaluation on val, checkpoints. A state is saved after it was evaluated, so that a run that
+goes on evaluates at the same steps as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from confluence import checkpoint
+from confluence.checkpoint import Keeper, Score
+from confluence.config import Config
+from confluence.data import Labels, Task, device_tables
+from confluence.evaluate import evaluate, main_metric
+from confluence.log import Log
+from confluence.predict import predict
+from confluence.stop import StopRequest, TrainingStopped
+from confluence.train import Feed, Predictor, StepRunner, TrainState, first_state, fit
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Session:
+    """What one process needs to train a run, or to go on with it."""
+
+    out: Path
+    config: Config
+    sampler: Any  # headwater.Sampler of the run's task
+    task: Task
+    labels: Labels
+    record: Mapping[str, Any]  # checkpoint.make_record
+
+    def train(self, resume_step: int | None) -> TrainState:
+        """Train up to the last step, from a checkpoint's step if given, and save."""
+        cfg = self.config
+        width = int(self.record["embedder"]["dim"])
+        state = first_state(cfg, width, self.task.first_biases())
+        losses: list[float] = []
+        if resume_step is not None:
+            state, losses = self._restore(state, resume_step)
+        log = Log(
+            self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
+            contexts_per_step=cfg.batch_size * cfg.accumulate, read_stats=self.sampler.stats,
+        )  # fmt: skip
+        with log, StopRequest() as stop:
+            self._begin(log, resume_step)
+            try:
+                state = self._fit(state, width, log, stop)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(self._what_is_left(log)) from None
+            done = len(log.losses)
+            if done < cfg.steps:
+                log.event("stop", step=done, by=stop.name(), **log.summary())
+        if done < cfg.steps:
+            raise TrainingStopped(
+                f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
+                f" '{self.out}': the same command goes on from there"
+                " (`confluence train`: with --resume)",
+                stop.signal_number or 0,
+            )
+        return state
+
+    def _begin(self, log: Log, resume_step: int | None) -> None:
+        place = {"store": self.record["store"], "task": self.task.name}
+        device = jax.devices()[0].device_kind
+        if resume_step is not None:
+            log.event(
+                "resume", step=resume_step, device=device, config=self.config.to_dict(), **place
+            )
+        else:
+            log.event("start", device=device, config=self.config.to_dict(), **place)
+
+    def _restore(self, like: TrainState, step: int) -> tuple[TrainState, list[float]]:
+        """The state after a step, and the losses up to it; the sampler goes back to its place."""
+        rest = {"optimizer": like.optimizer, "step": like.step}
+        params, average, rest, losses = checkpoint.from_parts(
+            self.out, step, (like.params, like.average, rest)
+        )
+        self.sampler.load_state_dict(checkpoint.load_record(self.out, step)["sampler"])
+        return TrainState(params, average, rest["optimizer"], rest["step"]), losses
+
+    def _fit(self, state: TrainState, width: int, log: Log, stop: StopRequest) -> TrainState:
+        cfg, limit = self.config, self.task.category_limit
+        tables = device_tables(self.sampler, limit)
+        runner = StepRunner(
+            cfg, tables, self.task.scales(cfg), text_width=width, category_limit=limit
+        )
+        predictor = Predictor(cfg, tables, category_limit=limit)
+        keeper = Keeper(self.out, keep_last=cfg.keep_last)
+
+        def on_state(state: TrainState, step: int, position: Any) -> None:
+            score = None
+            if _every(cfg.eval_every, step):
+                score = self._evaluate(predictor, state, step, log)
+            is_last = step == cfg.steps or stop.is_made()
+            is_best = score is not None and keeper.is_best(score)
+            if is_last or is_best or _every(cfg.save_every, step):
+                rest = {"optimizer": state.optimizer, "step": state.step}
+                parts = checkpoint.to_parts(state.params, state.average, rest, log.losses)
+                keeper.save(step, parts, {**self.record, "sampler": position}, score=score)
+                log.event("save", step=step, best=is_best)
+
+        started = time.perf_counter()
+        state = fit(
+            state, runner, Feed(self.sampler.next_train_batch, self.sampler.state_dict),
+            steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.is_made,
+            is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
+        )  # fmt: skip
+        if len(log.losses) == cfg.steps:
+            log.event(
+                "end", steps=cfg.steps, seconds=time.perf_counter() - started,
+                parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
+                **log.summary(),
+            )  # fmt: skip
+        return state
+
+    def _evaluate(
+        self, predictor: Predictor, state: TrainState, step: int, log: Log
+    ) -> Score | None:
+        """Score the averaged weights on val; None where the metric cannot be computed."""
+        cfg, task, until = self.config, self.task, self.config.visible_until
+        batches = iter(self.sampler.epoch("val", task=task.name))
+        predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
+        result = evaluate(
+            predictions, self.labels, task, split="val", metric=cfg.metric,
+            visible_until=until.get("val") if isinstance(until, dict) else until,
+        )  # fmt: skip
+        log.event("evaluate", step=step, **result)
+        name, sign = main_metric(task.stype, cfg.metric)
+        value = result["metrics"][name]
+        return None if value is None else Score(name, value, sign * value)
+
+    def _what_is_left(self, log: Log) -> str:
+        """What to say of a run that was interrupted between checkpoints."""
+        said = f"interrupted after step {len(log.losses)} of {self.config.steps}: "
+        steps = checkpoint.saved_steps(self.out)
+        if not steps:
+            return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
+        return (
+            f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
+            " (`confluence train`: with --resume)"
+        )
+
+
+def _every(interval: int, step: int) -> bool:
+    """Whether something that happens every so many steps is due; 0: never."""
+    return interval > 0 and step % interval == 0

@@ -1,0 +1,232 @@
+"""A run that was killed or stopped and goes on gives the same bits as one that was left alone.
+
+The run that dies is a process of its own, which sends itself the signal at a step that the test
+chooses; the checkpoint before, the log and the one that goes on are read here.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import confluence
+from confluence import checkpoint
+from confluence.cli import main
+from confluence.config import Config
+from confluence.log import read_summary
+from confluence.pipeline import train_or_load
+from confluence.train import first_state
+
+STEPS = 12
+SETTINGS: dict[str, Any] = {
+    "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
+    "max_rows": 10, "cell_dropout": 0.1, "average_from": 0.25, "save_every": 4, "log_every": 3,
+}  # fmt: skip
+
+DYING = """
+import json, os, signal, sys
+import jax
+import confluence.cli, confluence.log, orbax.checkpoint
+
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+number, step, in_save = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "in_save"
+report, begin = confluence.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
+saves = []
+
+def report_and_die(self, of_step):
+    report(self, of_step)
+    if of_step.step == step and not in_save:
+        os.kill(os.getpid(), number)
+
+async def save_and_die(*arguments, **options):
+    saves.append(1)
+    if in_save and len(saves) == 2:
+        os.kill(os.getpid(), number)
+    return await begin(*arguments, **options)
+
+confluence.log.Log.report = report_and_die
+orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
+sys.exit(confluence.cli.main(sys.argv[5:]))
+"""
+
+
+def arguments(store: Path, out: Path) -> list[str]:
+    found = ["train", str(store), "--task", "subscribed", "--out", str(out)]
+    for name, value in SETTINGS.items():
+        found += [f"--{name.replace('_', '-')}", str(value)]
+    return found
+
+
+def die(
+    number: int, step: int, command: list[str], *, in_save: bool = False
+) -> subprocess.CompletedProcess[str]:
+    cache = str(jax.config.jax_compilation_cache_dir)
+    place = [cache, str(number), str(step), "in_save" if in_save else "at_step"]
+    return subprocess.run(
+        [sys.executable, "-c", DYING, *place, *command], capture_output=True, text=True, timeout=300
+    )
+
+
+def train(store: Path, out: Path, **changes: Any) -> confluence.Run:
+    return confluence.train(store, task="subscribed", out=out, **{**SETTINGS, **changes})
+
+
+def everything(out: Path) -> dict[str, Any]:
+    """All that the last checkpoint of a run holds."""
+    record = checkpoint.load_record(out)
+    width = int(record["embedder"]["dim"])
+    like = first_state(Config.from_dict(record["config"]), width)
+    rest = {"optimizer": like.optimizer, "step": like.step}
+    params, average, rest, losses = checkpoint.from_parts(
+        out, record["step"], (like.params, like.average, rest)
+    )
+    arrays = {"params": params, "average": average, "rest": rest}
+    return {
+        **checkpoint.named_leaves(arrays), "losses": np.array(losses),
+        "sampler": record["sampler"]["streams"],
+    }  # fmt: skip
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    assert [n for n, value in one.items() if not np.array_equal(value, other[n])] == []
+
+
+def train_lines(out: Path) -> dict[int, float]:
+    """Mean losses of the log by step; where a step comes twice, the later line."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if line["event"] == "train"}
+
+
+@pytest.fixture(scope="module")
+def whole(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing happened to."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    train(shop_store, out)
+    return out
+
+
+@pytest.mark.parametrize("step", [7, 10])  # within a window of the log, and between checkpoints
+def test_a_run_killed_at_any_step_goes_on_with_the_same_losses(
+    step: int, whole: Path, shop_store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    died = die(signal.SIGKILL, step, arguments(shop_store, out))
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert checkpoint.saved_steps(out)[-1] == step // 4 * 4
+    assert main([*arguments(shop_store, out), "--resume"]) == 0
+    assert_same(everything(out), everything(whole))
+    assert train_lines(out) == train_lines(whole)
+    events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert [e["step"] for e in events if e["event"] == "resume"] == [step // 4 * 4]
+
+
+def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
+    whole: Path, shop_store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    died = die(signal.SIGKILL, 0, arguments(shop_store, out), in_save=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert len(list((out / "checkpoints").iterdir())) == 2  # that of step 8 was under way
+    assert checkpoint.saved_steps(out) == [4]
+    said: list[str] = []
+    overrides = {name: value for name, value in SETTINGS.items() if name != "preset"}
+    train_or_load(
+        shop_store, "subscribed", out, preset="tiny", overrides=overrides, say=said.append
+    )  # fmt: skip
+    assert said == [f"training on subscribed goes on after step 4 of {STEPS}"]
+    assert_same(everything(out), everything(whole))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_sigterm_and_ctrl_c_save_and_say_how_to_go_on(
+    number: int, whole: Path, shop_store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    stopped = die(number, 5, arguments(shop_store, out))
+    assert stopped.returncode == 128 + number, stopped.stderr
+    name = "SIGTERM" if number == signal.SIGTERM else "Ctrl-C"
+    (step,) = checkpoint.saved_steps(out)[-1:]
+    assert step in (6, 7)  # metrics of step 5 are read while step 6 runs
+    assert (
+        f"confluence: stopped by {name} after step {step} of {STEPS} and saved in '{out}': the same"
+        " command goes on from there (`confluence train`: with --resume)\n"
+    ) in stopped.stderr
+    assert main(arguments(shop_store, out)) == 1  # not by accident
+    with pytest.warns(UserWarning, match=f"is at step {step} of {STEPS}; --resume finishes it"):
+        confluence.load(out)
+    train(shop_store, out, resume=True)
+    assert_same(everything(out), everything(whole))
+    assert train_lines(out) == train_lines(whole)
+
+
+def test_resume_starts_a_run_and_opens_a_finished_one(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    first = train(shop_store, out, steps=2, resume=True)
+    log = (out / "log.jsonl").read_text()
+    again = train(shop_store, out, steps=2, resume=True, num_threads=1)
+    assert again.step == first.step == 2
+    assert (out / "log.jsonl").read_text() == log
+    for name, value in first.average.items():
+        assert np.array_equal(again.average[name], value)
+    with pytest.raises(confluence.CheckpointError, match="steps was 2 and is 3"):
+        train(shop_store, out, steps=3, resume=True)
+    with pytest.raises(confluence.CheckpointError, match="the task was 'subscribed' and is 'chur"):
+        confluence.train(shop_store, task="churn", out=out, resume=True, **{**SETTINGS, "steps": 2})
+    with pytest.raises(ValueError, match="give one of them"):
+        train(shop_store, out, resume=True, overwrite=True)
+    record = {**checkpoint.load_record(out), "fingerprint": "another"}
+    monkeypatch.setattr(checkpoint, "load_record", lambda *arguments: record)
+    with pytest.raises(confluence.CheckpointError, match="fingerprint was 'another' and is '"):
+        train(shop_store, out, steps=2, resume=True)
+
+
+def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(shop_store, out, eval_every=2, save_every=0, keep_last=1, learning_rate=3e-2)
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    scores = {e["step"]: e["metrics"]["auroc"] for e in lines if e["event"] == "evaluate"}
+    assert len(scores) == 6
+    best = max(scores, key=lambda step: (scores[step], -step))
+    assert checkpoint.saved_steps(out) == sorted({best, STEPS})
+    run = confluence.load(out, which="best")
+    assert run.step == best
+    assert run.evaluate("val")["metrics"]["auroc"] == scores[best]  # averaged weights both times
+    assert confluence.load(out).step == STEPS
+
+
+def test_accumulated_batches_of_a_store_train_like_larger_ones(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    losses = []
+    for accumulate in (1, 2):
+        out = tmp_path / str(accumulate)
+        train(
+            shop_store, out, steps=4, batch_size=8 // accumulate, accumulate=accumulate,
+            cell_dropout=0.0, log_every=1,
+        )  # fmt: skip
+        losses.append(list(train_lines(out).values()))
+    assert len(losses[0]) == 4
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+    state = checkpoint.load_record(tmp_path / "2")["sampler"]["streams"]["train"]
+    assert state["positions"]["subscribed"] == 32 and state["batches"] == 8
+
+
+def test_the_log_sums_up_what_steps_took_and_waited_for(whole: Path) -> None:
+    summary = read_summary(whole)
+    assert summary["timed_steps"] == STEPS - 1
+    assert 0 <= summary["wait_share"] <= 1
+    assert sum(summary["step_times"]["counts"]) == STEPS - 1
+    assert summary["bound_by"] in ("consumer", "walk", "emit", "text")
+    assert summary["cells_per_second"] > 0
