@@ -33,7 +33,7 @@ def test_bob_is_the_second_text_of_the_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", IDS)
-@pytest.mark.parametrize("seed", [1, 10, 11, 16, 42, 45, 46, 47])
+@pytest.mark.parametrize("seed", [1, 10, 11, 16, 45, 46, 47])
 def test_resident_texts_are_the_texts_of_the_batch(seed: int, layout: str, tmp_path: Path) -> None:
     database = random_database(seed)
     options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
