@@ -116,7 +116,7 @@ def test_without_a_score_there_is_no_best(cfg: Config, state: TrainState, tmp_pa
 def test_what_a_kill_left_is_no_checkpoint_and_goes_away(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
-    """A real kill is in test_exact_resume.py; its traces are a save and a removal that did not end."""
+    """A real kill is in test_exact_resume.py; this is what it leaves of a save and of a removal."""
     save(Keeper(tmp_path, keep_last=1), cfg, state, 1, None)
     for name in ("2.orbax-checkpoint-tmp", "0.removed"):
         (tmp_path / "checkpoints" / name / "params").mkdir(parents=True)

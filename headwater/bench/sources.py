@@ -128,7 +128,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--postgres", metavar="ADDRESS")
-    parser.add_argument("--memory-limit", default="2GB", metavar="SIZE", help="of the process (2GB)")
+    parser.add_argument(
+        "--memory-limit", default="2GB", metavar="SIZE", help="of the process (2GB)"
+    )
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # one source, in this process
     options = parser.parse_args()
     if options.read:

@@ -52,10 +52,11 @@ void hwi_labels_find(struct hwi_walk *walk) {
     uint32_t i = walk->seed.split != HWI_SPLIT_AD_HOC ? walk->seed.index
                                                       : end_of_anchor(seeds, walk->seed.anchor);
     walk->labels_sought = 0;
-    while (i-- > 0 && seeds->anchors[i] == walk->seed.anchor &&
-           walk->label_count < walk->plan->options.label_rows) {
-        if (is_shown(walk, seeds, i)) {
-            walk->labels[walk->label_count++] = i;
+    for (; i > 0 && seeds->anchors[i - 1] == walk->seed.anchor &&
+           walk->label_count < walk->plan->options.label_rows;
+         i--) {
+        if (is_shown(walk, seeds, i - 1)) {
+            walk->labels[walk->label_count++] = i - 1;
         }
     }
 }
