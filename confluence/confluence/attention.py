@@ -15,7 +15,7 @@ be exp(-1e9) = 0 and is set to that 0. Scores are never kept for the backward pa
 again from q and k, a few sequences at a time, so that they stay in a processor's cache. On two CPU
 cores this is 3 times faster than autodiff of the plain softmax; on GPU the block is the batch.
 
-Cost: O(B·H·S²·K) for each pattern, whatever the masks allow. The row-structured path will do less.
+Cost: O(B·H·S²·K) for each pattern, whatever the masks allow. row_attention.py does less.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _softmax_forward(
         total = jnp.sum(scores, axis=-1)[:, :, None]  # [b,H,1,Q]
         return jnp.einsum("bhqs,bhks->bhkq", scores, v) / total, total
 
-    out, total = _by_block(one_block, block, (q, k, v, mask))
+    out, total = by_block(one_block, block, (q, k, v, mask))
     return out, (q, k, v, mask, out, total)
 
 
@@ -150,14 +150,14 @@ def _softmax_backward(
         d_k = jnp.einsum("bhkq,bhqs->bhks", q, d_logits)
         return d_q, d_k, d_v
 
-    d_q, d_k, d_v = _by_block(one_block, block, (*residuals, d_out))
+    d_q, d_k, d_v = by_block(one_block, block, (*residuals, d_out))
     return d_q, d_k, d_v, None
 
 
 masked_softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
-def _by_block(function, block: int, args):  # type: ignore[no-untyped-def]
+def by_block(function, block: int, args):  # type: ignore[no-untyped-def]
     """Apply a function to `block` sequences at a time, one after the other."""
     batch = args[0].shape[0]
     if block >= batch:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from confluence.config import Config
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
+from confluence.row_attention import RowShape
 
 COMMON_FIELDS = (
     "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
@@ -201,6 +202,17 @@ def _moment(stats: Mapping[str, Any] | None, name: str, default: float) -> float
     stats = stats or {}
     value = stats.get(name, stats.get(f"{name}_us"))
     return default if value is None else float(value)
+
+
+def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
+    """The most cells and parents of a row of any table or task, in this run's contexts."""
+    widths, parents = [2], [1]  # a task's seed row: obs_time and target, and the anchor
+    for table in metadata["tables"]:
+        columns = metadata["columns"][slice(*table["column_range"])]
+        skipped = [cfg.identifier_cells == "none" and c["stype"] == "identifier" for c in columns]
+        widths.append(len(columns) - sum(skipped))
+        parents.append(len(table["foreign_keys"]))
+    return RowShape(width=max(widths), parents=max(parents))
 
 
 def device_tables(sampler: Any, category_limit: int) -> Tables:

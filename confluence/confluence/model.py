@@ -14,7 +14,8 @@ categories, L most categories of a task.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -22,8 +23,9 @@ import jax.numpy as jnp
 from headwater import SemanticType
 from jax import Array
 
-from confluence import attention
+from confluence import attention, row_attention
 from confluence.config import Config
+from confluence.row_attention import RowShape
 
 Params = dict[str, Array]
 Inputs = Mapping[str, Array]
@@ -34,6 +36,7 @@ TIME_PARTS = 15  # 14 cyclic parts of a timestamp, then its z-scored epoch
 AGE_PARTS = 5  # features of a row's age
 AGE_LIMIT_DAYS = 18_250.0  # 50 years
 NORM_EPSILON = 1e-6  # added to the mean square in RMSNorm
+ROWS_FROM = 512  # S from which attention by rows was faster than dense attention
 VECTOR_SCALE = 0.02  # standard deviation of learned vectors
 
 
@@ -152,6 +155,13 @@ def compute_dtype(cfg: Config) -> jnp.dtype:
     if name == "auto":
         name = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     return jnp.dtype(name)
+
+
+def attention_path(cfg: Config) -> str:
+    """Which attention runs, "rows" or "dense": unless told, what was faster (5-results.md)."""
+    if cfg.attention != "auto":
+        return cfg.attention
+    return "rows" if cfg.sequence_length >= ROWS_FROM else "dense"
 
 
 def rms_norm(x: Array, gamma: Array, dtype: jnp.dtype) -> Array:
@@ -320,8 +330,58 @@ def _age_numbers(batch: Inputs, cells: Cells) -> Array:
 # -------------------------------------------------------------------------------------- the layers
 
 
+Mix = Callable[[Array, Array, Array, Array], Array]
+"""An attention under one pattern: query [B,Q,D], key and value [B,S,D], τ [H] → [B,Q,D]."""
+
+
+class Patterns(NamedTuple):
+    """The attentions of a batch, by pattern; dense or by rows, the numbers are the same."""
+
+    outbound: Mix
+    inbound: Mix
+    column: Mix
+    target_column: Mix  # Q = 1, the target
+
+
+def dense_patterns(batch: Inputs, cells: Cells, cfg: Config) -> Patterns:
+    """Attention under masks over all pairs of cells: the definition, and faster if S is small."""
+    masks = attention.make_masks(cells.row_ids, cells.column_ids, batch["fk_adj"], cells.is_cell)
+    block = attention.block_size(cells.is_cell.shape[0], cfg.attention_block)
+    return Patterns(
+        outbound=_under(masks.outbound, block),
+        inbound=_under(masks.inbound, block),
+        column=_under(masks.column, block),
+        target_column=_under(at_target(masks.column, cells), cells.is_cell.shape[0]),
+    )
+
+
+def row_patterns(batch: Inputs, cells: Cells, cfg: Config, shape: RowShape) -> Patterns:
+    """Attention between the rows and along the columns that can see each other."""
+    parents, fits = batch.get("parents"), jnp.asarray(True)
+    if parents is None:
+        parents, fits = row_attention.parents_of(batch["fk_adj"], shape.parents)
+    slots, columns = row_attention.make_structure(
+        cells.row_ids, cells.column_ids, parents, cells.is_cell, shape.width, fits
+    )
+    batch_size = cells.is_cell.shape[0]
+    block = attention.block_size(batch_size, cfg.attention_block)
+    mask = row_attention.target_column_mask(columns, cells.target)
+    return Patterns(
+        outbound=partial(row_attention.outbound, slots=slots, block=block),
+        inbound=partial(row_attention.inbound, slots=slots, block=block),
+        column=partial(row_attention.column, columns=columns, block=block),
+        target_column=_under(mask, batch_size),
+    )
+
+
+def _under(mask: Array, block: int) -> Mix:
+    return lambda query, key, value, tau: attention.attend(
+        query, key, value, mask, tau, block=block
+    )
+
+
 def attention_sublayer(
-    params: Params, layer: int, pattern: int, x: Array, rows: Array, mask: Array, cfg: Config
+    params: Params, layer: int, pattern: int, x: Array, rows: Array, mix: Mix
 ) -> Array:
     """What one attention adds to `rows` [B,Q,D] (all cells, or targets) by looking at x [B,S,D]."""
     dtype = x.dtype
@@ -339,10 +399,7 @@ def attention_sublayer(
         normed_rows = rms_norm(rows, gamma, dtype)
         query, gate = linear(normed_rows, weight("query")), linear(normed_rows, weight("gate"))
         key, value = linear(normed, weight("key")), linear(normed, weight("value"))  # [B,S,D]
-    batch = x.shape[0]
-    wanted = cfg.attention_block if rows is x else batch
-    block = attention.block_size(batch, wanted)
-    mixed = attention.attend(query, key, value, mask, temperature, block=block)
+    mixed = mix(query, key, value, temperature)
     return 2.0 * jax.nn.sigmoid(gate) * linear(mixed, weight("out"))
 
 
@@ -360,19 +417,20 @@ def at_target(x: Array, cells: Cells) -> Array:
     return jnp.take_along_axis(x, cells.target[:, None, None], axis=1)
 
 
-def transform(params: Params, x: Array, cells: Cells, masks: attention.Masks, cfg: Config) -> Array:
+def transform(params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config) -> Array:
     """All layers. [B,S,D] → [B,D] at the target.
 
     Only the target is read, so the last column attention and feed-forward are computed there alone;
     this changes no result.
     """
     for layer in range(cfg.layers):
-        x = x + attention_sublayer(params, layer, 0, x, x, masks.outbound, cfg)
-        x = x + attention_sublayer(params, layer, 1, x, x, masks.inbound, cfg)
-        rows, mask = x, masks.column
-        if layer == cfg.layers - 1:
-            rows, mask = at_target(x, cells), at_target(masks.column, cells)
-        x = rows + attention_sublayer(params, layer, 2, x, rows, mask, cfg)
+        x = x + attention_sublayer(params, layer, 0, x, x, patterns.outbound)
+        x = x + attention_sublayer(params, layer, 1, x, x, patterns.inbound)
+        is_last = layer == cfg.layers - 1
+        rows, mix = x, patterns.column
+        if is_last:
+            rows, mix = at_target(x, cells), patterns.target_column
+        x = rows + attention_sublayer(params, layer, 2, x, rows, mix)
         x = x + feed_forward_sublayer(params, layer, x)
     return x[:, 0]
 
@@ -410,6 +468,7 @@ def forward(
     cfg: Config,
     *,
     category_limit: int,
+    row_shape: RowShape | None = None,
     hidden: Array | None = None,
 ) -> Output:
     """The whole model.
@@ -417,11 +476,17 @@ def forward(
     Args:
         batch: the arrays named in `data.INPUT_FIELDS`, shapes and types as headwater gives them.
         category_limit: L, most categories of the run's tasks, at least 1.
+        row_shape: most cells and parents of a row (`data.read_row_shape`); for attention by rows.
         hidden: [B,S] bool, cells that dropout removes from this step.
     """
     cells = read_cells(batch, hidden)
-    masks = attention.make_masks(cells.row_ids, cells.column_ids, batch["fk_adj"], cells.is_cell)
+    if attention_path(cfg) == "rows":
+        if row_shape is None:
+            raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
+        patterns = row_patterns(batch, cells, cfg, row_shape)
+    else:
+        patterns = dense_patterns(batch, cells, cfg)
     x = encode(params, batch, cells, tables, cfg)  # [B,S,D]
-    x = transform(params, x, cells, masks, cfg)  # [B,D]
+    x = transform(params, x, cells, patterns, cfg)  # [B,D]
     h = rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
     return apply_heads(params, h, batch, tables, category_limit, compute_dtype(cfg))

@@ -25,6 +25,7 @@ from confluence.data import (
     device_tables,
     open_sampler,
     read_labels,
+    read_row_shape,
     read_task,
 )
 from confluence.evaluate import Predictions, evaluate, time_text
@@ -137,7 +138,10 @@ class Run:
 
     def _predictions(self, cfg: Config, sampler: Any, batches: Any, task: Task) -> Predictions:
         tables = device_tables(sampler, task.category_limit)
-        predictor = Predictor(cfg, tables, category_limit=task.category_limit)
+        predictor = Predictor(
+            cfg, tables, category_limit=task.category_limit,
+            row_shape=read_row_shape(sampler.database_metadata(), cfg),
+        )  # fmt: skip
         return predict(predictor, self.average, iter(batches), task, clamp=cfg.clamp)
 
 

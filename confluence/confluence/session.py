@@ -21,7 +21,7 @@ import numpy as np
 from confluence import checkpoint
 from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
-from confluence.data import Labels, Task, device_tables
+from confluence.data import Labels, Task, device_tables, read_row_shape
 from confluence.evaluate import evaluate, main_metric
 from confluence.log import Log
 from confluence.predict import predict
@@ -92,10 +92,12 @@ class Session:
     def _fit(self, state: TrainState, width: int, log: Log, stop: StopRequest) -> TrainState:
         cfg, limit = self.config, self.task.category_limit
         tables = device_tables(self.sampler, limit)
+        row_shape = read_row_shape(self.sampler.database_metadata(), cfg)
         runner = StepRunner(
-            cfg, tables, self.task.scales(cfg), text_width=width, category_limit=limit
-        )
-        predictor = Predictor(cfg, tables, category_limit=limit)
+            cfg, tables, self.task.scales(cfg), text_width=width, category_limit=limit,
+            row_shape=row_shape,
+        )  # fmt: skip
+        predictor = Predictor(cfg, tables, category_limit=limit, row_shape=row_shape)
         keeper = Keeper(self.out, keep_last=cfg.keep_last)
 
         def on_state(state: TrainState, step: int, position: Any) -> None:

@@ -18,6 +18,7 @@ from confluence.config import Config
 from confluence.data import HUBER_DELTA, to_device
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
+from confluence.row_attention import RowShape
 from confluence.train import StepRunner, first_state
 
 TEXT_WIDTH = 16  # T
@@ -32,6 +33,7 @@ OBS_TIME_COLUMN = len(COLUMN_STYPES)  # then one target column per type of targe
 CATEGORICAL_COLUMNS = [i for i, s in enumerate(COLUMN_STYPES) if s == SemanticType.CATEGORICAL]
 TARGET_CATEGORY_START = len(CATEGORICAL_COLUMNS) * CATEGORIES_PER_COLUMN
 COLUMN_COUNT = OBS_TIME_COLUMN + 1 + len(TARGET_STYPES)
+ROW_SHAPE = RowShape(width=max(len(table) for table in TABLE_COLUMNS), parents=1)
 NO_TABLE = 65_535  # table of a task's seed row
 
 
@@ -186,7 +188,7 @@ def run_smoke(cfg: Config | None = None) -> dict[str, Any]:
     batches = [to_device(synthetic_batch(cfg, s, seed=cfg.seed)) for s in TARGET_STYPES]
     runner = StepRunner(
         cfg, tables, synthetic_scales(cfg), text_width=TEXT_WIDTH,
-        category_limit=CATEGORIES_PER_COLUMN,
+        category_limit=CATEGORIES_PER_COLUMN, row_shape=ROW_SHAPE,
     )  # fmt: skip
     state = first_state(cfg, TEXT_WIDTH)
     losses: list[float] = []

@@ -29,6 +29,7 @@ from confluence.expand import as_dense
 from confluence.loss import TaskScales, batch_loss, read_truth
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
+from confluence.row_attention import RowShape
 
 
 class NonFiniteLossError(FloatingPointError):
@@ -87,6 +88,7 @@ def gradient_sums(
     *,
     cfg: Config,
     category_limit: int,
+    row_shape: RowShape | None = None,
 ) -> GradientSums:
     """Loss and gradients of one batch, the `part`-th of its step."""
     batch = as_dense(batch)
@@ -98,7 +100,10 @@ def gradient_sums(
     truth = read_truth(batch, scales)
 
     def loss_of(params: Params) -> tuple[Array, Array]:
-        output = forward(params, batch, tables, cfg, category_limit=category_limit, hidden=hidden)
+        output = forward(
+            params, batch, tables, cfg,
+            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+        )  # fmt: skip
         return batch_loss(output, truth, batch, scales, cfg)
 
     (loss, weight), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
@@ -135,9 +140,11 @@ class StepRunner:
 
     def __init__(
         self, cfg: Config, tables: Tables, scales: TaskScales, *, text_width: int,
-        category_limit: int,
+        category_limit: int, row_shape: RowShape | None = None,
     ) -> None:  # fmt: skip
-        sums_of = functools.partial(gradient_sums, cfg=cfg, category_limit=category_limit)
+        sums_of = functools.partial(
+            gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape
+        )
         apply = functools.partial(apply_sums, cfg=cfg, text_width=text_width)
 
         def train_step(
@@ -349,11 +356,14 @@ class _Reader:
 
 
 @functools.lru_cache(maxsize=8)
-def _jitted_forward(cfg: Config, category_limit: int) -> Any:
+def _jitted_forward(cfg: Config, category_limit: int, row_shape: RowShape | None) -> Any:
     """One function for all passes of a configuration, so that only the first one compiles it."""
 
     def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
-        return forward(params, as_dense(batch), tables, cfg, category_limit=category_limit)
+        return forward(
+            params, as_dense(batch), tables, cfg,
+            category_limit=category_limit, row_shape=row_shape,
+        )  # fmt: skip
 
     return jax.jit(predict)
 
@@ -361,9 +371,12 @@ def _jitted_forward(cfg: Config, category_limit: int) -> Any:
 class Predictor:
     """The compiled forward pass: outputs of the heads, on the host, for batches of one shape."""
 
-    def __init__(self, cfg: Config, tables: Tables, *, category_limit: int) -> None:
+    def __init__(
+        self, cfg: Config, tables: Tables, *, category_limit: int,
+        row_shape: RowShape | None = None,
+    ) -> None:  # fmt: skip
         # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
-        self._predict = _jitted_forward(cfg.replace(visible_until=None), category_limit)
+        self._predict = _jitted_forward(cfg.replace(visible_until=None), category_limit, row_shape)
         self._tables = tables
 
     def outputs(

@@ -18,7 +18,14 @@ from confluence.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
 from confluence.model import Output, forward, init
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
+STATIC: dict[str, Any] = {"category_limit": LIMIT, "row_shape": smoke.ROW_SHAPE}
 FLOAT_INPUTS = ("numeric_values", "timestamp_values", "row_ages", "text_batch_embeddings")
+
+
+@pytest.fixture(params=["dense", "rows"])
+def cfg(cfg: Config, request: pytest.FixtureRequest) -> Config:
+    """All that holds of the model holds on both paths."""
+    return cfg.replace(attention=request.param)
 
 
 def random_params(cfg: Config, seed: int = 1) -> Any:
@@ -36,13 +43,13 @@ def inputs(batch: Any) -> dict[str, jax.Array]:
 
 
 def run(params: Any, batch: Any, cfg: Config) -> Output:
-    step = jax.jit(lambda p, b: forward(p, b, smoke.synthetic_tables(), cfg, category_limit=LIMIT))
+    step = jax.jit(lambda p, b: forward(p, b, smoke.synthetic_tables(), cfg, **STATIC))
     return step(params, inputs(batch))
 
 
 def float_loss(params: Any, arrays: Any, cfg: Config, floats: Any, truth: Any) -> jax.Array:
     arrays = {**arrays, **floats}
-    output = forward(params, arrays, smoke.synthetic_tables(), cfg, category_limit=LIMIT)
+    output = forward(params, arrays, smoke.synthetic_tables(), cfg, **STATIC)
     total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg), cfg)
     return total
 
@@ -211,9 +218,7 @@ def test_age_and_time_change_the_prediction(cfg: Config) -> None:
 def test_dropout_never_hides_the_target(cfg: Config) -> None:
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
     hidden = jnp.ones(batch["is_padding"].shape, bool)
-    output = forward(
-        params, inputs(batch), smoke.synthetic_tables(), cfg, category_limit=LIMIT, hidden=hidden
-    )
+    output = forward(params, inputs(batch), smoke.synthetic_tables(), cfg, **STATIC, hidden=hidden)
     assert np.isfinite(output.boolean).all()
     ages = np.asarray(batch["row_ages"])[:, 0]
     assert np.all(ages == 0)  # all targets look alike: same column, same age, nothing else visible

@@ -1,0 +1,274 @@
+"""Row-structured attention: equal to the dense path, whatever the contexts look like."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import headwater
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from test_model import LIMIT, STATIC, inputs, random_params
+
+from confluence import row_attention, smoke
+from confluence.attention import attend, make_masks
+from confluence.config import Config
+from confluence.data import device_tables, open_sampler, read_row_shape, to_device
+from confluence.expand import as_dense
+from confluence.loss import TARGET_STYPES
+from confluence.model import Output, attention_path, forward, init
+from confluence.row_attention import RowShape
+
+ROOT = Path(__file__).resolve().parents[2]
+F1 = ROOT.parent / "shared" / "data" / "rel-f1"
+
+PATHS = ("dense", "rows")
+
+
+class Context:
+    """Random contexts: rows of 0 to 4 cells in random columns, any edges, padding, hidden cells."""
+
+    def __init__(self, seed: int, *, S: int = 45, R: int = 9, C: int = 6, B: int = 3) -> None:
+        rng = np.random.default_rng(seed)
+        self.row_ids = np.zeros((B, S), np.int32)
+        self.is_cell = np.zeros((B, S), bool)
+        self.column_ids = rng.integers(0, C, (B, S)).astype(np.int32)
+        for b in range(B):
+            widths = rng.integers(0, 5, rng.integers(1, R + 1))
+            cells = np.repeat(np.arange(len(widths)), widths)[:S]
+            self.row_ids[b, : len(cells)] = cells
+            self.is_cell[b, : len(cells)] = rng.random(len(cells)) > 0.2  # dropout makes holes
+        self.adjacency = (rng.random((B, R, R)) < 0.2).astype(np.uint8)
+        self.adjacency[:, :, 4:] = 0  # at most 4 parents
+        self.adjacency[:, 2, 2] = 1  # a row that points at itself
+        self.adjacency[0] = 0  # and a sequence without any edge
+
+    def attentions(self, block: int = 3) -> dict[str, tuple[Any, Any]]:
+        """For each pattern the dense attention and that by rows."""
+        arrays = [jnp.asarray(x) for x in (self.row_ids, self.column_ids)]
+        adjacency, is_cell = jnp.asarray(self.adjacency), jnp.asarray(self.is_cell)
+        masks = make_masks(*arrays, adjacency, is_cell)
+        parents, _ = row_attention.parents_of(adjacency, 4)
+        slots, columns = row_attention.make_structure(*arrays, parents, is_cell, 5)
+        by_rows = {
+            "outbound": partial(row_attention.outbound, slots=slots, block=block),
+            "inbound": partial(row_attention.inbound, slots=slots, block=block),
+            "column": partial(row_attention.column, columns=columns, block=block),
+        }
+
+        def dense(mask: Array) -> Any:
+            return lambda q, k, v, tau: attend(q, k, v, mask, tau, block=1)
+
+        return {name: (dense(getattr(masks, name)), by_rows[name]) for name in by_rows}
+
+
+def draws(context: Context, D: int, H: int) -> tuple[tuple[Array, ...], Array]:
+    shape = (*context.is_cell.shape, D)
+    keys = jax.random.split(jax.random.key(1), 4)
+    q, k, v, out = (jax.random.normal(key, shape) for key in keys)
+    return (q, k, v, jnp.linspace(0.5, 20.0, H)), out
+
+
+def assert_close(found: Any, expected: Any, relative: float, name: str) -> None:
+    """Within a share of the largest element, or of 0.1: where one key is all there is, the gradient
+    of a query is 0 and what is found is rounding."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert np.isfinite(found).all(), name
+    assert np.abs(found - expected).max() <= relative * max(np.abs(expected).max(), 0.1), name
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pattern", ["outbound", "inbound", "column"])
+def test_every_cell_gets_what_dense_attention_gives_it(seed: int, pattern: str) -> None:
+    context = Context(seed, C=(2, 6, 30)[seed % 3])
+    dense, rows = context.attentions(block=(3, 1)[seed % 2])[pattern]
+    arguments, weights = draws(context, 8, 2)
+    found, expected = jax.jit(rows)(*arguments), jax.jit(dense)(*arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    gradients = [
+        jax.jit(jax.grad(lambda *a, f=f: jnp.sum(f(*a) * weights), (0, 1, 2, 3)))(*arguments)
+        for f in (rows, dense)
+    ]
+    for name, *pair in zip(("query", "key", "value", "tau"), *gradients, strict=True):
+        assert_close(*pair, 1e-4, name)
+
+
+def test_columns_that_span_many_blocks_meet_around_the_end() -> None:
+    # 5 blocks of 32: one column of 140 cells, so that a block must meet all others, each once.
+    context = Context(0, S=150, R=80, C=1)
+    context.row_ids[:] = np.minimum(np.arange(150) // 2, 79)
+    context.is_cell[:] = np.arange(150) < 140
+    columns = row_attention.make_structure(
+        *(jnp.asarray(x) for x in (context.row_ids, context.column_ids)),
+        jnp.full((3, 80, 1), 80), jnp.asarray(context.is_cell), 2,
+    ).columns  # fmt: skip
+    assert columns.band.tolist() == [4, 4, 4]
+    dense, rows = context.attentions()["column"]
+    arguments, _ = draws(context, 8, 2)
+    found, expected = rows(*arguments), dense(*arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_wider_than_declared_is_not_cut_in_silence() -> None:
+    context = Context(1)
+    slots = row_attention.make_structure(
+        jnp.asarray(context.row_ids), jnp.asarray(context.column_ids),
+        jnp.full((3, 9, 1), 9), jnp.asarray(context.is_cell), 1,
+    ).slots  # fmt: skip
+    assert np.isnan(slots.outbound_count).all()
+
+
+def test_more_parents_than_declared_are_not_dropped_in_silence() -> None:
+    adjacency = jnp.zeros((2, 3, 3), jnp.uint8).at[1, 0].set(1)
+    parents, fits = row_attention.parents_of(adjacency, 2)
+    assert parents.shape == (2, 3, 2) and fits.tolist() == [True, False]
+    cells = jnp.zeros((2, 4), jnp.int32)
+    slots, _ = row_attention.make_structure(cells, cells, parents, cells == 0, 4, fits)
+    assert np.isnan(slots.inbound_count).all(axis=1).tolist() == [False, True]
+
+
+def outputs_and_gradient(
+    params: Any, arrays: Any, tables: Any, cfg: Config, limit: int, shape: RowShape,
+    hidden: Any = None,
+) -> tuple[Any, Output]:  # fmt: skip
+    """Gradient of a sum over every head, and the outputs."""
+
+    def total(params: Any) -> tuple[Array, Output]:
+        output = forward(
+            params, as_dense(arrays), tables, cfg,
+            category_limit=limit, row_shape=shape, hidden=hidden,
+        )  # fmt: skip
+        parts = [jnp.sum(jnp.sin(jnp.where(part > -1e8, part, 0.0))) for part in output]
+        return sum(parts, jnp.float32(0)), output
+
+    gradient, output = jax.jit(jax.grad(total, has_aux=True))(params)
+    return gradient, output
+
+
+def assert_paths_agree(*arguments: Any, cfg: Config, **more: Any) -> None:
+    results = {
+        path: outputs_and_gradient(*arguments, cfg.replace(attention=path), **more)
+        for path in PATHS
+    }
+    (rows_gradient, rows), (dense_gradient, dense) = results["rows"], results["dense"]
+    for name, found, expected in zip(Output._fields, rows, dense, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=name)
+    for name, expected in dense_gradient.items():
+        assert_close(rows_gradient[name], expected, 1e-4, name)
+
+
+@pytest.mark.parametrize(
+    ("stype", "is_hidden"), [(TARGET_STYPES[0], False), (TARGET_STYPES[3], True)]
+)
+def test_the_model_is_the_same_on_synthetic_batches(
+    cfg: Config, stype: Any, is_hidden: bool
+) -> None:
+    arrays = inputs(smoke.synthetic_batch(cfg, stype, sequences=3))
+    edges = np.array(arrays["fk_adj"])
+    edges[:, 2, 2] = edges[:, 3, 0] = edges[:, 0, 3] = edges[:, 3, 2] = 1  # itself, and a circle
+    arrays["fk_adj"] = jnp.asarray(edges)
+    hidden = None
+    if is_hidden:
+        hidden = jax.random.bernoulli(jax.random.key(3), 0.4, arrays["is_padding"].shape)
+    assert_paths_agree(
+        random_params(cfg), arrays, smoke.synthetic_tables(), cfg=cfg, limit=LIMIT,
+        shape=RowShape(width=4, parents=3), hidden=hidden,
+    )  # fmt: skip
+
+
+def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
+    """Both layouts, both paths; and that the declared row shape bounds what the sampler gives."""
+    for layout in ("compact", "dense"):
+        cfg = cfg.replace(layout=layout)
+        with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
+            metadata = sampler.database_metadata()
+            shape = read_row_shape(metadata, cfg)
+            batch = sampler.next_train_batch()
+            assert np.diff(batch["row_starts"].astype(int), axis=1).max() <= shape.width
+            arrays = to_device(batch)
+            assert np.asarray(as_dense(arrays)["fk_adj"]).sum(axis=2).max() <= shape.parents
+            limit = max(1, int(batch["cat_emb_count"][0]))
+            tables = device_tables(sampler, limit)
+            params = init(jax.random.key(0), cfg, int(metadata["text"]["dim"]))
+            key = jax.random.key(5)
+            params = {n: v + 0.1 * jax.random.normal(key, v.shape) for n, v in params.items()}
+            assert_paths_agree(params, arrays, tables, cfg=cfg, limit=limit, shape=shape)
+
+
+@pytest.mark.parametrize(("task", "identifiers"), [("churn", "none"), ("device", "all")])
+def test_the_model_is_the_same_on_the_shop(
+    cfg: Config, shop_store: Path, task: str, identifiers: str
+) -> None:
+    cfg = cfg.replace(sequence_length=80, max_rows=24, max_hops=4, identifier_cells=identifiers)
+    assert_store_agrees(shop_store, task, cfg)
+
+
+@pytest.mark.skipif(not F1.is_dir(), reason="the rel-f1 data is not here")
+def test_the_model_is_the_same_on_rel_f1(cfg: Config, tmp_path: Path) -> None:
+    headwater.build(
+        f"sqlite:///{F1 / 'rel-f1.sqlite'}", tmp_path / "f1",
+        metadata=str(ROOT / "examples" / "rel-f1.json"), seeds_dir=F1 / "tasks",
+    )  # fmt: skip
+    cfg = cfg.replace(sequence_length=200, max_rows=48)
+    for task in ("driver-dnf", "results-position"):
+        assert_store_agrees(tmp_path / "f1", task, cfg)
+
+
+def test_the_last_layer_at_the_target_only_changes_no_prediction(
+    cfg: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confluence import model
+
+    def everywhere(params: Any, x: Array, cells: Any, patterns: Any, cfg: Config) -> Array:
+        for layer in range(cfg.layers):
+            for pattern in range(3):
+                mix = patterns[pattern]
+                x = x + model.attention_sublayer(params, layer, pattern, x, x, mix)
+            x = x + model.feed_forward_sublayer(params, layer, x)
+        return model.at_target(x, cells)[:, 0]
+
+    params, tables = random_params(cfg), smoke.synthetic_tables()
+    arrays = inputs(smoke.synthetic_batch(cfg, TARGET_STYPES[0]))
+    for path in PATHS:
+        one = cfg.replace(attention=path)
+        found = forward(params, arrays, tables, one, **STATIC)
+        with monkeypatch.context() as patch:
+            patch.setattr(model, "transform", everywhere)
+            expected = forward(params, arrays, tables, one, **STATIC)
+        for name, *pair in zip(Output._fields, found, expected, strict=True):
+            np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_auto_takes_the_path_that_was_faster_at_that_length(cfg: Config) -> None:
+    paths = {s: attention_path(cfg.replace(attention="auto", sequence_length=s))
+             for s in (64, 128, 256, 512, 1024)}  # fmt: skip
+    assert paths == {64: "dense", 128: "dense", 256: "dense", 512: "rows", 1024: "rows"}
+    for path in PATHS:
+        assert attention_path(cfg.replace(attention=path)) == path
+
+
+def test_a_run_trained_by_one_path_predicts_by_the_other_and_old_runs_load(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    import confluence
+
+    run = confluence.train(
+        shop_store, task="churn", out=tmp_path / "run", preset="tiny", width=16, layers=1,
+        sequence_length=32, max_rows=10, steps=4, attention="dense",
+    )  # fmt: skip
+    record = json.loads(json.dumps(run.config.to_dict()))
+    del record["attention"]  # as settings were before there were two paths
+    assert Config.from_dict(record).attention == "auto"
+    expected = run.predict(split="test")
+    loaded = confluence.load(tmp_path / "run")
+    loaded = dataclasses.replace(loaded, config=loaded.config.replace(attention="rows"))
+    found = loaded.predict(split="test")
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        assert one["probability"] == pytest.approx(other["probability"], rel=1e-4)
