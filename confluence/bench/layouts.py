@@ -23,7 +23,7 @@ import numpy as np
 
 from confluence.cli import _settings
 from confluence.config import PRESETS, Config, preset
-from confluence.data import device_tables, open_sampler, read_labels, read_task
+from confluence.data import device_tables, open_sampler, read_labels, read_row_shape, read_task
 from confluence.train import Feed, StepRunner, TrainState, first_state
 
 LAYOUTS = ("dense", "compact")
@@ -39,7 +39,7 @@ class Run:
         width, limit = int(metadata["text"]["dim"]), target.category_limit
         self.runner = StepRunner(
             cfg, device_tables(self.sampler, limit), target.scales(cfg), text_width=width,
-            category_limit=limit,
+            category_limit=limit, row_shape=read_row_shape(metadata, cfg),
         )  # fmt: skip
         self.state: TrainState = first_state(cfg, width, target.first_biases())
         self.feed = Feed(self.sampler.next_train_batch)
@@ -49,6 +49,13 @@ class Run:
         self.step_ms: list[float] = []  # by turn
         self.cpu_ms: list[float] = []
         self.batch_ms: list[float] = []
+
+    def temporary_bytes(self) -> int:
+        """What one step needs beside its arguments and results, as the compiler plans it."""
+        step = self.runner._step.lower(
+            self.state, self.batch, self.runner._tables, self.runner._scales
+        )
+        return int(step.compile().memory_analysis().temp_size_in_bytes)
 
     def turn(self, steps: int) -> None:
         started, cpu_started, waited = time.perf_counter(), time.process_time(), 0.0
