@@ -74,7 +74,7 @@ def figures_part(lines: list[dict[str, Any]], image: str) -> str:
         f"{machine['cpu']}, {machine['cores']} usable cores, {caches}; huge pages "
         f"`{machine['huge_pages']}`; Python {machine['python']}, headwater "
         f"{machine['headwater']}, {machine['compiler']}. Medians of {lines[0]['repeats']} turns "
-        f"of {lines[0]['seconds']:.0f} s; bars and columns min and max span the turns. "
+        f"of {lines[0]['seconds']:g} s; bars and columns min and max span the turns. "
         f"Load average at the start: {machine['load_average']:.1f}."
     )
     tables = [_markdown(table(lines)) for table in (rate_table, latency_table, hub_table)]
