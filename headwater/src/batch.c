@@ -122,10 +122,6 @@ uint32_t hwi_worker_room(const struct hwi_worker *worker) {
     return worker->walk_count - worker->live_count;
 }
 
-uint32_t hwi_worker_live(const struct hwi_worker *worker) {
-    return worker->live_count;
-}
-
 void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work) {
     uint32_t walk = worker->order[worker->live_count++];
     worker->works[walk] = *work;

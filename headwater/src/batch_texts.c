@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "error.h"
 #include "pack.h"
 
 enum {
     PART_BYTES = 128 * 1024, /* of vectors: about 10 us, and half of a second-level cache */
     VECTORS_AHEAD = 4, /* asked for while one is copied; 32 lines at D_t = 256 */
-    LINE_BYTES = 64,
     LOOKUPS_AHEAD = 8,
 };
 
@@ -289,7 +289,7 @@ static void gather_rows(const struct hwi_plan *plan, uint8_t *slab, const uint32
     for (uint32_t row = first; row < end; row++) {
         if (row + VECTORS_AHEAD < end) {
             const uint8_t *ahead = source + rows[row + VECTORS_AHEAD] * bytes;
-            for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) {
+            for (size_t byte = 0; byte < bytes; byte += HWI_LINE_BYTES) {
                 __builtin_prefetch(ahead + byte);
             }
         }

@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* What a processor fetches at once. */
+#define HWI_LINE_BYTES 64u
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "stores are little-endian, unswapped");
 
 static inline uint32_t hwi_read_u32(const void *at) {

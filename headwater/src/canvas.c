@@ -7,7 +7,9 @@
 #include <emmintrin.h>
 #endif
 
+#include "bytes.h"
 #include "error.h"
+#include "pages.h"
 
 /* Batches from this size on do not stay in a cache until they are read, so their lines are written
  * without being fetched first. */
@@ -18,30 +20,27 @@ hw_status hwi_canvas_open(const struct hwi_plan *plan, struct hwi_canvas *canvas
     int has_times = plan->offsets[HWI_TIMESTAMP_VALUES] != UINT64_MAX;
     size_t times_bytes = has_times ? 4 * HWI_TIME_FLOATS * length : 0;
     int has_edges = plan->offsets[HWI_FK_ADJ] != UINT64_MAX;
+    size_t edges_bytes = has_edges ? rows * rows : 0;
     *canvas = (struct hwi_canvas){
-        .times = has_times ? aligned_alloc(64, (times_bytes + 63) / 64 * 64) : NULL,
+        .times_bytes = times_bytes,
+        .times = has_times ? hwi_pages_open(times_bytes) : NULL,
         .time_cells = calloc(length + 1, sizeof(uint16_t)),
-        .edges = has_edges ? aligned_alloc(64, (rows * rows + 63) / 64 * 64) : NULL,
+        .edges_bytes = edges_bytes,
+        .edges = has_edges ? hwi_pages_open(edges_bytes) : NULL,
         .edge_places = calloc(rows * plan->shape.parent_slots + 1, sizeof(uint32_t)),
     };
     if (canvas->time_cells == NULL || canvas->edge_places == NULL ||
         (has_times && canvas->times == NULL) || (has_edges && canvas->edges == NULL)) {
         hwi_canvas_release(canvas);
-        return hwi_no_memory(error, "the canvas of a worker", times_bytes + rows * rows);
-    }
-    if (has_times) {
-        memset(canvas->times, 0, times_bytes);
-    }
-    if (has_edges) {
-        memset(canvas->edges, 0, rows * rows);
+        return hwi_no_memory(error, "the canvas of a worker", times_bytes + edges_bytes);
     }
     return HW_OK;
 }
 
 void hwi_canvas_release(struct hwi_canvas *canvas) {
-    free(canvas->times);
+    hwi_pages_close(canvas->times, canvas->times_bytes);
     free(canvas->time_cells);
-    free(canvas->edges);
+    hwi_pages_close(canvas->edges, canvas->edges_bytes);
     free(canvas->edge_places);
     *canvas = (struct hwi_canvas){0};
 }
@@ -58,15 +57,13 @@ void hwi_canvas_clear(struct hwi_canvas *canvas) {
 }
 
 #ifdef __SSE2__
-enum { LINE_BYTES = 64 };
-
 /* Past the caches: whole lines, the rest as usual. */
 static void stream_out(uint8_t *to, const uint8_t *from, size_t bytes) {
-    size_t head = (LINE_BYTES - ((uintptr_t)to % LINE_BYTES)) % LINE_BYTES;
+    size_t head = (HWI_LINE_BYTES - ((uintptr_t)to % HWI_LINE_BYTES)) % HWI_LINE_BYTES;
     head = head < bytes ? head : bytes;
     memcpy(to, from, head);
     size_t done = head;
-    for (; done + LINE_BYTES <= bytes; done += LINE_BYTES) {
+    for (; done + HWI_LINE_BYTES <= bytes; done += HWI_LINE_BYTES) {
         const __m128i *source = (const __m128i *)(const void *)(from + done);
         __m128i *target = (__m128i *)(void *)(to + done);
         __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
@@ -96,13 +93,11 @@ static void copy_out(const struct hwi_plan *plan, void *to, const void *from, si
 void hwi_canvas_copy_out(const struct hwi_canvas *canvas, const struct hwi_plan *plan,
                          uint8_t *slab, uint32_t b) {
     if (canvas->times != NULL) {
-        size_t times_bytes = 4 * HWI_TIME_FLOATS * (size_t)plan->shape.sequence_length;
-        copy_out(plan, hwi_field_at(plan, slab, HWI_TIMESTAMP_VALUES, b * times_bytes),
-                 canvas->times, times_bytes);
+        copy_out(plan, hwi_field_at(plan, slab, HWI_TIMESTAMP_VALUES, b * canvas->times_bytes),
+                 canvas->times, canvas->times_bytes);
     }
     if (canvas->edges != NULL) {
-        size_t edges_bytes = (size_t)plan->shape.max_rows * plan->shape.max_rows;
-        copy_out(plan, hwi_field_at(plan, slab, HWI_FK_ADJ, b * edges_bytes), canvas->edges,
-                 edges_bytes);
+        copy_out(plan, hwi_field_at(plan, slab, HWI_FK_ADJ, b * canvas->edges_bytes), canvas->edges,
+                 canvas->edges_bytes);
     }
 }

@@ -14,6 +14,7 @@
 
 /* All zero but for what the lists name. */
 struct hwi_canvas {
+    size_t times_bytes, edges_bytes;
     float *times; /* [S, 15], NULL where the batches have no timestamp_values */
     uint16_t *time_cells; /* [S + 1] cells that may be set */
     uint32_t time_count;

@@ -122,7 +122,7 @@ static hw_status ask_for_ends(const struct hwi_walk *walk, const struct hwi_visi
 /* After ask_for_ends, which checked that they are there. */
 static void ask_for_starts(const struct hwi_walk *walk, const struct hwi_visit *visit) {
     struct lists lists = lists_of(walk, visit);
-    for (; lists.slot < lists.table->info->child_slot_count; lists.slot++) {
+    for (; lists.slot < lists.table->child_slot_count; lists.slot++) {
         uint32_t count = length_of(&lists);
         if (count > 0) {
             __builtin_prefetch(key_of(walk, &lists)->known_late
@@ -156,7 +156,7 @@ hw_status hwi_children_open_all(struct hwi_walk *walk, hw_error *error) {
     for (uint32_t local = 0; local < walk->row_count; local++) {
         struct hwi_visit *visit = &walk->visits[local];
         if (visit->table == HWI_NONE ||
-            walk->plan->store->tables[visit->table].info->child_slot_count == 0) {
+            walk->plan->store->tables[visit->table].child_slot_count == 0) {
             continue;
         }
         HW_TRY(ask_for_ends(walk, visit, error));

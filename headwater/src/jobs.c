@@ -48,11 +48,7 @@ void hwi_free_pass(struct hw_pass *pass) {
 /* A job that no queue holds and no thread has a part of. */
 static void recycle_locked(hw_sampler *sampler, struct hwi_job *job) {
     struct hwi_stream *stream = job->stream;
-    if (job->torn) {
-        hwi_batch_discard(job->batch);
-    } else {
-        hw_batch_release(job->batch);
-    }
+    hw_batch_release(job->batch);
     job->batch = NULL;
     job->stream = NULL;
     job->next = sampler->unused_jobs;
@@ -89,7 +85,6 @@ void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream) {
 }
 
 void hwi_give_back_locked(hw_sampler *sampler, struct hwi_job *job, uint32_t count) {
-    job->torn = 1;
     if (!job->dropped) {
         job->claimed_count -= count; /* nobody claims them: it is over */
     } else if (take_away(job, count)) {
@@ -197,7 +192,7 @@ static hw_status start_job_locked(hw_sampler *sampler, struct hwi_stream *stream
     job->next = NULL;
     job->stream = stream;
     job->seeds = seeds;
-    job->dropped = job->torn = 0;
+    job->dropped = 0;
     begin_phase_locked(job, HWI_MAKING, sampler->plan->shape.contexts_per_batch);
     *(stream->tail == NULL ? &stream->head : &stream->tail->next) = job;
     stream->tail = job;

@@ -55,7 +55,6 @@ struct hwi_job {
     uint32_t part_count, claimed_count; /* of the phase */
     atomic_uint pending; /* not guarded: parts of the phase that are not done, claimed or not */
     int dropped; /* no longer in the queue: recycled when nothing is pending */
-    int torn; /* a sequence was given up half-way: the slab is not used again */
 };
 
 struct hwi_stream {

@@ -6,6 +6,7 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "pages.h"
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
@@ -35,13 +36,14 @@ void hwi_fit_clear(struct hwi_fit *fit, uint32_t batch_size) {
 
 hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **packing,
                            hw_error *error) {
-    size_t bytes = hwi_align_up(plan->staging->slab_bytes, 64);
+    uint64_t bytes = plan->staging->slab_bytes;
     size_t slots = (size_t)plan->shape.batch_size * plan->shape.contexts_per_sequence;
     struct hwi_packing *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return hwi_no_memory(error, "the packing of a batch", sizeof *made);
     }
-    made->staging = aligned_alloc(64, bytes);
+    made->staging_bytes = bytes;
+    made->staging = hwi_pages_open(bytes);
     made->places = calloc(plan->shape.contexts_per_batch, sizeof *made->places);
     made->spans = calloc(slots, sizeof *made->spans);
     hw_status status = hwi_fit_open(plan->shape.batch_size, &made->fit, error);
@@ -52,7 +54,6 @@ hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **pac
         hwi_packing_close(made);
         return status;
     }
-    memset(made->staging, 0, bytes);
     *packing = made;
     return HW_OK;
 }
@@ -61,7 +62,7 @@ void hwi_packing_close(struct hwi_packing *packing) {
     if (packing == NULL) {
         return;
     }
-    free(packing->staging);
+    hwi_pages_close(packing->staging, packing->staging_bytes);
     free(packing->places);
     free(packing->spans);
     hwi_fit_release(&packing->fit);

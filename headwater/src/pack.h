@@ -39,7 +39,8 @@ struct hwi_place {
 
 /* Scratch of one batch. */
 struct hwi_packing {
-    uint8_t *staging; /* plan->staging->slab_bytes, 64-byte aligned, zero at first */
+    uint8_t *staging; /* [staging_bytes] a slab of plan->staging, zero at first */
+    uint64_t staging_bytes;
     struct hwi_place *places; /* [contexts_per_batch] */
     struct hwi_mask_span *spans; /* [B, contexts_per_sequence] cells of the segments */
     struct hwi_fit fit;

@@ -269,16 +269,15 @@ struct hwi_worker;
 HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
                                     hw_error *error);
 void hwi_worker_close(struct hwi_worker *worker);
-/* How many more works it can take, and how many are in it. */
+/* How many more works it can take. */
 uint32_t hwi_worker_room(const struct hwi_worker *worker);
-uint32_t hwi_worker_live(const struct hwi_worker *worker);
 /* Takes a work in; needs room. */
 void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
 /* Advances its works, of which there must be one, until one is finished, which leaves. After an
  * error they can only be abandoned. */
 HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
                                        hw_error *error);
-/* Forgets its works. Their slabs hold halves of sequences: hwi_batch_discard. */
+/* Forgets its works. */
 void hwi_worker_abandon(struct hwi_worker *worker);
 
 /* Counters a worker adds to; the loader collects them. */

@@ -241,7 +241,7 @@ hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
     sampler->batch_count += status == HW_OK;
     pthread_mutex_unlock(&sampler->mutex);
     if (status != HW_OK) {
-        hwi_batch_discard(made);
+        hw_batch_release(made);
         return status;
     }
     *batch = made;

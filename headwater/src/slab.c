@@ -140,14 +140,16 @@ hw_batch *hw_batch_retain(hw_batch *batch) {
     return batch;
 }
 
-/* The last reference is gone; is_whole: the slab may be used again. */
-static void return_slab(hw_batch *batch, int is_whole) {
+void hw_batch_release(hw_batch *batch) {
+    if (batch == NULL || atomic_fetch_sub(&batch->reference_count, 1) != 1) {
+        return;
+    }
     struct hwi_pool *pool = batch->pool;
     if (getpid() != pool->pid) {
         return; /* a forked child: its copy of the slab goes with the process */
     }
     pthread_mutex_lock(&pool->mutex);
-    int kept = is_whole && !pool->closed && pool->unused_count < pool->kept_count;
+    int kept = !pool->closed && pool->unused_count < pool->kept_count;
     if (kept) {
         batch->next = pool->unused;
         pool->unused = batch;
@@ -164,16 +166,6 @@ static void return_slab(hw_batch *batch, int is_whole) {
     if (last) {
         free_pool(pool);
     }
-}
-
-void hw_batch_release(hw_batch *batch) {
-    if (batch != NULL && atomic_fetch_sub(&batch->reference_count, 1) == 1) {
-        return_slab(batch, 1);
-    }
-}
-
-void hwi_batch_discard(hw_batch *batch) {
-    return_slab(batch, 0);
 }
 
 uint32_t hw_batch_tensor_count(const hw_batch *batch) {

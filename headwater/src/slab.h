@@ -4,11 +4,9 @@
  * next batch; the pool grows while a caller keeps batches, frees what is surplus on return, and is
  * itself counted, so that batches outlive their sampler.
  *
- * What a slab holds when it is taken: zeros in every byte if it is new, else exactly what its last
- * batch left there, every sequence of it whole or untouched. Nobody but the makers of sequences and
- * texts writes into it. They may thus clear only what they know was written (the rows and cells of
- * the last batch) instead of everything. A slab in which a sequence was given up half-way breaks
- * this and is discarded, not released.
+ * What a slab holds when it is taken: zeros in every byte if it is new, else what its last batch
+ * left there. Sequences are written whole, whatever stood in their place; of the vectors of texts
+ * only the rows that `num_texts` of the slab names may be in use, and only those are cleared.
  */
 #ifndef HWI_SLAB_H
 #define HWI_SLAB_H
@@ -26,8 +24,6 @@ HWI_CHECK hw_status hwi_pool_open(const struct hwi_plan *plan, uint32_t kept_cou
 void hwi_pool_close(struct hwi_pool *pool);
 /* A batch with one reference, over zeros or what the slab's last batch left. Any thread. */
 HWI_CHECK hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error);
-/* Drops the maker's only reference, and the slab with it. */
-void hwi_batch_discard(hw_batch *batch);
 /* The slab while the batch is made; its only reference must be the maker's. */
 uint8_t *hwi_batch_slab(hw_batch *batch);
 /* Slabs that exist, used or not, and their bytes. Any thread. */

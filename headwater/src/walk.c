@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "children.h"
 #include "cutoff.h"
 #include "draw.h"
@@ -17,7 +18,7 @@
 #include "labels.h"
 #include "tally.h"
 
-enum { LINE_BYTES = 64, MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
+enum { MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
 /* ---- visited rows ------------------------------------------------------------------------ */
 
@@ -150,8 +151,8 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
 static void ask_for_record(const struct hwi_table *table, uint32_t row) {
     const uint8_t *record = hwi_record(table, row);
     __builtin_prefetch(record);
-    if ((uintptr_t)record % LINE_BYTES + table->record_bytes > LINE_BYTES) {
-        __builtin_prefetch(record + LINE_BYTES);
+    if ((uintptr_t)record % HWI_LINE_BYTES + table->record_bytes > HWI_LINE_BYTES) {
+        __builtin_prefetch(record + HWI_LINE_BYTES);
     }
 }
 

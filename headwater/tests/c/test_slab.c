@@ -54,23 +54,6 @@ static void a_new_slab_is_zero_and_a_used_one_keeps_what_was_left(void **state) 
     }
 }
 
-static void a_discarded_slab_is_not_used_again(void **state) {
-    (void)state;
-    for (int i = 0; i < SIZE_COUNT; i++) {
-        struct hwi_pool *pool = open_pool(SIZES[i], 4);
-        hw_batch *batch = take(pool);
-        uint64_t count = 0, bytes = 0;
-        memset(hwi_batch_slab(batch), 7, (size_t)SIZES[i]);
-        hwi_batch_discard(batch);
-        hwi_pool_measure(pool, &count, &bytes);
-        assert_int_equal(count, 0);
-        batch = take(pool);
-        assert_filled(hwi_batch_slab(batch), SIZES[i], 0);
-        hwi_pool_close(pool);
-        hw_batch_release(batch);
-    }
-}
-
 /* On a machine with one memory node this shows only that the kernel takes the call. */
 static void interleaved_pages_are_zero_and_writable(void **state) {
     (void)state;
@@ -92,7 +75,6 @@ static void interleaved_pages_are_zero_and_writable(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_slab_is_zero_and_a_used_one_keeps_what_was_left),
-        cmocka_unit_test(a_discarded_slab_is_not_used_again),
         cmocka_unit_test(interleaved_pages_are_zero_and_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
