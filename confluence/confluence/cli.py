@@ -157,8 +157,21 @@ def _settings() -> dict[str, Callable[[str], Any]]:
     for field in dataclasses.fields(Config):
         kinds = set(typing.get_args(hints[field.name])) or {hints[field.name]}
         readers[field.name] = _reader(kinds)
-    readers["split_ratios"] = lambda text: tuple(float(part) for part in text.split(","))
+    readers["split_ratios"] = _tuple_reader(float)
+    readers["staleness"] = _tuple_reader(float)
+    readers["time_split"] = _tuple_reader(str)
     return readers
+
+
+def _tuple_reader(read_part: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Values separated by commas, or "none"."""
+
+    def read(text: str) -> Any:
+        if text.lower() == "none":
+            return None
+        return tuple(read_part(part) for part in text.split(","))
+
+    return read
 
 
 def _reader(kinds: set[Any]) -> Callable[[str], Any]:

@@ -29,6 +29,7 @@ class Config:
     feed_forward: int = 0  # F, width of the feed-forward; 0: 8D/3 rounded up to a multiple of 32
     compute_dtype: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on GPU, else float32
     attention: str = "auto"  # of two equal paths "rows" or "dense"; "auto": rows from S = 512 on
+    ages: bool = True  # whether a cell shows how long before the question its row came to be
     attention_block: int = 0  # sequences whose scores exist at once; 0: 2 on CPU, else the batch
 
     # --- contexts
@@ -38,7 +39,12 @@ class Config:
     child_width: int = 12  # w, children drawn per row
     child_order: str = "recent"  # which children: "recent" or "uniform"
     identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
+    child_counts: bool = False  # cells for how many children a row has, and how old they are
+    label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
+    staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
+    # to so many days, of none with probability p0
     visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
+    time_split: tuple[str, str] | None = None  # (at, until): a backtest on the train split
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, val, test if not given
     split_seed: int = 123  # decides who is in which split, nothing else
 
@@ -116,6 +122,11 @@ class Config:
             (not 0 <= self.cell_dropout < 1, "cell_dropout must be in [0, 1)"),
             (not 0 <= self.average_from <= 1, "average_from must be in [0, 1]"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
+            (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
+            *(
+                (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
+                for n in ("staleness", "time_split")
+            ),
         ]
         return checks
 
@@ -150,9 +161,15 @@ class Config:
         if unknown:
             raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
         settings = dict(values)
-        if "split_ratios" in settings:
-            settings["split_ratios"] = tuple(settings["split_ratios"])
+        for name in ("split_ratios", "staleness", "time_split"):  # JSON has lists
+            if isinstance(settings.get(name), list):
+                settings[name] = tuple(settings[name])
         return cls(**settings)
+
+
+def _is_no_pair(cfg: Config, name: str) -> bool:
+    value = getattr(cfg, name)
+    return value is not None and not (isinstance(value, tuple) and len(value) == 2)
 
 
 def _unknown_setting(name: str, known: list[str]) -> str:

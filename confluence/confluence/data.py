@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,7 @@ COMPACT_INPUT_FIELDS = (
 
 NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
 CATEGORY_LIMIT = 4_096  # most categories of a target
+CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
 HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
@@ -117,6 +119,8 @@ def open_sampler(store_path: str, cfg: Config, task: str, **overrides: Any) -> A
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": [task],
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
+        "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
+        "staleness": cfg.staleness, "time_split": cfg.time_split,
     }  # fmt: skip
     return headwater.Sampler(**{**options, **overrides})
 
@@ -206,11 +210,15 @@ def _moment(stats: Mapping[str, Any] | None, name: str, default: float) -> float
 
 def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
     """The most cells and parents of a row of any table or task, in this run's contexts."""
-    widths, parents = [2], [1]  # a task's seed row: obs_time and target, and the anchor
+    widths, parents = [2], [1]  # a task's row: obs_time and target, and the anchor
+    keys_to = Counter(
+        key["references"]["table"] for table in metadata["tables"] for key in table["foreign_keys"]
+    )
     for table in metadata["tables"]:
         columns = metadata["columns"][slice(*table["column_range"])]
         skipped = [cfg.identifier_cells == "none" and c["stype"] == "identifier" for c in columns]
-        widths.append(len(columns) - sum(skipped))
+        counts = CELLS_PER_COUNT * keys_to[table["name"]] if cfg.child_counts else 0
+        widths.append(len(columns) - sum(skipped) + counts)
         parents.append(len(table["foreign_keys"]))
     return RowShape(width=max(widths), parents=max(parents))
 

@@ -240,7 +240,10 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
     dtype = compute_dtype(cfg)
     value_table, value_ids = _value_table(params, batch, cells, tables, dtype)
     columns = _project(params, "encoder.column", tables.columns, dtype)  # [C,D]
-    numbers = jnp.concatenate([_value_numbers(batch, cells), _age_numbers(batch, cells)], axis=-1)
+    ages = _age_numbers(batch, cells)
+    if not cfg.ages:
+        ages = jnp.zeros_like(ages)
+    numbers = jnp.concatenate([_value_numbers(batch, cells), ages], axis=-1)
     weights = jnp.concatenate(
         [
             params["encoder.numerical.weight"],

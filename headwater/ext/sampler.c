@@ -105,50 +105,32 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 /* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
-                         int64_t visible_until[3], PyObject **cpus) {
-    static char *names[] = {"store",
-                            "rank",
-                            "world_size",
-                            "split_ratios",
-                            "split_seed",
-                            "seed",
-                            "batch_size",
-                            "sequence_length",
-                            "max_rows",
-                            "child_width",
-                            "max_hops",
-                            "width_scope",
-                            "child_order",
-                            "identifier_cells",
-                            "context_labels",
-                            "adjacency",
-                            "targets",
-                            "task_order",
-                            "tasks",
-                            "task_weights",
-                            "visible_until",
-                            "num_threads",
-                            "num_prefetch",
-                            "num_prefetch_val",
-                            "text_budget",
-                            "with_rows",
-                            "layout",
-                            "num_interleaved",
-                            "text_mode",
-                            "attention_masks",
-                            "packing",
-                            "contexts_per_batch",
-                            "cpus",
-                            "staleness",
-                            "child_counts",
-                            "label_rows",
-                            NULL};
+                         int64_t visible_until[3], PyObject **cpus, PyObject **time_split) {
+    static char *names[] = {"store",          "rank",
+                            "world_size",     "split_ratios",
+                            "split_seed",     "seed",
+                            "batch_size",     "sequence_length",
+                            "max_rows",       "child_width",
+                            "max_hops",       "width_scope",
+                            "child_order",    "identifier_cells",
+                            "context_labels", "adjacency",
+                            "targets",        "task_order",
+                            "tasks",          "task_weights",
+                            "visible_until",  "num_threads",
+                            "num_prefetch",   "num_prefetch_val",
+                            "text_budget",    "with_rows",
+                            "layout",         "num_interleaved",
+                            "text_mode",      "attention_masks",
+                            "packing",        "contexts_per_batch",
+                            "cpus",           "staleness",
+                            "child_counts",   "label_rows",
+                            "time_split",     NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
     int with_rows, attention_masks = 0, packing = 0, child_counts = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
-            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&", names,
+            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&O", names,
             store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
@@ -161,7 +143,8 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
             &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
             &packing, core_u32, &options->contexts_per_batch, cpus, &options->staleness_zero_share,
-            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows)) {
+            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows,
+            time_split)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -183,14 +166,22 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
-    PyObject *store, *tasks, *weights, *cpus = Py_None;
-    int64_t visible_until[3];
+    PyObject *store, *tasks, *weights, *cpus = Py_None, *split_times = Py_None;
+    int64_t visible_until[3], time_split[2];
     hw_sampler_options options = {.struct_bytes = sizeof options};
     uint32_t *task_list = NULL, *cpu_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
-    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus)) {
+    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus,
+                       &split_times)) {
         return NULL;
+    }
+    if (split_times != Py_None) {
+        if (!PyArg_ParseTuple(split_times, "O&O&", core_i64, &time_split[0], core_i64,
+                              &time_split[1])) {
+            return NULL;
+        }
+        options.time_split = time_split;
     }
     if (!PyObject_TypeCheck(store, state->store_type)) {
         PyErr_SetString(PyExc_TypeError, "expected a _core.Store");
@@ -331,23 +322,12 @@ static PyObject *splits(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&O&", core_u32, &task, core_u32, &count)) {
         return NULL;
     }
-    uint32_t known[3] = {0};
     hw_error error;
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        if (hw_sampler_seed_count(core_sampler_handle(self), (hw_split)split, task, &known[split],
-                                  &error) != HW_OK) {
-            return raise(self, &error);
-        }
-    }
-    if ((uint64_t)known[0] + known[1] + known[2] != count) {
-        PyErr_SetString(PyExc_ValueError, "seed_count is not the task's");
-        return NULL;
-    }
     uint8_t *values = PyMem_Calloc((size_t)count + 1, 1);
     if (values == NULL) {
         return PyErr_NoMemory();
     }
-    if (hw_sampler_splits(core_sampler_handle(self), task, values, &error) != HW_OK) {
+    if (hw_sampler_splits(core_sampler_handle(self), task, values, count, &error) != HW_OK) {
         PyMem_Free(values);
         return raise(self, &error);
     }

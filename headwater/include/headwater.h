@@ -69,6 +69,7 @@ typedef enum hw_semantic_type {
 
 typedef enum hw_split { HW_TRAIN = 0, HW_VAL = 1, HW_TEST = 2 } hw_split;
 #define HW_SPLIT_COUNT 3
+#define HW_SPLIT_NONE 3 /* in hw_sampler_splits: of a seed that time_split leaves out */
 
 /* When a column is known: docs/2-sampling.md, "Columns known later". */
 typedef enum hw_known {
@@ -450,6 +451,10 @@ typedef struct hw_sampler_options {
                              own for each foreign key, after those of the store */
     uint32_t label_rows; /* most earlier seeds of the anchor, with their known labels, in a context
                             of a derived task (docs/2-sampling.md, "Label rows") */
+    const int64_t *time_split; /* [2] from and until, NULL: off. Deals the seeds of train anew:
+                                  train are those whose label is known by `from`, val those asked
+                                  from then until before `until`; all others are in no split
+                                  (docs/2-sampling.md, "Splits by time") */
 } hw_sampler_options;
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
@@ -492,11 +497,12 @@ HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_
                                 void *context, hw_batch **batch, hw_error *error);
 HW_API void hw_pass_close(hw_pass *pass);
 
-/* Seeds of a (split, task) over all ranks; the split of every seed of a task, uint8 [seeds]. */
+/* Seeds of a (split, task) over all ranks; the split of every seed of a task, uint8 [count], count
+ * as in hw_store_seeds. */
 HW_CHECK hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
                                          uint32_t *count, hw_error *error);
 HW_CHECK hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
-                                     hw_error *error);
+                                     uint32_t count, hw_error *error);
 /* Normalisation of a task's target under this sampler's train split. */
 typedef struct hw_target_stats {
     uint64_t train_count, null_count;

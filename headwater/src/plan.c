@@ -91,6 +91,9 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                         "contexts_per_batch is %u, without packing it is the batch size",
                         options->contexts_per_batch);
     }
+    if (options->time_split != NULL && options->time_split[0] >= options->time_split[1]) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "time_split ends before it begins");
+    }
     HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
 }
@@ -306,6 +309,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
     made->options.cpus = NULL;
+    made->options.time_split = NULL;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);

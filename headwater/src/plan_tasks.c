@@ -34,8 +34,18 @@ static uint8_t hashed_split(const hw_sampler_options *options, uint64_t key_hash
                : HW_TEST;
 }
 
+/* The split of a seed of train under `time_split`. Where the task does not say when labels are
+ * known, that of an earlier seed is. */
+static uint8_t split_by_time(const int64_t *time_split, const hw_seeds *seeds, uint32_t i) {
+    int64_t from = time_split[0], until = time_split[1], asked = seeds->obs_times[i];
+    if (asked >= from) {
+        return asked < until ? HW_VAL : HW_SPLIT_NONE;
+    }
+    return seeds->label_times == NULL || seeds->label_times[i] <= from ? HW_TRAIN : HW_SPLIT_NONE;
+}
+
 static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                            hw_error *error) {
+                            const int64_t *time_split, hw_error *error) {
     const struct hwi_task_info *info = &plan->store->tasks[task->task];
     const hw_seeds *seeds = &plan->store->seeds[task->task];
     task->splits = malloc((size_t)seeds->count + 1);
@@ -43,7 +53,7 @@ static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *t
     if (task->splits == NULL || task->seed_storage == NULL) {
         return hwi_no_memory(error, "the splits of the seeds", (uint64_t)seeds->count * 5);
     }
-    uint32_t counts[HW_SPLIT_COUNT] = {0};
+    uint32_t counts[HW_SPLIT_COUNT + 1] = {0}; /* the last: in no split */
     for (uint32_t i = 0; i < seeds->count; i++) {
         uint8_t split = seeds->states[i] >> 4;
         if (split == HWI_SPLIT_HASHED) {
@@ -51,6 +61,9 @@ static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *t
         } else if (split >= HW_SPLIT_COUNT) {
             return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has split %u, expected 0 to 2",
                             i, task->task, split);
+        }
+        if (time_split != NULL) {
+            split = split == HW_TRAIN ? split_by_time(time_split, seeds, i) : HW_SPLIT_NONE;
         }
         task->splits[i] = split;
         counts[split]++;
@@ -63,7 +76,9 @@ static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *t
         start += counts[split];
     }
     for (uint32_t i = 0; i < seeds->count; i++) {
-        *next[task->splits[i]]++ = i;
+        if (task->splits[i] != HW_SPLIT_NONE) {
+            *next[task->splits[i]]++ = i;
+        }
     }
     return HW_OK;
 }
@@ -255,7 +270,7 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
             return hwi_fail(error, HW_BAD_ARGUMENT, "task_weights[%u] is %g, expected 0 to 1e12", t,
                             options->task_weights[t]);
         }
-        HW_TRY(deal_seeds(plan, task, error));
+        HW_TRY(deal_seeds(plan, task, options->time_split, error));
         HW_TRY(mark_labels(plan, task, error));
         HW_TRY(mark_special(plan, task, error));
         measure_target(plan, task);

@@ -101,10 +101,14 @@ hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint3
 }
 
 hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
-                            hw_error *error) {
+                            uint32_t count, hw_error *error) {
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
-    uint32_t count = sampler->plan->store->tasks[task].seed_count;
+    uint32_t seed_count = sampler->plan->store->tasks[task].seed_count;
+    if (count != seed_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "task %u has %u seeds, not %u", task, seed_count,
+                        count);
+    }
     if (count > 0) {
         memcpy(splits, sampler->plan->tasks[selected].splits, count);
     }

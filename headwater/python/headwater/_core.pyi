@@ -265,6 +265,7 @@ class Sampler:
         staleness: tuple[float, float] = (0, 0),
         child_counts: bool = False,
         label_rows: SupportsIndex = 0,
+        time_split: tuple[SupportsIndex, SupportsIndex] | None = None,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

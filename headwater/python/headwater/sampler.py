@@ -64,6 +64,9 @@ class Sampler:
     label_rows: in contexts of a derived task, at most so many rows with the known labels of the
         anchor's earlier seeds, where the task has label_window or label_known_at; context_labels
         decides by split.
+    time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
+        label is known by `at`, val those asked from `at` on and before `until`, the others are in
+        no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -105,6 +108,7 @@ class Sampler:
         staleness: tuple[float, float] | None = None,
         child_counts: bool = False,
         label_rows: int = 0,
+        time_split: tuple[Time, Time] | None = None,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -133,6 +137,7 @@ class Sampler:
                 raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
             until = _until(visible_until)
             stale = _staleness(staleness)
+            dealt = _time_split(time_split)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -180,6 +185,7 @@ class Sampler:
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
                 label_rows=_at_least("label_rows", label_rows, 0),
+                time_split=dealt,
                 **words,
             )
         except BaseException:
@@ -216,6 +222,8 @@ class Sampler:
             self._options["child_counts"] = True
         if label_rows:
             self._options["label_rows"] = label_rows
+        if dealt:
+            self._options["time_split"] = list(dealt)
         if packing:  # contexts may be cut
             self._options["packing"] = True
 
@@ -375,9 +383,12 @@ class Sampler:
         return left
 
     def splits(self, task: str) -> NDArray[np.uint8]:
-        """The split of every seed of a task in stored order: 0 train, 1 val, 2 test; uint8 [n]."""
+        """The split of every seed of a task in stored order, uint8 [n].
+
+        0 train, 1 val, 2 test, and with time_split 3 where the seed is in no split.
+        """
         number = self._task(task)
-        count = sum(self._core.seed_count(split, number) for split in _core.SPLITS.values())
+        count = len(self.store.task_seeds(task)["position"])
         return np.asarray(self._core.splits(number, count))
 
     # ---- state ---------------------------------------------------------------------------
@@ -638,6 +649,17 @@ def _staleness(given: tuple[float, float] | None) -> tuple[float, float] | None:
     if not days > 0:
         raise ValueError(f"staleness: the longest gap is {days:g} days, expected more than 0")
     return share, days
+
+
+def _time_split(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or len(given) != 2:
+        raise ValueError(f"time_split is {given!r}, expected (at, until)")
+    at, until = (time_us(time) for time in given)
+    if at >= until:
+        raise ValueError(f"time_split is {given!r}, expected a time and a later one")
+    return at, until
 
 
 def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

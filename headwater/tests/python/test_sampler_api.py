@@ -210,6 +210,12 @@ def test_a_state_of_another_sampler_names_what_differs(
             other.load_state_dict(sampler.state_dict())
         with pytest.raises(ValueError, match="version"):
             other.load_state_dict({})
+    dealt = ("1970-01-02", "1970-01-05")
+    with (
+        headwater.Sampler(db_path=path, **SMALL, time_split=dealt) as other,
+        pytest.raises(ValueError, match="time_split"),
+    ):
+        other.load_state_dict(sampler.state_dict())
 
 
 # ---- seeds given by the caller -----------------------------------------------------------------
@@ -401,6 +407,8 @@ def test_samplers_share_a_store(path: Path) -> None:
         ({"num_threads": 100_000}, "num_threads is 100000"),
         ({"visible_until": {"later": 0}}, "visible_until names"),
         ({"num_prefetch": -1}, "num_prefetch is -1"),
+        ({"time_split": ("1970-01-02", "1970-01-02")}, "expected a time and a later one"),
+        ({"time_split": "1970-01-02"}, "expected \\(at, until\\)"),
     ],
 )
 def test_bad_options_are_named(path: Path, options: dict[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from plain_database import Database, Options, Seed
 from reference_order import hash64, key_bytes
-from world_store import open_sampler, write_store
+from world_store import epoch_of, open_sampler, write_store
 from worlds import at, two_tables
 
 # primary key, task, split_seed: h = hash64(key, 0), bucket
@@ -97,3 +97,46 @@ def test_adding_a_row_or_a_task_moves_no_seed(tmp_path: Path) -> None:
         elsewhere = np.asarray(sampler.splits(0, 49)).tolist()
     assert after[9:] == before
     assert elsewhere != after  # tasks do not share their splits
+
+
+def test_a_time_split_deals_the_seeds_of_train_by_when_their_labels_are_known(
+    tmp_path: Path,
+) -> None:
+    """At day 4 until day 6; days are obs_time and, where it matters, when the label is known."""
+    seeds = (
+        Seed(0, at(1), True, split=0, known=at(2)),  # train
+        Seed(0, at(2), True, split=0, known=at(4)),  # known just then: train
+        Seed(0, at(3), True, split=0, known=at(4.1)),  # asked before, told after: none
+        Seed(0, at(3.5), True, split=0, known=None),  # never told: none
+        Seed(0, at(4), True, split=0, known=at(5)),  # val
+        Seed(0, at(5.9), True, split=0, known=at(9)),  # val
+        Seed(0, at(6), True, split=0, known=at(7)),  # too late: none
+        Seed(1, at(1), True, split=1, known=at(2)),  # val and test of the store: none
+        Seed(1, at(5), True, split=2, known=at(6)),
+    )
+    database = two_tables(seeds=seeds, label_times=True)
+    assert dealt(database, tmp_path, (at(4), at(6))) == [0, 0, 3, 3, 1, 1, 3, 3, 3]
+
+
+def test_batches_have_the_seeds_of_their_split_by_time(tmp_path: Path) -> None:
+    database = two_tables(seeds=tuple(Seed(0, at(day), True, split=0) for day in range(1, 6)))
+    options = Options(batch_size=2)
+    with open_sampler(
+        write_store(database, tmp_path), database, options, time_split=(at(3), at(5))
+    ) as sampler:
+        assert [sampler.seed_count(split, 0) for split in range(3)] == [2, 2, 0]
+        (batch,) = epoch_of(sampler, 1, 0)
+        assert sorted(batch["seed_index"].tolist()) == [2, 3]
+        (batch,) = epoch_of(sampler, 0, 0)
+        assert sorted(batch["seed_index"].tolist()) == [0, 1]
+
+
+def test_without_label_times_a_time_split_takes_all_earlier_seeds(tmp_path: Path) -> None:
+    database = two_tables(seeds=tuple(Seed(0, at(day), True, split=0) for day in (1, 2, 3)))
+    assert dealt(database, tmp_path, (at(2), at(3))) == [0, 1, 3]
+
+
+def dealt(database: Database, folder: Path, time_split: tuple[int, int]) -> list[int]:
+    path = write_store(database, folder)
+    with open_sampler(path, database, Options(), time_split=time_split) as sampler:
+        return [int(s) for s in np.asarray(sampler.splits(0, len(database.tasks[0].seeds)))]
