@@ -24,7 +24,7 @@ import numpy as np
 from confluence.cli import _settings
 from confluence.config import PRESETS, Config, preset
 from confluence.data import device_tables, open_sampler, read_labels, read_row_shape, read_task
-from confluence.train import Feed, StepRunner, TrainState, first_state
+from confluence.train import Constants, Feed, StepRunner, TrainState, first_state
 
 LAYOUTS = ("dense", "compact")
 
@@ -38,13 +38,13 @@ class Run:
         target = read_task(metadata, read_labels(store, self.sampler, task), task)
         width, limit = int(metadata["text"]["dim"]), target.category_limit
         self.runner = StepRunner(
-            cfg, device_tables(self.sampler, limit), target.scales(cfg), text_width=width,
-            category_limit=limit, row_shape=read_row_shape(metadata, cfg),
+            cfg, [Constants(device_tables(self.sampler, limit), target.scales(cfg))],
+            text_width=width, category_limit=limit, row_shape=read_row_shape(metadata, cfg),
         )  # fmt: skip
         self.state: TrainState = first_state(cfg, width, target.first_biases())
-        self.feed = Feed(self.sampler.next_train_batch)
+        self.feed = Feed(lambda: (self.sampler.next_train_batch(), 0))
         self.batch = self.feed.next_on_device()
-        self.bytes = sum(array.nbytes for array in self.batch.values())
+        self.bytes = sum(array.nbytes for array in self.batch.inputs.values())
         self.losses: list[Any] = []
         self.step_ms: list[float] = []  # by turn
         self.cpu_ms: list[float] = []
@@ -52,9 +52,7 @@ class Run:
 
     def temporary_bytes(self) -> int:
         """What one step needs beside its arguments and results, as the compiler plans it."""
-        step = self.runner._step.lower(
-            self.state, self.batch, self.runner._tables, self.runner._scales
-        )
+        step = self.runner._step.lower(self.state, self.batch.inputs, self.runner._stores[0])
         return int(step.compile().memory_analysis().temp_size_in_bytes)
 
     def turn(self, steps: int) -> None:

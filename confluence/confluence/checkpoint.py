@@ -2,7 +2,7 @@
 
     params/  average/   what is evaluated; average is what evaluation uses
     training/           optimizer state, step, and the loss of every step so far
-    record              configuration, task, store, embedder, where the sampler stands, score
+    record              configuration, stores, tasks, embedder, where the samplers stand, score
 
 A run that goes on from a checkpoint gives the losses that it would have given without the stop, bit
 for bit on one machine. Random keys need no place here: they are made from the seed and the step.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +29,9 @@ from jax import Array
 
 from confluence.config import Config
 from confluence.model import Params, parameter_table
+from confluence.stores import TaskPlace
 
-FORMAT = 2
+FORMAT = 3
 FOLDER = "checkpoints"
 FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
@@ -61,19 +62,36 @@ class Saved:
 
 
 def make_record(
-    cfg: Config, metadata: Mapping[str, Any], *, store: str, task: str, moments: dict[str, float]
+    cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What a checkpoint says about itself. `moments` undo the scaling of numerical targets."""
-    text = metadata["text"]
+    """What a checkpoint says about itself. `metadata`: of each store, by its path."""
+    text = next(iter(metadata.values()))["text"]
     return {
         "format": FORMAT,
         "config": cfg.to_dict(),
-        "store": store,
-        "fingerprint": str(metadata["fingerprint"]),
+        "stores": [
+            {"path": path, "fingerprint": str(about["fingerprint"])}
+            for path, about in metadata.items()
+        ],
         "embedder": {"name": text["embedder"], "dim": int(text["dim"])},
-        "task": task,
-        "moments": moments,
+        "tasks": [
+            {**dataclasses.asdict(place), "store": list(metadata).index(place.store)}
+            for place in places
+        ],
     }
+
+
+def read_places(record: Mapping[str, Any], stores: Sequence[str] = ()) -> tuple[TaskPlace, ...]:
+    """The tasks of a checkpoint. `stores`: other places of its stores, in their order."""
+    known = [entry["path"] for entry in record["stores"]]
+    if stores and len(stores) != len(known):
+        raise CheckpointError(
+            f"the run learned from {len(known)} stores ({', '.join(known)}), {len(stores)} given"
+        )
+    paths = list(stores) or known
+    return tuple(
+        TaskPlace(**{**entry, "store": paths[entry["store"]]}) for entry in record["tasks"]
+    )
 
 
 # ------------------------------------------------------------------------------------- the folder
@@ -252,10 +270,14 @@ def from_parts(out: Path, step: int, like: Any) -> tuple[Params, Params, Any, li
 def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Why a run with the record `wanted` cannot go on from a checkpoint; empty if it can."""
     found = []
-    for name in ("task", "fingerprint", "embedder"):
-        if record[name] != wanted[name]:
-            title = "store's fingerprint" if name == "fingerprint" else name
-            found.append(f"the {title} was {record[name]!r} and is {wanted[name]!r}")
+    pairs = {
+        "task": [_tasks_of(r) for r in (record, wanted)],
+        "store's fingerprint": [_fingerprints_of(r) for r in (record, wanted)],
+        "embedder": [r["embedder"] for r in (record, wanted)],
+    }
+    for title, (was, now) in pairs.items():
+        if was != now:
+            found.append(f"the {title} was {was!r} and is {now!r}")
     before = Config.from_dict(record["config"]).to_dict()
     after = Config.from_dict(wanted["config"]).to_dict()
     found += [
@@ -264,6 +286,17 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         if name not in FREE_SETTINGS and before[name] != after[name]
     ]
     return found
+
+
+def _tasks_of(record: Mapping[str, Any]) -> str:
+    tasks = record["tasks"]
+    if len(tasks) == 1:
+        return str(tasks[0]["title"])
+    return ", ".join(f"{task['title']} (weight {task['weight']:g})" for task in tasks)
+
+
+def _fingerprints_of(record: Mapping[str, Any]) -> str:
+    return ", ".join(entry["fingerprint"] for entry in record["stores"])
 
 
 def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -276,8 +309,12 @@ def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]
         )
 
 
-def check_store(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Refuse a store whose embeddings these weights cannot read; warn of one that was rebuilt."""
+def check_store(record: Mapping[str, Any], metadata: Mapping[str, Any], number: int = 0) -> None:
+    """Refuse a store whose embeddings these weights cannot read; warn of one that was rebuilt.
+
+    Args:
+        number: of the store in the run.
+    """
     text, embedder = metadata["text"], record["embedder"]
     found = (text["embedder"], int(text["dim"]))
     expected = (embedder["name"], embedder["dim"])
@@ -286,9 +323,10 @@ def check_store(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
             f"store '{metadata['name']}' has texts embedded by '{found[0]}' with width {found[1]},"
             f" the model was trained with '{expected[0]}' and width {expected[1]}"
         )
-    if str(metadata["fingerprint"]) != record["fingerprint"]:
+    before = record["stores"][number]["fingerprint"]
+    if str(metadata["fingerprint"]) != before:
         warnings.warn(
             f"store '{metadata['name']}' was rebuilt since training: fingerprint"
-            f" {metadata['fingerprint']}, trained on {record['fingerprint']}",
+            f" {metadata['fingerprint']}, trained on {before}",
             stacklevel=2,
         )

@@ -89,9 +89,13 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("--split", default="test", choices=("train", "val", "test"))
     _add_settings(command)
 
-    command = _command(commands, "train", train_command, "train on one task of a store")
-    command.add_argument("store")
-    command.add_argument("--task", required=True)
+    command = _command(commands, "train", train_command, "train on tasks of one or more stores")
+    command.add_argument("store", nargs="+")
+    command.add_argument(
+        "--task", required=True, action="append", type=_task,
+        help="a task, or task=weight: how often it is trained beside others; several by several"
+        " --task",
+    )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     there = command.add_mutually_exclusive_group()
     there.add_argument(
@@ -103,7 +107,8 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "evaluate", evaluate_command, "metrics beside baselines")
     command.add_argument("run", type=Path, help="folder of a trained run")
-    command.add_argument("--store", help="another place of its store")
+    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument("--task", help="which, of a run of several")
     command.add_argument(
         "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
     )
@@ -113,7 +118,8 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "predict", predict_command, "predictions as CSV")
     command.add_argument("run", type=Path, help="folder of a trained run")
-    command.add_argument("--store", help="another place of its store")
+    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument("--task", help="which, of a run of several")
     command.add_argument(
         "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
     )
@@ -239,14 +245,15 @@ def train_command(options: argparse.Namespace) -> int:
     from confluence.log import read_summary
     from confluence.run import train
 
-    out = options.out or Path("runs") / options.task
+    names = [name for name, _ in options.task]
     run = train(
-        options.store, task=options.task, out=out, preset=options.preset,
-        overwrite=options.overwrite, resume=options.resume, **_overrides(options),
+        options.store, task=names, out=options.out or Path("runs") / "-".join(names),
+        task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
+        resume=options.resume, **_overrides(options),
     )  # fmt: skip
     summary = read_summary(run.out)
     result = {
-        "out": str(run.out), "task": run.task_name, "steps": run.config.steps, "summary": summary
+        "out": str(run.out), "tasks": run.titles, "steps": run.config.steps, "summary": summary
     }  # fmt: skip
     lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
     return _show(options, result, lines)
@@ -257,8 +264,15 @@ def evaluate_command(options: argparse.Namespace) -> int:
     from confluence.run import load
 
     run = load(options.run, store=options.store, which=options.checkpoint)
-    result = run.evaluate(options.split, regime=options.regime, visible_until=options.visible_until)
-    return _show(options, result, describe_evaluation(result))
+    titles = run.titles if options.task is None else [options.task]
+    results = [
+        run.evaluate(
+            options.split, task=title, regime=options.regime, visible_until=options.visible_until
+        )
+        for title in titles
+    ]
+    lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
+    return _show(options, results[0] if len(results) == 1 else {"tasks": results}, lines)
 
 
 def predict_command(options: argparse.Namespace) -> int:
@@ -267,8 +281,9 @@ def predict_command(options: argparse.Namespace) -> int:
 
     run = load(options.run, store=options.store, which=options.checkpoint)
     keys = None if options.keys is None else [_key(text) for text in options.keys.split(",")]
-    path = options.output or run.out / f"predictions-{options.split or 'keys'}.csv"
-    rows = run.predict(split=options.split, keys=keys, at=options.at, path=path)
+    name = f"predictions-{options.split or 'keys'}.csv"
+    path = options.output or run.results(options.task) / name
+    rows = run.predict(split=options.split, keys=keys, at=options.at, path=path, task=options.task)
     result = {"predictions": str(path), "predicted": len(rows)}
     if keys is not None:
         result["rows"] = rows
@@ -283,6 +298,17 @@ def smoke_command(options: argparse.Namespace) -> int:
     line = "loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)
     _show(options, result, [line])
     return 0 if result["passed"] else _fail("the loss did not fall, or was not finite")
+
+
+def _task(text: str) -> tuple[str, float]:
+    """A task and its weight, from "task" or "task=weight"."""
+    name, equals, weight = text.rpartition("=")
+    if not equals:
+        return text, 1.0
+    try:
+        return name, float(weight)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{weight}' is no weight") from None
 
 
 def _which(text: str) -> int | str:

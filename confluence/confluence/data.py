@@ -109,15 +109,15 @@ def _logit(share: float) -> float:
     return float(np.log(share / (1.0 - share)))
 
 
-def open_sampler(store_path: str, cfg: Config, task: str, **overrides: Any) -> Any:
-    """A sampler of one task with the run's options."""
+def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
+    """A sampler of one or more tasks with the run's options."""
     options = {
         "db_path": store_path, "rank": 0, "world_size": 1, "seed": cfg.seed,
         "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
-        "identifier_cells": cfg.identifier_cells, "tasks": [task],
+        "identifier_cells": cfg.identifier_cells, "tasks": list(tasks),
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "staleness": cfg.staleness, "time_split": cfg.time_split,

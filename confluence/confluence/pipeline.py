@@ -19,6 +19,7 @@ from confluence import checkpoint
 from confluence.config import preset as preset_config
 from confluence.data import check_task
 from confluence.run import Run, load, train
+from confluence.stores import find_places
 
 METADATA = "metadata.json"
 STORE = "store"
@@ -137,11 +138,9 @@ def train_or_load(
     """Train; or go on with, or open, a run in `out` of this configuration on this very store."""
     import headwater
 
-    cfg = preset_config(preset, **overrides)
-    with headwater.Store(store) as opened:
-        wanted = checkpoint.make_record(
-            cfg, opened.metadata, store=str(store), task=task, moments={}
-        )
+    cfg, path = preset_config(preset, **overrides), str(store)
+    with headwater.Store(path) as opened:
+        wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
     done = None
     if checkpoint.saved_steps(out):
         record = checkpoint.load_record(out)

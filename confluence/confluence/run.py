@@ -1,6 +1,8 @@
 """A run: a folder with a trained model, its log and its results. `train` makes it, `load` opens it.
 
 log.jsonl  loss.png  checkpoints/<step>/  evaluation-<split>.json  predictions-<split>.csv
+
+A run of several tasks has a folder of evaluations and predictions for each, named like it.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from confluence.data import (
     SPLITS,
     Labels,
     Task,
-    check_task,
+    TaskError,
     device_tables,
     open_sampler,
     read_labels,
@@ -34,28 +36,53 @@ from confluence.model import Params
 from confluence.own_columns import tree_baseline
 from confluence.predict import Row, predict, to_rows, write_csv
 from confluence.session import Session
+from confluence.stores import TaskPlace, find_places, open_stores
 from confluence.train import Predictor
 
 VisibleUntil = str | dict[str, str] | None
-MOMENTS = ("mean", "std", "low", "high", "column_mean", "column_std")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A trained model on a store. Evaluation and prediction use the late average of its weights."""
+    """A trained model. Evaluation and prediction use the late average of its weights.
+
+    Where a method takes a `task`, that is a title; a run of one task needs none.
+    """
 
     out: Path
-    store: str
+    places: tuple[TaskPlace, ...]  # its tasks, and their stores
     config: Config
-    task_name: str
     step: int  # of the weights
     params: Params
     average: Params
-    moments: dict[str, float]  # of the target at training, to undo its scaling
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The tasks of the run by their names in it."""
+        return tuple(place.title for place in self.places)
+
+    def place(self, task: str | None = None) -> TaskPlace:
+        """Where a task is; the only one by default."""
+        if task is None and len(self.places) == 1:
+            return self.places[0]
+        for place in self.places:
+            if place.title == task:
+                return place
+        asked = "which task?" if task is None else f"no task '{task}':"
+        raise TaskError(f"{asked} the run has {', '.join(self.titles)}")
+
+    def results(self, task: str | None = None) -> Path:
+        """Folder of the evaluations and predictions of a task."""
+        if len(self.places) == 1:
+            return self.out
+        folder = self.out / self.place(task).title.replace("/", "--")
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def evaluate(
-        self, split: str, *, regime: str | None = None, visible_until: VisibleUntil = None
-    ) -> dict[str, Any]:
+        self, split: str, *, task: str | None = None, regime: str | None = None,
+        visible_until: VisibleUntil = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Metrics on exactly the seeds of a split, beside baselines.
 
         Args:
@@ -65,25 +92,26 @@ class Run:
                 the earliest obs_time of the split.
         """
         check_split(split)
-        cfg = self._regime(split, regime, visible_until)
-        with open_sampler(self.store, cfg, self.task_name) as sampler:
-            task, labels = self._task(sampler)
-            predictions = self._predictions(
-                cfg, sampler, sampler.epoch(split, task=task.name), task
-            )
-        trees = tree_baseline(self.store, cfg, task, labels, split)
+        place = self.place(task)
+        cfg = self._regime(place, split, regime, visible_until)
+        with open_sampler(place.store, cfg, place.name) as sampler:
+            target, labels = _read(sampler, place)
+            batches = sampler.epoch(split, task=place.name)
+            predictions = self._predictions(cfg, sampler, batches, target)
+        trees = tree_baseline(place.store, cfg, target, labels, split)
         until = cfg.visible_until
         result = evaluate(
-            predictions, labels, task, split=split, metric=cfg.metric,
+            predictions, labels, target, split=split, metric=cfg.metric,
             visible_until=until.get(split) if isinstance(until, dict) else until, trees=trees,
         )  # fmt: skip
-        path = self.out / f"evaluation-{split}.json"
+        result["task"] = place.title
+        path = self.results(task) / f"evaluation-{split}.json"
         path.write_text(to_json(result) + "\n", encoding="utf-8")
         return result
 
     def predict(
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
-        at: str | None = None, path: Path | str | None = None,
+        at: str | None = None, path: Path | str | None = None, task: str | None = None,
     ) -> list[Row]:  # fmt: skip
         """Predictions for a split, or for keys of the anchor table at a time; also as CSV.
 
@@ -94,19 +122,22 @@ class Run:
             raise ValueError("predict needs either a split or keys")
         if split is not None:
             check_split(split)
-        with open_sampler(self.store, self.config, self.task_name) as sampler:
-            task, _ = self._task(sampler)
+        place = self.place(task)
+        with open_sampler(place.store, self.config, place.name) as sampler:
+            target, _ = _read(sampler, place)
             if split is not None:
-                batches = sampler.epoch(split, task=task.name)
+                batches = sampler.epoch(split, task=place.name)
             else:
-                batches = sampler.batches_for(task.name, keys=list(keys or ()), obs_time=at)
-            predictions = self._predictions(self.config, sampler, batches, task)
-        rows = to_rows(predictions, task, headwater.Store(self.store))
-        default = self.out / f"predictions-{split or 'keys'}.csv"
+                batches = sampler.batches_for(place.name, keys=list(keys or ()), obs_time=at)
+            predictions = self._predictions(self.config, sampler, batches, target)
+        rows = to_rows(predictions, target, headwater.Store(place.store))
+        default = self.results(task) / f"predictions-{split or 'keys'}.csv"
         write_csv(rows, Path(path) if path is not None else default)
         return rows
 
-    def _regime(self, split: str, regime: str | None, visible_until: VisibleUntil) -> Config:
+    def _regime(
+        self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
+    ) -> Config:
         if regime not in (None, "rolling", "frozen"):
             raise ValueError(f"regime is '{regime}', expected 'rolling' or 'frozen'")
         if regime == "rolling" and visible_until is not None:
@@ -114,27 +145,19 @@ class Run:
         if regime == "rolling":
             return self.config.replace(visible_until=None)
         if visible_until is None and regime == "frozen" and self.config.visible_until is None:
-            visible_until = self._first_time(split)
+            visible_until = self._first_time(place, split)
         if visible_until is None:
             return self.config
         return self.config.replace(visible_until=visible_until)
 
-    def _first_time(self, split: str) -> str:
-        with open_sampler(self.store, self.config, self.task_name) as sampler:
-            labels = read_labels(self.store, sampler, self.task_name)
+    def _first_time(self, place: TaskPlace, split: str) -> str:
+        with open_sampler(place.store, self.config, place.name) as sampler:
+            labels = read_labels(place.store, sampler, place.name)
         times = labels.obs_times[labels.splits == SPLITS[split]]
         text = time_text(int(times.min())) if times.size else ""
         if not text:
-            raise ValueError(
-                f"split '{split}' of task '{self.task_name}' has no times to freeze at"
-            )
+            raise ValueError(f"split '{split}' of task '{place.name}' has no times to freeze at")
         return text
-
-    def _task(self, sampler: Any) -> tuple[Task, Labels]:
-        metadata = sampler.database_metadata()
-        labels = read_labels(self.store, sampler, self.task_name)
-        task = read_task(metadata, labels, self.task_name)
-        return _with_moments(task, self.moments), labels
 
     def _predictions(self, cfg: Config, sampler: Any, batches: Any, task: Task) -> Predictions:
         tables = device_tables(sampler, task.category_limit)
@@ -145,8 +168,12 @@ class Run:
         return predict(predictor, self.average, iter(batches), task, clamp=cfg.clamp)
 
 
-def _with_moments(task: Task, moments: dict[str, Any]) -> Task:
-    return dataclasses.replace(task, **moments)
+def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
+    """A task as it was at training, and its labels as they are."""
+    labels = read_labels(place.store, sampler, place.name)
+    task = read_task(sampler.database_metadata(), labels, place.name)
+    moments: dict[str, Any] = dict(place.moments)
+    return dataclasses.replace(task, **moments), labels
 
 
 def check_split(split: str) -> None:
@@ -156,14 +183,18 @@ def check_split(split: str) -> None:
 
 
 def train(
-    store_path: str | Path, *, task: str, out: str | Path, preset: str = "small",
+    store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
+    task_weights: Mapping[str, float] | None = None, preset: str = "small",
     steps: int | None = None, overwrite: bool = False, resume: bool = False, **overrides: Any,
 ) -> Run:  # fmt: skip
-    """Train a model on one task of a store and save it in `out`.
+    """Train a model on a task of a store, or on several of several, and save it in `out`.
 
     SIGTERM and Ctrl-C end the training after a step with a checkpoint and `TrainingStopped`.
 
     Args:
+        store, task: one, or a list. Of several stores each has at least one of the tasks, and texts
+            embedded in the same way; a task is trained in every store that has one of that name.
+        task_weights: how often a task is trained beside the others, by name; 1 where not given.
         preset: a name in `confluence.PRESETS`.
         steps: optimizer steps; None: as the preset says.
         overwrite: remove the run that `out` holds; without it that is an error.
@@ -176,14 +207,15 @@ def train(
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
-    store, folder = str(store_path), Path(out)
-    check_task(store, task)
-    with open_sampler(store, cfg, task) as sampler:
-        metadata = sampler.database_metadata()
-        labels = read_labels(store, sampler, task)
-        target = read_task(metadata, labels, task)
-        moments = {name: float(getattr(target, name)) for name in MOMENTS}
-        record = checkpoint.make_record(cfg, metadata, store=store, task=task, moments=moments)
+    paths = [str(path) for path in _listed(store)]
+    folder, places = Path(out), find_places(paths, list(_listed(task)), task_weights)
+    with open_stores(places, cfg) as stores:
+        places = tuple(
+            place.with_moments(task)
+            for store in stores
+            for place, task in zip(store.places, store.tasks, strict=True)
+        )
+        record = checkpoint.make_record(cfg, places, {s.path: s.metadata for s in stores})
         done = None
         if resume and checkpoint.saved_steps(folder):
             done = checkpoint.find_step(folder)
@@ -191,15 +223,17 @@ def train(
         else:
             clear_run(folder, overwrite=overwrite)
         if done == cfg.steps:
-            return load(folder, store=store)
-        session = Session(
-            out=folder, config=cfg, sampler=sampler, task=target, labels=labels, record=record
-        )
+            return load(folder, store=paths)
+        session = Session(out=folder, config=cfg, stores=stores, record=record)
         state = session.train(done)
     return Run(
-        out=folder, store=store, config=cfg, task_name=task, step=cfg.steps, params=state.params,
-        average=state.average, moments=moments,
+        out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
+        average=state.average,
     )  # fmt: skip
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    return [given] if isinstance(given, str | Path) else list(given)
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:
@@ -217,35 +251,34 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("loss.png", "evaluation-*.json", "predictions-*.csv"):
-        for path in folder.glob(name):
+        for path in [*folder.glob(name), *folder.glob(f"*/{name}")]:
             path.unlink()
 
 
 def load(
-    out: str | Path, *, store: str | Path | None = None, which: str | int = "last"
+    out: str | Path, *, store: str | Path | Sequence[str | Path] | None = None,
+    which: str | int = "last",
 ) -> Run:  # fmt: skip
     """Open a run.
 
     Args:
-        store: another place of its store, or a rebuilt one.
+        store: another place of its store, or a rebuilt one; of its stores, in their order.
         which: the "last" checkpoint, the "best" on val, or that of a step. The best of several on a
             small val looks better there than it is.
     """
     folder = Path(out)
     step = checkpoint.find_step(folder, which)
     record = checkpoint.load_record(folder, step)
-    path = str(store) if store is not None else record["store"]
+    paths = [] if store is None else [str(path) for path in _listed(store)]
+    places = checkpoint.read_places(record, paths)
     cfg = Config.from_dict(record["config"])
     if which == "last" and step < cfg.steps:
         warnings.warn(
             f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
-    with open_sampler(path, cfg, record["task"], num_prefetch=0) as sampler:
-        checkpoint.check_store(record, sampler.database_metadata())
+    for number, path in enumerate(dict.fromkeys(place.store for place in places)):
+        with headwater.Store(path) as opened:
+            checkpoint.check_store(record, opened.metadata, number)
     params, average = checkpoint.load_weights(folder, record)
-    return Run(
-        out=folder, store=path, config=cfg,
-        task_name=record["task"], step=step, params=params, average=average,
-        moments={name: float(value) for name, value in record["moments"].items()},
-    )  # fmt: skip
+    return Run(out=folder, places=places, config=cfg, step=step, params=params, average=average)

@@ -10,23 +10,34 @@ goes on evaluates at the same steps as one that was never stopped.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from headwater import SemanticType
 
 from confluence import checkpoint
 from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
-from confluence.data import Labels, Task, device_tables, read_row_shape
-from confluence.evaluate import evaluate, main_metric
+from confluence.data import VAL, Task, device_tables
+from confluence.evaluate import US_PER_DAY, evaluate, main_metric
 from confluence.log import Log
 from confluence.predict import predict
 from confluence.stop import StopRequest, TrainingStopped
-from confluence.train import Feed, Predictor, StepRunner, TrainState, first_state, fit
+from confluence.stores import Mixture, OpenStore, category_limit, first_biases, row_shape
+from confluence.train import (
+    Constants,
+    Feed,
+    Predictor,
+    StepRunner,
+    TrainState,
+    first_state,
+    fit,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,22 +46,26 @@ class Session:
 
     out: Path
     config: Config
-    sampler: Any  # headwater.Sampler of the run's task
-    task: Task
-    labels: Labels
+    stores: tuple[OpenStore, ...]
     record: Mapping[str, Any]  # checkpoint.make_record
+
+    @functools.cached_property
+    def mixture(self) -> Mixture:
+        """The train batches of all stores."""
+        return Mixture(self.stores)
 
     def train(self, resume_step: int | None) -> TrainState:
         """Train up to the last step, from a checkpoint's step if given, and save."""
         cfg = self.config
         width = int(self.record["embedder"]["dim"])
-        state = first_state(cfg, width, self.task.first_biases())
+        state = first_state(cfg, width, first_biases(self.stores))
         losses: list[float] = []
         if resume_step is not None:
             state, losses = self._restore(state, resume_step)
         log = Log(
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
-            contexts_per_step=cfg.batch_size * cfg.accumulate, read_stats=self.sampler.stats,
+            contexts_per_step=cfg.batch_size * cfg.accumulate,
+            read_stats=self.stores[0].sampler.stats,
         )  # fmt: skip
         with log, StopRequest() as stop:
             self._begin(log, resume_step)
@@ -71,7 +86,10 @@ class Session:
         return state
 
     def _begin(self, log: Log, resume_step: int | None) -> None:
-        place = {"store": self.record["store"], "task": self.task.name}
+        place = {
+            "stores": [store.path for store in self.stores],
+            "tasks": {p.title: p.weight for store in self.stores for p in store.places},
+        }
         device = jax.devices()[0].device_kind
         if resume_step is not None:
             log.event(
@@ -81,40 +99,41 @@ class Session:
             log.event("start", device=device, config=self.config.to_dict(), **place)
 
     def _restore(self, like: TrainState, step: int) -> tuple[TrainState, list[float]]:
-        """The state after a step, and the losses up to it; the sampler goes back to its place."""
+        """The state after a step, and the losses up to it; the samplers go back to their place."""
         rest = {"optimizer": like.optimizer, "step": like.step}
         params, average, rest, losses = checkpoint.from_parts(
             self.out, step, (like.params, like.average, rest)
         )
-        self.sampler.load_state_dict(checkpoint.load_record(self.out, step)["sampler"])
+        self.mixture.load_state_dict(checkpoint.load_record(self.out, step)["samplers"])
         return TrainState(params, average, rest["optimizer"], rest["step"]), losses
 
     def _fit(self, state: TrainState, width: int, log: Log, stop: StopRequest) -> TrainState:
-        cfg, limit = self.config, self.task.category_limit
-        tables = device_tables(self.sampler, limit)
-        row_shape = read_row_shape(self.sampler.database_metadata(), cfg)
+        cfg, limit = self.config, category_limit(self.stores)
+        shape = row_shape(self.stores, cfg)
+        tables = [device_tables(store.sampler, limit) for store in self.stores]
         runner = StepRunner(
-            cfg, tables, self.task.scales(cfg), text_width=width, category_limit=limit,
-            row_shape=row_shape,
+            cfg,
+            [Constants(t, s.scales(cfg)) for t, s in zip(tables, self.stores, strict=True)],
+            text_width=width, category_limit=limit, row_shape=shape,
         )  # fmt: skip
-        predictor = Predictor(cfg, tables, category_limit=limit, row_shape=row_shape)
+        predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
         keeper = Keeper(self.out, keep_last=cfg.keep_last)
 
         def on_state(state: TrainState, step: int, position: Any) -> None:
             score = None
             if _every(cfg.eval_every, step):
-                score = self._evaluate(predictor, state, step, log)
+                score = self._evaluate(predictors, state, step, log)
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
                 rest = {"optimizer": state.optimizer, "step": state.step}
                 parts = checkpoint.to_parts(state.params, state.average, rest, log.losses)
-                keeper.save(step, parts, {**self.record, "sampler": position}, score=score)
+                keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
         started = time.perf_counter()
         state = fit(
-            state, runner, Feed(self.sampler.next_train_batch, self.sampler.state_dict),
+            state, runner, Feed(self.mixture.next_batch, self.mixture.state_dict),
             steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.is_made,
             is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
         )  # fmt: skip
@@ -127,20 +146,34 @@ class Session:
         return state
 
     def _evaluate(
-        self, predictor: Predictor, state: TrainState, step: int, log: Log
+        self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log
     ) -> Score | None:
-        """Score the averaged weights on val; None where the metric cannot be computed."""
-        cfg, task, until = self.config, self.task, self.config.visible_until
-        batches = iter(self.sampler.epoch("val", task=task.name))
-        predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
-        result = evaluate(
-            predictions, self.labels, task, split="val", metric=cfg.metric,
-            visible_until=until.get("val") if isinstance(until, dict) else until,
-        )  # fmt: skip
-        log.event("evaluate", step=step, **result)
-        name, sign = main_metric(task.stype, cfg.metric)
-        value = result["metrics"][name]
-        return None if value is None else Score(name, value, sign * value)
+        """Score the averaged weights on val; None where the metric cannot be computed.
+
+        Several tasks have the mean of their scores, errors of numbers and times in units of the
+        spread of their train labels, so that all count alike.
+        """
+        cfg, until = self.config, self.config.visible_until
+        scores = []
+        for store, predictor in zip(self.stores, predictors, strict=True):
+            for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
+                if not np.any(labels.splits == VAL):
+                    continue
+                batches = iter(store.sampler.epoch("val", task=task.name))
+                predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
+                result = evaluate(
+                    predictions, labels, task, split="val", metric=cfg.metric,
+                    visible_until=until.get("val") if isinstance(until, dict) else until,
+                )  # fmt: skip
+                log.event("evaluate", step=step, **{**result, "task": place.title})
+                scores.append(_score(result, task, cfg.metric))
+        if not scores or None in scores:
+            return None
+        known = [score for score in scores if score is not None]
+        if len(known) == 1:
+            return known[0]
+        mean = sum(score.goodness for score in known) / len(known)
+        return Score(f"mean over {len(known)} tasks", mean, mean)
 
     def _what_is_left(self, log: Log) -> str:
         """What to say of a run that was interrupted between checkpoints."""
@@ -152,6 +185,15 @@ class Session:
             f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
             " (`confluence train`: with --resume)"
         )
+
+
+def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:
+    name, sign = main_metric(task.stype, metric)
+    value = result["metrics"][name]
+    if value is None:
+        return None
+    spread = task.std / US_PER_DAY if task.stype == SemanticType.TIMESTAMP else task.std
+    return Score(name, value, value if sign > 0 else -value / spread)
 
 
 def _every(interval: int, step: int) -> bool:

@@ -19,7 +19,7 @@ from confluence.data import HUBER_DELTA, to_device
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
 from confluence.row_attention import RowShape
-from confluence.train import StepRunner, first_state
+from confluence.train import Constants, Fed, StepRunner, first_state
 
 TEXT_WIDTH = 16  # T
 CATEGORIES_PER_COLUMN = 5
@@ -187,13 +187,13 @@ def run_smoke(cfg: Config | None = None) -> dict[str, Any]:
     tables = synthetic_tables(cfg.seed)
     batches = [to_device(synthetic_batch(cfg, s, seed=cfg.seed)) for s in TARGET_STYPES]
     runner = StepRunner(
-        cfg, tables, synthetic_scales(cfg), text_width=TEXT_WIDTH,
+        cfg, [Constants(tables, synthetic_scales(cfg))], text_width=TEXT_WIDTH,
         category_limit=CATEGORIES_PER_COLUMN, row_shape=ROW_SHAPE,
     )  # fmt: skip
     state = first_state(cfg, TEXT_WIDTH)
     losses: list[float] = []
     for step in range(cfg.steps):
-        state, metrics = runner.step(state, batches[step % len(batches)])
+        state, metrics = runner.step(state, Fed(batches[step % len(batches)]))
         losses.append(float(metrics["loss"]))
     runner.assert_one_compilation()
     k = len(batches)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -60,6 +60,20 @@ def first_state(
         optimizer=make_optimizer(cfg, text_width).init(params),
         step=jnp.zeros((), jnp.int32),
     )
+
+
+class Constants(NamedTuple):
+    """What steps know of one store of the run."""
+
+    tables: Tables
+    scales: TaskScales
+
+
+class Fed(NamedTuple):
+    """A batch on the device, and the number of its store in the run."""
+
+    inputs: Inputs
+    store: int = 0
 
 
 class GradientSums(NamedTuple):
@@ -133,14 +147,15 @@ def apply_sums(
 
 
 class StepRunner:
-    """The compiled step of one run, with the constants it closes over.
+    """The compiled step of one run, with what it knows of each of the run's stores.
 
     With one batch per step all is one function. Else one adds a batch's sums and one applies them.
+    Stores differ in the sizes of their tables: what reads a batch compiles once for each.
     """
 
     def __init__(
-        self, cfg: Config, tables: Tables, scales: TaskScales, *, text_width: int,
-        category_limit: int, row_shape: RowShape | None = None,
+        self, cfg: Config, stores: Sequence[Constants], *, text_width: int, category_limit: int,
+        row_shape: RowShape | None = None,
     ) -> None:  # fmt: skip
         sums_of = functools.partial(
             gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape
@@ -148,16 +163,15 @@ class StepRunner:
         apply = functools.partial(apply_sums, cfg=cfg, text_width=text_width)
 
         def train_step(
-            state: TrainState, batch: Inputs, tables: Tables, scales: TaskScales
+            state: TrainState, batch: Inputs, store: Constants
         ) -> tuple[TrainState, dict[str, Array]]:
             part = jnp.zeros((), jnp.int32)
-            return apply(state, sums_of(state, batch, part, tables, scales))
+            return apply(state, sums_of(state, batch, part, *store))
 
         def add_batch(
-            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, tables: Tables,
-            scales: TaskScales,
-        ) -> GradientSums:  # fmt: skip
-            more = sums_of(state, batch, part, tables, scales)
+            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, store: Constants
+        ) -> GradientSums:
+            more = sums_of(state, batch, part, *store)
             return GradientSums(
                 *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
             )
@@ -173,11 +187,10 @@ class StepRunner:
         self._add: Any = jax.jit(add_batch, donate_argnums=0)
         self._apply: Any = jax.jit(apply_step, donate_argnums=0)
         self._parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
-        self._tables = tables
-        self._scales = scales
+        self._stores = tuple(stores)
 
     def step(
-        self, state: TrainState, first: Inputs, next_input: Callable[[Array], Inputs] | None = None
+        self, state: TrainState, first: Fed, next_input: Callable[[Array], Fed] | None = None
     ) -> tuple[TrainState, dict[str, Array]]:
         """Dispatch one step; the state passed in must not be used again.
 
@@ -186,28 +199,33 @@ class StepRunner:
                 is there as soon as the device has finished with the batch before.
         """
         if self.accumulate == 1:
-            new_state, metrics = self._step(state, first, self._tables, self._scales)
+            new_state, metrics = self._step(state, first.inputs, self._stores[first.store])
             return new_state, metrics
         assert next_input is not None, "a step of several batches needs a way to get them"
         sums, batch = self._zeros(state.params), first
         for part, index in enumerate(self._parts):
             if part > 0:
                 batch = next_input(sums.loss)
-            sums = self._add(sums, state, batch, index, self._tables, self._scales)
+            sums = self._add(sums, state, batch.inputs, index, self._stores[batch.store])
         new_state, metrics = self._apply(state, sums)
         return new_state, metrics
 
     def assert_one_compilation(self) -> None:
-        """Raise if a part of the step compiled more than once."""
-        for function in (self._step, self._add, self._apply):
-            assert_one_compilation(function, function.__name__)
+        """Raise if a part of the step compiled more than once, or once for each store."""
+        assert_compilations(self._apply, "apply_step")
+        for function in (self._step, self._add):
+            assert_compilations(function, function.__name__, limit=len(self._stores))
 
 
-def assert_one_compilation(jitted: Any, name: str, compiled_before: int = 0) -> None:
-    """Raise unless a jitted function has compiled at most once more than before."""
+def assert_compilations(
+    jitted: Any, name: str, *, compiled_before: int = 0, limit: int = 1
+) -> None:
+    """Raise if a jitted function has compiled more often than `limit` since then."""
     count = jitted._cache_size() - compiled_before
-    if count > 1:
-        raise RecompilationError(f"'{name}' compiled {count} times, expected 1: shapes changed")
+    if count > limit:
+        raise RecompilationError(
+            f"'{name}' compiled {count} times, expected {limit}: shapes changed"
+        )
 
 
 class Feed:
@@ -220,20 +238,20 @@ class Feed:
     """
 
     def __init__(
-        self, next_batch: Callable[[], Mapping[str, Any]],
+        self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
     ) -> None:  # fmt: skip
-        self._next_batch = next_batch
+        self._next_batch = next_batch  # and the number of its store
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
         self.cells = 0  # of the contexts handed out, without padding
 
-    def next_on_device(self, running: Array | None = None) -> dict[str, Array]:
+    def next_on_device(self, running: Array | None = None) -> Fed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
-        batch = self._next_batch()
-        on_device = to_device(batch)
+        batch, store = self._next_batch()
+        on_device = Fed(to_device(batch), store)
         is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
         waited = is_ready is None or is_ready()
         seconds = time.perf_counter() - started
@@ -280,7 +298,7 @@ def fit(
     """
     reader = _Reader(feed, on_report, accumulate=runner.accumulate)
     step = int(state.step)
-    batch = feed.next_on_device() if step < steps else {}
+    batch = feed.next_on_device() if step < steps else Fed({})
     is_last = step >= steps
     while not is_last:
         step += 1
@@ -393,7 +411,7 @@ class Predictor:
             pending = (output, info, int(batch["num_sequences"][0]))
         if pending is not None:
             yield _first_sequences(*pending)
-        assert_one_compilation(self._predict, "predict", compiled_before)
+        assert_compilations(self._predict, "predict", compiled_before=compiled_before)
 
 
 def _first_sequences(

@@ -27,6 +27,7 @@ from confluence.checkpoint import (
 )
 from confluence.config import Config
 from confluence.run import clear_run
+from confluence.stores import TaskPlace
 from confluence.train import TrainState, first_state
 
 METADATA: dict[str, Any] = {
@@ -37,7 +38,8 @@ METADATA: dict[str, Any] = {
 
 
 def record_of(cfg: Config) -> dict[str, Any]:
-    return make_record(cfg, METADATA, store="shop.hw", task="churn", moments={"mean": 1.5})
+    place = TaskPlace(store="shop.hw", name="churn", title="churn", moments={"mean": 1.5})
+    return make_record(cfg, [place], {"shop.hw": METADATA})
 
 
 @pytest.fixture
@@ -130,7 +132,10 @@ def test_what_a_kill_left_is_no_checkpoint_and_goes_away(
 def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Config) -> None:
     record, out = record_of(cfg), Path("runs/churn")
     check_resume(out, record, record_of(cfg.replace(num_threads=1, log_every=3, save_every=7)))
-    wanted = {**record_of(cfg.replace(width=32)), "fingerprint": "def", "task": "rating"}
+    place = TaskPlace(store="shop.hw", name="rating", title="rating")
+    wanted = make_record(
+        cfg.replace(width=32), [place], {"shop.hw": {**METADATA, "fingerprint": "def"}}
+    )
     wanted["embedder"] = {"name": "bert", "dim": 384}
     with pytest.raises(CheckpointError) as caught:
         check_resume(out, record, wanted)

@@ -92,7 +92,7 @@ def everything(out: Path) -> dict[str, Any]:
     arrays = {"params": params, "average": average, "rest": rest}
     return {
         **checkpoint.named_leaves(arrays), "losses": np.array(losses),
-        "sampler": record["sampler"]["streams"],
+        "sampler": record["samplers"],
     }  # fmt: skip
 
 
@@ -186,7 +186,8 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
         confluence.train(shop_store, task="churn", out=out, resume=True, **{**SETTINGS, "steps": 2})
     with pytest.raises(ValueError, match="give one of them"):
         train(shop_store, out, resume=True, overwrite=True)
-    record = {**checkpoint.load_record(out), "fingerprint": "another"}
+    record = checkpoint.load_record(out)
+    record["stores"][0]["fingerprint"] = "another"
     monkeypatch.setattr(checkpoint, "load_record", lambda *arguments: record)
     with pytest.raises(confluence.CheckpointError, match="fingerprint was 'another' and is '"):
         train(shop_store, out, steps=2, resume=True)
@@ -219,7 +220,7 @@ def test_accumulated_batches_of_a_store_train_like_larger_ones(
         losses.append(list(train_lines(out).values()))
     assert len(losses[0]) == 4
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-    state = checkpoint.load_record(tmp_path / "2")["sampler"]["streams"]["train"]
+    state = checkpoint.load_record(tmp_path / "2")["samplers"]["samplers"][0]["streams"]["train"]
     assert state["positions"]["subscribed"] == 32 and state["batches"] == 8
 
 

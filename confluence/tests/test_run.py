@@ -137,7 +137,7 @@ def test_a_rebuilt_store_is_noticed_and_another_embedder_refused(
     trained: confluence.Run, shop_database: Path, tmp_path: Path
 ) -> None:
     record = checkpoint.load_record(trained.out)
-    metadata = {**headwater.Store(trained.store).metadata, "fingerprint": "another"}
+    metadata = {**headwater.Store(trained.place().store).metadata, "fingerprint": "another"}
     with pytest.warns(UserWarning, match="rebuilt since training"):
         checkpoint.check_store(record, metadata)
     metadata["text"] = {"embedder": "hash", "dim": 64}

@@ -19,6 +19,8 @@ from confluence.loss import TARGET_STYPES
 from confluence.model import parameter_table
 from confluence.optimizer import learning_rate_share, make_optimizer, trainers, update_average
 from confluence.train import (
+    Constants,
+    Fed,
     Feed,
     GradientSums,
     NonFiniteLossError,
@@ -26,7 +28,7 @@ from confluence.train import (
     RecompilationError,
     StepReport,
     StepRunner,
-    assert_one_compilation,
+    assert_compilations,
     first_state,
     fit,
     gradient_sums,
@@ -37,8 +39,8 @@ LIMIT = smoke.CATEGORIES_PER_COLUMN
 
 def make_runner(cfg: Config) -> StepRunner:
     return StepRunner(
-        cfg, smoke.synthetic_tables(), smoke.synthetic_scales(cfg), text_width=smoke.TEXT_WIDTH,
-        category_limit=LIMIT,
+        cfg, [Constants(smoke.synthetic_tables(), smoke.synthetic_scales(cfg))],
+        text_width=smoke.TEXT_WIDTH, category_limit=LIMIT,
     )  # fmt: skip
 
 
@@ -48,8 +50,8 @@ def test_one_batch_overfits_in_100_steps(cfg: Config, stype: SemanticType) -> No
     batch = smoke.synthetic_batch(cfg, stype)
     reports: list[StepReport] = []
     fit(
-        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: batch), steps=cfg.steps,
-        on_report=reports.append,
+        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: (batch, 0)),
+        steps=cfg.steps, on_report=reports.append,
     )  # fmt: skip
     assert [r.step for r in reports] == list(range(1, 101))
     assert reports[-1].loss < 0.1 * reports[0].loss, (reports[0].loss, reports[-1].loss)
@@ -133,17 +135,17 @@ def test_an_average_from_1_is_the_weights_themselves(cfg: Config) -> None:
 def test_all_types_of_target_share_one_compilation(cfg: Config) -> None:
     runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
     for stype in TARGET_STYPES:
-        state, _ = runner.step(state, to_device(smoke.synthetic_batch(cfg, stype)))
+        state, _ = runner.step(state, Fed(to_device(smoke.synthetic_batch(cfg, stype))))
     runner.assert_one_compilation()
 
 
 def test_a_second_compilation_is_an_error() -> None:
     double = jax.jit(lambda x: 2 * x)
     double(jnp.zeros(3))
-    assert_one_compilation(double, "double")
+    assert_compilations(double, "double")
     double(jnp.zeros(4))
     with pytest.raises(RecompilationError, match="'double' compiled 2 times"):
-        assert_one_compilation(double, "double")
+        assert_compilations(double, "double")
 
 
 def test_batches_are_not_donated_and_not_changed(cfg: Config) -> None:
@@ -152,7 +154,7 @@ def test_batches_are_not_donated_and_not_changed(cfg: Config) -> None:
     before = {name: value.copy() for name, value in batch.items()}
     on_device = to_device(batch)
     for _ in range(2):
-        state, _ = runner.step(state, on_device)
+        state, _ = runner.step(state, Fed(on_device))
     for name, value in on_device.items():
         assert np.array_equal(value, before[name]), name
 
@@ -165,7 +167,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(cfg: Config) -> Non
     stream = iter([good, good, bad, good, good])
     with pytest.raises(NonFiniteLossError, match=r"loss is nan at step 3 \(train batch 2\)"):
         fit(
-            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: next(stream)),
+            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: (next(stream), 0)),
             steps=5, on_report=lambda report: None,
         )  # fmt: skip
 
@@ -205,7 +207,7 @@ def test_accumulated_batches_give_the_update_of_one_larger_batch(cfg: Config) ->
         stream = iter([part for parts in of_step for part in parts])
         state = fit(
             first_state(cfg, smoke.TEXT_WIDTH), make_runner(runner_cfg),
-            Feed(lambda s=stream: next(s)), steps=3, on_report=reports.append,  # type: ignore[misc]
+            Feed(lambda s=stream: (next(s), 0)), steps=3, on_report=reports.append,  # type: ignore[misc]
         )  # fmt: skip
         assert next(stream, None) is None
         assert int(state.step) == 3
@@ -270,7 +272,7 @@ def test_the_next_batch_is_fetched_and_the_next_step_dispatched_before_metrics_a
 
     def next_batch() -> Any:
         traced.happened.append(f"fetch {next(fetched)}")
-        return batch
+        return batch, 0
 
     runner: Any = traced
     fit(
@@ -293,7 +295,7 @@ def test_a_stop_ends_with_the_state_and_the_place_of_the_last_step(cfg: Config) 
 
     def next_batch() -> Any:
         taken.append(1)
-        return batch
+        return batch, 0
 
     runner: Any = traced
     fit(
@@ -321,7 +323,7 @@ def test_a_fetch_counts_as_waiting_only_if_the_device_had_finished(cfg: Config) 
 
     def slow() -> Any:
         time.sleep(0.02)
-        return batch
+        return batch, 0
 
     feed = Feed(slow)
     running: Any = Running(done=False)

@@ -1,0 +1,159 @@
+"""Runs of several tasks and several stores: who is trained how often, and what is theirs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+import pytest
+from headwater import shop
+
+import confluence
+from confluence.cli import main
+from confluence.config import Config
+from confluence.data import TaskError
+from confluence.stores import Mixture, OpenStore, TaskPlace, find_places, open_stores
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shop of other customers, under another name."""
+    folder = tmp_path_factory.mktemp("other")
+    shop.generate(folder / "shop.sqlite", customers=120, products=30)
+    metadata = json.loads((ROOT / "examples" / "shop" / "shop.json").read_text(encoding="utf-8"))
+    metadata["name"] = "other"
+    headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
+    return folder / "store"
+
+
+class Counting:
+    """A sampler whose batches are numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next_train_batch(self) -> int:
+        self.count += 1
+        return self.count
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+def mixture_of(weights: list[float]) -> Mixture:
+    places = [(TaskPlace(store="s", name="t", title="t", weight=weight),) for weight in weights]
+    return Mixture(
+        [
+            OpenStore(path="s", sampler=Counting(), metadata={}, places=p, tasks=(), labels=())
+            for p in places
+        ]
+    )
+
+
+def test_every_store_has_had_its_share_at_any_point() -> None:
+    mixture, counts = mixture_of([1, 3, 2]), np.zeros(3)
+    for k in range(1, 601):
+        batch, number = mixture.next_batch()
+        counts[number] += 1
+        assert batch == counts[number]
+        assert np.all(np.abs(counts - k * np.array([1, 3, 2]) / 6) <= 1)
+    assert counts.tolist() == [100, 300, 200]
+
+
+def test_a_mixture_goes_on_where_its_state_says() -> None:
+    first, second = mixture_of([1, 2]), mixture_of([1, 2])
+    for _ in range(7):
+        first.next_batch()
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert [first.next_batch() for _ in range(9)] == [second.next_batch() for _ in range(9)]
+    with pytest.raises(ValueError, match="the state is of 2 stores, this run has 1"):
+        mixture_of([1]).load_state_dict(first.state_dict())
+
+
+def test_a_task_is_taken_from_every_store_that_has_it(shop_store: Path, other_store: Path) -> None:
+    paths = [str(shop_store), str(other_store)]
+    places = find_places(paths, ["churn", "device"], {"churn": 2, "other/churn": 3})
+    assert [(p.store, p.title, p.weight) for p in places] == [
+        (paths[0], "shop/churn", 2), (paths[1], "other/churn", 3), (paths[0], "device", 1),
+    ]  # fmt: skip
+    with pytest.raises(TaskError, match="no store has the task 'chrn'"):
+        find_places(paths, ["churn", "chrn"])
+    with pytest.raises(TaskError, match="has none of the tasks device"):
+        find_places(paths, ["device"])
+    with pytest.raises(TaskError, match="a weight for 'churm'"):
+        find_places(paths, ["churn"], {"churm": 1})
+    with pytest.raises(TaskError, match="expected more than 0"):
+        find_places(paths, ["churn"], {"churn": 0})
+    with pytest.raises(TaskError, match="did you mean 'churn'"):
+        find_places(paths[:1], ["chrn"])
+
+
+def test_scales_stand_at_the_index_of_their_task(shop_store: Path, cfg: Config) -> None:
+    places = find_places([str(shop_store)], ["rating", "churn"])
+    with open_stores(places, cfg, num_prefetch=0) as (store,):
+        scales = store.scales(cfg)
+        for task in store.tasks:
+            own = task.scales(cfg)
+            for found, expected in zip(scales, own, strict=True):
+                assert found[task.index] == expected[task.index]
+    assert float(scales.scale[store.tasks[0].index]) != float(scales.scale[store.tasks[1].index])
+
+
+def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_own(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    run = confluence.train(
+        shop_store, task=["churn", "rating"], task_weights={"rating": 3}, out=out, steps=8,
+        eval_every=8, **SMALL,
+    )  # fmt: skip
+    assert run.titles == ("churn", "rating")
+    events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert events[0]["tasks"] == {"churn": 1, "rating": 3}
+    assert [e["task"] for e in events if e["event"] == "evaluate"] == ["churn", "rating"]
+    assert confluence.checkpoint.load_record(out)["score"]["metric"] == "mean over 2 tasks"
+    position = confluence.checkpoint.load_record(out)["samplers"]["samplers"][0]
+    asked = position["streams"]["train"]["positions"]
+    assert asked["churn"] + asked["rating"] == 8 * 8
+    with pytest.raises(TaskError, match="which task"):
+        run.evaluate("val")
+    assert run.evaluate("val", task="rating")["metrics"]["mae"] > 0
+    assert (out / "rating" / "evaluation-val.json").is_file()
+    rows = confluence.load(out).predict(split="test", task="churn")
+    assert len(rows) > 0 and all(0 <= row["probability"] <= 1 for row in rows)
+    capsys.readouterr()
+    assert main(["evaluate", str(out), "--split", "val", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)["tasks"]
+    assert [result["task"] for result in results] == ["churn", "rating"]
+
+
+def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
+    shop_store: Path, other_store: Path, tmp_path: Path
+) -> None:
+    stores = [shop_store, other_store]
+    settings = {**SMALL, "steps": 6, "save_every": 3, "keep_last": 9}
+    whole = confluence.train(stores, task="churn", out=tmp_path / "whole", **settings)
+    assert whole.titles == ("shop/churn", "other/churn")
+    assert whole.evaluate("val", task="other/churn")["scored"] > 0
+    part = tmp_path / "part"
+    shutil.copytree(whole.out, part)
+    shutil.rmtree(part / "checkpoints" / "6")  # as if it had been killed after step 3
+    again = confluence.train(stores, task="churn", out=part, resume=True, **settings)
+    for name, value in whole.params.items():
+        assert np.array_equal(value, again.params[name]), name
+    with pytest.raises(confluence.CheckpointError, match="the task was 'shop/churn"):
+        confluence.train(shop_store, task="churn", out=part, resume=True, **settings)
+    with pytest.raises(confluence.CheckpointError, match="learned from 2 stores"):
+        confluence.load(part, store=shop_store)
