@@ -5,6 +5,7 @@ run.evaluate("test")
 run.predict(keys=[42, 77], at="2026-11-01")
 """
 
+from confluence.backtest import backtest
 from confluence.checkpoint import CheckpointError
 from confluence.config import PRESETS, Config, ConfigError, preset
 from confluence.data import TaskError
@@ -24,6 +25,7 @@ __all__ = [
     "Run",
     "TaskError",
     "TrainingStopped",
+    "backtest",
     "load",
     "preset",
     "train",

@@ -1,4 +1,4 @@
-"""The command `confluence`: train, evaluate, predict, smoke, run.
+"""The command `confluence`: run, train, evaluate, predict, backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
 after Ctrl-C and 143 after SIGTERM (training saves first and says how to go on). With --json the
@@ -128,6 +128,24 @@ def make_parser() -> argparse.ArgumentParser:
     which.add_argument("--keys", help="keys of the anchor table, separated by commas")
     command.add_argument("--at", help="time of the prediction, with --keys")
     command.add_argument("--output", type=Path, help="CSV file; default: in the run's folder")
+
+    command = _command(
+        commands, "backtest", backtest_command, "score a recipe on the past of the train split"
+    )
+    command.add_argument("store")
+    command.add_argument(
+        "--task", required=True, action="append", help="a task; several are trained jointly"
+    )
+    command.add_argument("--out", type=Path, help="folder; default: runs/backtest-<task>")
+    command.add_argument(
+        "--cutoffs", type=_tuple_reader(str), help="ISO times in the train split, with commas"
+    )
+    command.add_argument("--folds", type=int, default=4, help="how many, without --cutoffs")
+    command.add_argument("--horizon-days", type=float, help="how long after a cutoff is scored")
+    command.add_argument(
+        "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
+    )
+    _add_settings(command)
 
     _command(commands, "smoke", smoke_command, "train on synthetic batches, without a store")
     return parser
@@ -290,6 +308,19 @@ def predict_command(options: argparse.Namespace) -> int:
     return _show(options, result, [f"{len(rows)} predictions in {path}"])
 
 
+def backtest_command(options: argparse.Namespace) -> int:
+    """Train and score at several cutoffs."""
+    from confluence.backtest import backtest
+
+    result = backtest(
+        options.store, task=options.task,
+        out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
+        cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
+        seeds=options.seeds, preset=options.preset, **_overrides(options),
+    )  # fmt: skip
+    return _show(options, result, describe_backtest(result))
+
+
 def smoke_command(options: argparse.Namespace) -> int:
     """Train on synthetic batches."""
     from confluence.smoke import run_smoke
@@ -342,6 +373,40 @@ def describe_summary(summary: Result) -> list[str]:
             **summary
         )
     ]
+
+
+def describe_backtest(result: Result) -> list[str]:
+    """The metric of each task by cutoff and in the mean, beside the baselines."""
+    lines: list[str] = []
+    for title, summary in result["tasks"].items():
+        metric, names = summary["metric"], list(summary["baselines"])
+        heads = [TITLES.get(name, name.replace("_", " ")) for name in names]
+        lines += ["", f"{title}, {metric}, frozen at each cutoff"]
+        lines.append("  cutoff      seed  scored    model  rolling   " + "   ".join(heads))
+        rows = [
+            (
+                fold["cutoff"][:10], str(fold["seed"]), f"{fold['scored']:,}",
+                [fold["frozen"][metric], fold["rolling"][metric]]
+                + [fold["baselines"][name].get(metric) for name in names],
+            )
+            for fold in result["folds"]
+            if fold["task"] == title
+        ]  # fmt: skip
+        means = [summary["model"], summary["rolling"]]
+        rows.append(("mean", "", "", means + [summary["baselines"][name] for name in names]))
+        for cutoff, seed, scored, values in rows:
+            shown = ["-" if value is None else f"{value:.4f}" for value in values]
+            widths = [7, 7, *(len(head) for head in heads)]
+            cells = [f"{text:>{width}}" for text, width in zip(shown, widths, strict=True)]
+            lines.append(
+                f"  {cutoff:<10}  {seed:>4}  {scored:>6}  "
+                + "  ".join(cells[:2])
+                + "   "
+                + "   ".join(cells[2:])
+            )
+        if summary["std"] is not None:
+            lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
+    return lines[1:]
 
 
 def describe_evaluation(result: Result) -> list[str]:

@@ -1,0 +1,191 @@
+"""Backtest: score a recipe on the past of the train split, so that val and test decide nothing.
+
+    for each cutoff and seed:   train on what was known by the cutoff
+                                score what was asked after it, the database frozen at the cutoff
+
+The seeds of train are dealt anew at each cutoff (`time_split`, docs/2-sampling.md, "Splits by
+time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
+a folder of its own, so a stopped backtest goes on where it was.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+
+from confluence.config import preset as preset_config
+from confluence.data import NO_TIME, SPLITS, TaskError, open_sampler, read_labels
+from confluence.evaluate import main_metric, time_text, time_us
+from confluence.log import to_json
+from confluence.run import Run, train
+from confluence.stores import find_places
+
+FILE = "backtest.json"
+FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
+US_PER_DAY = 86_400_000_000
+Fold = dict[str, Any]
+
+
+def backtest(
+    store: str | Path, *, task: str | Sequence[str], out: str | Path,
+    cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
+    seeds: Sequence[int] = (42,), preset: str = "small", **overrides: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Train and score at every cutoff with every seed; the result is also `out`/backtest.json.
+
+    Args:
+        task: one, or a list, which is then trained jointly.
+        cutoffs: ISO times within the train split; None: `folds` of them, spread over the later half
+            of the train seeds of the first task.
+        horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
+            lasts, where it comes after train, else up to the next cutoff.
+        seeds: of `Config.seed`.
+        preset, overrides: the recipe, as for `train`.
+
+    Returns:
+        {"tasks": {title: {"metric", "model": mean over folds, "std": over the means of the seeds,
+        "baselines": {name: mean}, "other": means of all metrics, "rolling": mean}},
+        "folds": [{"cutoff", "until", "seed", "task", "scored", "frozen", "rolling", "baselines",
+        "seconds"}]}, None where a metric is nowhere defined.
+    """
+    if not seeds:
+        raise ValueError("a backtest needs at least one seed")
+    names = [task] if isinstance(task, str) else list(task)
+    path, folder = str(store), Path(out)
+    find_places([path], names)
+    spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
+    found: list[Fold] = []
+    for at, until in spans:
+        for seed in seeds:
+            place = folder / f"{time_text(at)[:10]}-seed-{seed}"
+            settings = {
+                **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
+            }  # fmt: skip
+            run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
+            found += [_score(run, title, time_text(at), time_text(until)) for title in run.titles]
+            _write(folder, {"tasks": summarise(found), "folds": found})
+    return {"tasks": summarise(found), "folds": found}
+
+
+def _score(run: Run, title: str, at: str, until: str) -> Fold:
+    """One task of one fit: frozen at the cutoff, and rolling beside it."""
+    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at)
+    rolling = run.evaluate("val", task=title, regime="rolling")
+    return {
+        "cutoff": at,
+        "until": until,
+        "seed": run.config.seed,
+        "task": title,
+        "scored": frozen["scored"],
+        "metric": _main_metric(run, title),
+        "frozen": _numbers(frozen["metrics"]),
+        "rolling": _numbers(rolling["metrics"]),
+        "baselines": {
+            baseline: _numbers(result["metrics"])
+            for baseline, result in frozen["baselines"].items()
+        },
+    }
+
+
+def _main_metric(run: Run, title: str) -> str:
+    place = run.place(title)
+    with headwater.Store(place.store) as store:
+        entry = next(task for task in store.metadata["tasks"] if task["name"] == place.name)
+    stype = headwater.SemanticType[str(entry["target_stype"]).upper()]
+    return main_metric(stype, run.config.metric)[0]
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: value for name, value in metrics.items() if isinstance(value, float | None)}
+
+
+def summarise(folds: Sequence[Fold]) -> dict[str, Any]:
+    """Means over cutoffs and seeds by task; a fold where a metric is undefined is left out."""
+    tasks: dict[str, Any] = {}
+    for title in dict.fromkeys(fold["task"] for fold in folds):
+        own = [fold for fold in folds if fold["task"] == title]
+        metric = own[0]["metric"]
+        by_seed = [
+            _mean([fold["frozen"][metric] for fold in own if fold["seed"] == seed])
+            for seed in dict.fromkeys(fold["seed"] for fold in own)
+        ]
+        known = [value for value in by_seed if value is not None]
+        tasks[title] = {
+            "metric": metric,
+            "model": _mean([fold["frozen"][metric] for fold in own]),
+            "std": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+            "rolling": _mean([fold["rolling"][metric] for fold in own]),
+            "baselines": {
+                name: _mean([fold["baselines"][name].get(metric) for fold in own])
+                for name in own[0]["baselines"]
+            },
+            "other": {
+                name: _mean([fold["frozen"].get(name) for fold in own]) for name in own[0]["frozen"]
+            },
+        }
+    return tasks
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _write(folder: Path, result: Mapping[str, Any]) -> None:
+    part = folder / f"{FILE}.part"
+    part.write_text(to_json(dict(result)) + "\n", encoding="utf-8")
+    part.replace(folder / FILE)
+
+
+# ------------------------------------------------------------------------------------ the cutoffs
+
+
+def _spans(
+    path: str, name: str, cutoffs: Sequence[str] | None, folds: int, horizon_days: float | None,
+    preset: str, overrides: Mapping[str, Any],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """(from, until) of the scored seeds of each fold, µs."""
+    with open_sampler(path, preset_config(preset, **overrides), name, num_prefetch=0) as sampler:
+        labels = read_labels(path, sampler, name)
+    has_time = labels.obs_times != NO_TIME
+    train = np.sort(labels.obs_times[(labels.splits == SPLITS["train"]) & has_time])
+    later = labels.obs_times[(labels.splits == SPLITS["val"]) & has_time]
+    if train.size < 2 or train[0] == train[-1]:
+        raise TaskError(f"the train seeds of task '{name}' have no different times to cut at")
+    if cutoffs is None:
+        if folds < 1:
+            raise ValueError(f"folds is {folds}, expected at least 1")
+        shares = FIRST_CUTOFF + (1 - FIRST_CUTOFF) * np.arange(folds) / folds
+        starts = [_day(int(train[int(share * (train.size - 1))])) for share in shares]
+    else:
+        starts = [time_us(text) for text in cutoffs]
+    starts = sorted(set(starts))
+    end = int(train[-1]) + 1
+    horizon = None if horizon_days is None else int(horizon_days * US_PER_DAY)
+    if horizon is None and later.size and later.min() > train[-1]:
+        horizon = int(later.max() - later.min())
+    spans = []
+    for start, following in zip(starts, [*starts[1:], end], strict=True):
+        until = min(end, following if not horizon else start + horizon)
+        if not int(train[0]) < start < until:
+            raise TaskError(
+                f"cutoff {time_text(start)}: the train seeds of task '{name}' reach from"
+                f" {time_text(int(train[0]))} to {time_text(int(train[-1]))}, choose between"
+            )
+        if end - start < (horizon or 0):
+            warnings.warn(
+                f"cutoff {time_text(start)}: train ends at {time_text(int(train[-1]))}, sooner"
+                " than the horizon",
+                stacklevel=3,
+            )
+        spans.append((start, until))
+    return spans
+
+
+def _day(moment: int) -> int:
+    return moment - moment % US_PER_DAY

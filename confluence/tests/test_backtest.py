@@ -1,0 +1,86 @@
+"""Backtests see the train split alone, learn from before each cutoff, and go on where they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import confluence
+from confluence.backtest import summarise
+from confluence.cli import main
+from confluence.config import Config
+from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
+from confluence.evaluate import time_us
+
+SMALL: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 3,
+}  # fmt: skip
+
+
+def test_folds_score_train_seeds_after_the_cutoff_and_learn_from_those_before(
+    shop_store: Path, cfg: Config
+) -> None:
+    at, until = "2024-12-01", "2025-04-15"
+    with open_sampler(str(shop_store), cfg, "churn", num_prefetch=0) as sampler:
+        given = read_labels(str(shop_store), sampler, "churn")
+    dealt = cfg.replace(time_split=(at, until), visible_until={"val": at})
+    with open_sampler(str(shop_store), dealt, "churn", num_prefetch=0) as sampler:
+        labels = read_labels(str(shop_store), sampler, "churn")
+        window = read_task(sampler.database_metadata(), labels, "churn").label_window_us
+    assert np.all(given.splits[labels.splits <= VAL] == TRAIN)
+    train, val = labels.splits == TRAIN, labels.splits == VAL
+    assert window > 0
+    assert train.sum() > 0 and val.sum() > 0
+    assert np.all(labels.obs_times[train] < time_us(at))
+    assert np.all(labels.obs_times[train] + window <= time_us(at))
+    assert np.all((labels.obs_times[val] >= time_us(at)) & (labels.obs_times[val] < time_us(until)))
+    assert NO_TIME not in labels.obs_times[val]
+
+
+def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "backtest"
+    arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(out)]
+    arguments += ["--cutoffs", "2024-11-01,2025-02-01", "--horizon-days", "80", "--json"]
+    for name, value in SMALL.items():
+        arguments += [f"--{name.replace('_', '-')}", str(value)]
+    assert main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert json.loads((out / "backtest.json").read_text()) == result
+    assert [fold["cutoff"] for fold in result["folds"]] == [
+        "2024-11-01T00:00:00", "2025-02-01T00:00:00",
+    ]  # fmt: skip
+    own = [fold["frozen"]["auroc"] for fold in result["folds"]]
+    assert result["tasks"]["churn"]["model"] == pytest.approx(sum(own) / 2)
+    assert result["tasks"]["churn"]["baselines"]["global_constant"] == 0.5
+    places = sorted(path.name for path in out.iterdir() if path.is_dir())
+    assert places == ["2024-11-01-seed-42", "2025-02-01-seed-42"]
+    log = (out / places[0] / "log.jsonl").read_text()
+    assert main(arguments[: -len(SMALL) * 2 - 1] + arguments[-len(SMALL) * 2 :]) == 0
+    assert "mean" in capsys.readouterr().out
+    assert (out / places[0] / "log.jsonl").read_text() == log
+
+
+def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
+    def fold(seed: int, value: float | None) -> dict[str, Any]:
+        return {
+            "task": "t", "metric": "auroc", "seed": seed, "frozen": {"auroc": value},
+            "rolling": {"auroc": 0.5}, "baselines": {"per_entity": {"auroc": 0.6}},
+        }  # fmt: skip
+
+    found = summarise([fold(1, 0.7), fold(1, 0.8), fold(2, 0.9), fold(2, None)])["t"]
+    assert found["model"] == pytest.approx(0.8)
+    assert found["std"] == pytest.approx(np.std([0.75, 0.9], ddof=1))
+    assert found["baselines"] == {"per_entity": pytest.approx(0.6)}
+
+
+def test_cutoffs_outside_of_the_train_split_are_refused(shop_store: Path, tmp_path: Path) -> None:
+    with pytest.raises(confluence.TaskError, match="cutoff 2035-01-01T00:00:00: the"):
+        confluence.backtest(shop_store, task="churn", out=tmp_path, cutoffs=["2035-01-01"], **SMALL)
+    with pytest.raises(ValueError, match="at least one seed"):
+        confluence.backtest(shop_store, task="churn", out=tmp_path, seeds=(), **SMALL)
