@@ -1,12 +1,13 @@
 """headwater: from a relational database to batches of contexts.
 
-`infer` drafts a schema from a source, `build` writes a store, `Sampler` makes batches from it, and
-`Store` shows what is in it.
+`infer` drafts a schema from a source, `build` writes a store, `Sampler` makes batches from it,
+`Store` shows what is in it, and `audit` looks for leaks in what is sampled.
 """
 
 from __future__ import annotations
 
 from . import _core
+from .audit import AuditReport, audit
 from .batch import BATCH_FIELDS, Batch, BatchField
 from .build import build, dry_run
 from .errors import (
@@ -29,6 +30,7 @@ __version__ = _core.VERSION
 
 __all__ = [
     "BATCH_FIELDS",
+    "AuditReport",
     "Batch",
     "BatchField",
     "BuildReport",
@@ -45,6 +47,7 @@ __all__ = [
     "StoreError",
     "TaskError",
     "__version__",
+    "audit",
     "build",
     "calendar_tables",
     "dry_run",

@@ -1,4 +1,4 @@
-"""The command `headwater`: build, init, inspect, sample, verify, bench.
+"""The command `headwater`: init, build, inspect, sample, verify, audit, bench.
 
 Exit status 0 on success, 1 on bad input with one message on stderr, 2 on wrong usage. This is the
 only file that prints.
@@ -130,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("store", metavar="STORE")
     verify.set_defaults(command=_verify)
 
+    _add_audit(commands)
+
     bench = commands.add_parser(
         "bench",
         help="throughput and latency, one JSON line per configuration",
@@ -143,6 +145,31 @@ def _parser() -> argparse.ArgumentParser:
     for command in (init, build, inspect, sample, verify, bench):
         command.add_argument("--json", action="store_true", help="for programs")
     return parser
+
+
+def _add_audit(commands: Any) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="look for leaks in what contexts show; exit 1 on any",
+        description="Samples contexts of every task and split, and holds each row, cell and link "
+        "against the rules of docs/2-sampling.md, read from the store's files a second time. "
+        "Exit 1 on any leak; what only looks like one is listed as 'to check'.",
+    )
+    audit.add_argument("store", metavar="STORE")
+    audit.add_argument("--task", action="append", metavar="T", help="only this; repeatable")
+    audit.add_argument(
+        "--seeds", type=int, metavar="N", help="of each task and split (1000, always the same)"
+    )
+    audit.add_argument(
+        "--sampler-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what you will train with, in JSON or as a word: default_sequence_length=512, "
+        "visible_until=2010-01-01, label_rows=8, child_order=recent; repeatable",
+    )
+    audit.add_argument("--json", action="store_true", help="for programs")
+    audit.set_defaults(command=_audit)
 
 
 def _add_bench_options(bench: argparse.ArgumentParser) -> None:
@@ -270,7 +297,7 @@ def _build(options: argparse.Namespace) -> int:
     display = ProgressDisplay(sys.stderr)
     shared: dict[str, Any] = {
         "embedder": options.embedder,
-        "embedder_options": _named_values(options.embedder_option),
+        "embedder_options": _named_values(options.embedder_option, "--embedder-option"),
         "text_dim": options.text_dim,
         "cache": False if options.no_cache else options.cache or True,
         "seeds_dir": options.seeds_dir,
@@ -297,12 +324,12 @@ def _build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named_values(given: Sequence[str]) -> dict[str, str]:
+def _named_values(given: Sequence[str], option: str) -> dict[str, str]:
     values = {}
     for pair in given:
         name, found, value = pair.partition("=")
         if not found:
-            raise ValueError(f"--embedder-option is '{pair}', expected NAME=VALUE")
+            raise ValueError(f"{option} is '{pair}', expected NAME=VALUE")
         values[name] = value
     return values
 
@@ -360,6 +387,30 @@ def _verify(options: argparse.Namespace) -> int:
     if faults:
         print(f"headwater: {len(faults)} faults in '{options.store}'", file=sys.stderr)
     return 1 if faults else 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from .audit import audit
+    from .audit.run import SEEDS_DEFAULT
+
+    given = _named_values(options.sampler_option, "--sampler-option")
+    report = audit(
+        options.store,
+        tasks=options.task,
+        seeds=SEEDS_DEFAULT if options.seeds is None else options.seeds,
+        **{name: _json_or_word(value) for name, value in given.items()},
+    )
+    print(json.dumps(report.to_dict()) if options.json else report)
+    if report.leaks:
+        print(f"headwater: {len(report.leaks)} leaks in '{options.store}'", file=sys.stderr)
+    return 0 if report.is_clean else 1
+
+
+def _json_or_word(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _bench(options: argparse.Namespace) -> int:

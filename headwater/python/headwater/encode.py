@@ -32,6 +32,7 @@ class StoreColumn:
     name: str
     stype: str
     description: str = ""
+    known_at: str = "creation"  # as in the metadata
     of_task: bool = False
 
 
@@ -56,7 +57,13 @@ class Layout:
         for table in graph:
             starts.append(len(columns))
             columns += [
-                StoreColumn(table.table.name, column.name, column.stype, column.description)
+                StoreColumn(
+                    table.table.name,
+                    column.name,
+                    column.stype,
+                    column.description,
+                    column.known_at.to_json(),
+                )
                 for column in table.table.columns
             ]
         task_columns: list[tuple[int, int] | None] = []

@@ -303,6 +303,7 @@ def _column(
         "name": column.name,
         "stype": column.stype,
         **({"description": column.description} if column.description else {}),
+        **({"known_at": column.known_at} if column.known_at != "creation" else {}),
         "stats": stats,
     }
 

@@ -135,7 +135,7 @@ class Sampler:
             ratios = [float(ratio) for ratio in split_ratios]
             if len(ratios) != 3:
                 raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
-            until = _until(visible_until)
+            until = visible_until_us(visible_until)
             stale = _staleness(staleness)
             dealt = _time_split(time_split)
             words = {
@@ -662,7 +662,7 @@ def _time_split(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
     return at, until
 
 
-def _until(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:
+def visible_until_us(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:
     """visible_until by split, in microseconds."""
     by_split = given if isinstance(given, Mapping) else dict.fromkeys(_core.SPLITS, given)
     strange = set(by_split) - set(_core.SPLITS)

@@ -222,15 +222,22 @@ def _propose_name(column: ColumnDraft) -> None:
         "numerical", "boolean", "categorical",
     ):  # fmt: skip
         return
-    is_counter = column.stype == "numerical" and (
-        (words[-1] in COUNTERS - {"score", "scores", "count"} or words in (["score"], ["scores"]))
-        or (words[-1] == "count" and len(words) > 1)
-    )
     is_state = words[-1] in STATES and column.stype == "boolean"
-    if is_counter or is_state:
+    if is_counter(words, column.stype) or is_state:
         _propose(column, Known("never"), "by its name it changes after its row was written")
     elif words[-1] == "status" and column.stype == "categorical":
         column.checks.append("a status may change after its row is written: see known_at")
+
+
+def is_counter(words: Sequence[str], stype: str) -> bool:
+    """Whether a number counts up while its row gets older, by the words of its name."""
+    if stype != "numerical" or not words:
+        return False
+    return (
+        words[-1] in COUNTERS - {"score", "scores", "count"}
+        or list(words) in (["score"], ["scores"])
+        or (words[-1] == "count" and len(words) > 1)
+    )
 
 
 def _propose(column: ColumnDraft, known: Known, why: str) -> None:

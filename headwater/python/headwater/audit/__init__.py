@@ -1,0 +1,18 @@
+"""Leakage audit of a store: what its contexts show, held against what they may show.
+
+    findings.py   what is said           stored.py    the store's files, without the library
+    view.py       a batch, flat          rules.py     docs/2-sampling.md, a second time
+    contexts.py   rows, cells, links     counts.py    child counts
+    questions.py  seeds and splits       declared.py  the store against its metadata
+    columns.py    what gives the target away          tables.py  what looks written later
+
+The contexts come from the real sampler, with the options it will be trained with. The first eight
+files prove or disprove; the last two suspect, from what contexts show, and ask a person.
+"""
+
+from __future__ import annotations
+
+from .findings import AuditReport, Finding
+from .run import audit
+
+__all__ = ["AuditReport", "Finding", "audit"]

@@ -1,0 +1,260 @@
+"""Every row, cell and link of a context held against the rules of docs/2-sampling.md.
+
+The rules are applied to the numbers in the store's files by code that shares nothing with the
+sampler: no walk, no search in sorted lists, only "may this be here?". So it is cheap, and wrong
+exactly where the page is wrong. What a context leaves out is not looked at, as that cannot leak.
+Under `staleness` the gap of a seed is not known here; its contexts are held against the cutoff
+without a gap.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import CountCheck
+from .findings import EXAMPLES_MAX, Findings
+from .rules import Asked, Judged, known_text
+from .stored import DAY_US, LABEL_NULL, NO_TIME, Stored, StoredColumn, StoredTask
+from .view import View, time_text
+
+Array = NDArray[Any]
+TRAIN = 0
+NO_LINK = 65535
+AGE_TOLERANCE = 1e-5  # relative, of float32
+
+
+class ContextCheck:
+    """Checks the contexts of one task; `splits` has 0 train, 1 val, 2 test of every seed."""
+
+    def __init__(
+        self, stored: Stored, task: StoredTask, splits: Array, asked: Asked, findings: Findings
+    ) -> None:
+        self.stored, self.task, self.splits = stored, task, splits
+        self.asked, self.findings = asked, findings
+        self.counts = CountCheck(stored, task, findings)
+
+    def check(self, batch: Any, split: int) -> View:
+        """One batch of a split. Returns what else can be asked about it."""
+        view = View(self.stored, self.task, batch, split, self.asked.visible_until[split])
+        self.check_seeds(view)
+        judged = Judged(view, self.asked, self.forbidden_labels)
+        self.check_rows(view, judged)
+        self.check_links(view, judged)
+        self.check_cells(view, judged)
+        self.check_label_rows(view)
+        self.counts.check(view)
+        return view
+
+    @cached_property
+    def forbidden_labels(self) -> Array:
+        """bool by row of the anchor table: its target cell may not be shown as another's."""
+        table = self.stored.tables[self.task.anchor_table]
+        forbidden = np.zeros(table.row_count, bool)
+        if self.task.is_cell and self.label_rule != "all":
+            others = self.splits != TRAIN if self.label_rule == "train" else slice(None)
+            forbidden[self.task.anchors[others] - table.row_start] = True
+        return forbidden
+
+    @property
+    def label_rule(self) -> str:
+        """train, none or all."""
+        rule = self.asked.context_labels or self.task.context_labels
+        return "train" if rule == "default" else rule
+
+    # ---- the checks ----------------------------------------------------------------------
+
+    def check_seeds(self, view: View) -> None:
+        """The context is of a seed of this split, asked when the seed is, about its target."""
+        task, seed = self.task, view.seed
+        self.findings.looked_at("target", view.count)
+        inside = seed < len(task.anchors)
+        known = np.where(inside, seed, 0)
+        same = (
+            inside
+            & (task.anchors[known] == view.anchor)
+            & (task.obs_times[known] == view.obs_time)
+            & (self.splits[known] == view.split)
+        )
+        self.tell(
+            "target",
+            "contexts that are not of the seed they name, or of another split",
+            np.flatnonzero(~same),
+            lambda b: (
+                f"seed {seed[b]}, anchor {view.anchor[b]}, at {time_text(int(view.obs_time[b]))}"
+            ),
+        )
+        sequence = view.cell_place[0]
+        is_right = (
+            view.cell_is_target
+            & (view.cell_column == task.target_column)
+            & (view.local[view.cell_row] == 0)
+        )
+        right = np.bincount(sequence[is_right], minlength=view.count)
+        masked = np.bincount(sequence[view.cell_is_target], minlength=view.count)
+        self.tell(
+            "target",
+            "contexts without their one masked target",
+            np.flatnonzero((right != 1) | (masked != 1)),
+            lambda b: f"seed {seed[b]} has {masked[b]} masked cells",
+        )
+
+    def check_rows(self, view: View, judged: Judged) -> None:
+        self.findings.looked_at("rows", len(view.row))
+        late = ~(view.is_of_task | view.is_anchor | judged.passes(view.time))
+        late |= (view.age < 0) & (view.age != -1) & ~view.is_anchor
+        for number in np.unique(view.table[late]):
+            self.tell(
+                "rows",
+                f"rows of {self.stored.tables[number].name} later than the cutoff",
+                np.flatnonzero(late & (view.table == number)),
+                view.row_text,
+            )
+
+    def check_links(self, view: View, judged: Judged) -> None:
+        """What `parents` and `fk_adj` list, and by which way each row can have been reached."""
+        links, row_limit = view.links, view.batch["fk_adj"].shape[1]
+        allowed = judged.allowed
+        child, parent = links.child[allowed], links.parent[allowed]
+        pairs = child * row_limit + view.local[parent]
+        listed = view.batch["parents"][view.sequence, view.local].astype(np.int64)
+        place, slot = np.nonzero(listed != NO_LINK)
+        slots = np.array([key.slot for key in self.stored.keys] + [0])[links.key[allowed]]
+        width = listed.shape[1]
+        codes = pairs * width + slots
+        found = (place * row_limit + listed[place, slot]) * width + slot
+        adjacent = view.batch["fk_adj"][view.sequence, view.local]
+        self.findings.looked_at("edges", len(place))
+        wrong = {"parents": place[~np.isin(found, codes)]}
+        at, other = np.nonzero(adjacent)
+        wrong["fk_adj"] = at[~np.isin(at * row_limit + other, pairs)]
+        for array, rows in wrong.items():
+            self.tell(
+                "edges",
+                f"links in `{array}` that the database does not have, or that are withheld or not "
+                "yet known",
+                rows,
+                view.row_text,
+            )
+        reached = view.local == 0
+        reached[np.where(child > parent, child, parent)] = True
+        self.tell(
+            "edges",
+            "rows that no visible link leads to",
+            np.flatnonzero(~reached),
+            view.row_text,
+        )
+
+    def check_cells(self, view: View, judged: Judged) -> None:
+        column, place = view.cell_column, view.cell_row
+        self.findings.looked_at("known", len(column))
+        self.findings.looked_at("hidden", len(column))
+        self.findings.looked_at("labels", view.count)
+        is_asked = view.cell_is_target & view.is_anchor[place]
+        for number in np.unique(column[column < len(self.stored.columns)]):
+            stored, here = self.stored.columns[number], column == number
+            if stored.table is None:
+                self.check_task_cells(view, number, here)
+                continue
+            astray = here & (view.table[place] != stored.table)
+            self.tell(
+                "known",
+                f"cells of {self.stored.full_name(stored)} on rows of another table",
+                place[astray],
+                view.row_text,
+            )
+            rows = place[here & ~astray & ~is_asked]
+            self.check_known(view, judged, stored, rows)
+            if number in self.task.special:
+                self.check_withheld(view, judged, stored, rows)
+
+    def check_known(self, view: View, judged: Judged, column: StoredColumn, rows: Array) -> None:
+        unknown = rows[~judged.known(column, rows, judged.chain[rows])]
+        self.tell(
+            "known",
+            f"cells of {self.stored.full_name(column)} before they are known "
+            f"(known_at '{known_text(self.stored, column)}')",
+            unknown,
+            view.row_text,
+        )
+
+    def check_withheld(self, view: View, judged: Judged, column: StoredColumn, rows: Array) -> None:
+        name = self.stored.full_name(column)
+        at_once = judged.is_withheld_here(rows, judged.chain[rows])
+        what = "target" if column.number == self.task.target_column else "hidden column"
+        self.tell(
+            "hidden",
+            f"cells of the {what} {name} on the anchor, or on rows not before it",
+            rows[at_once],
+            view.row_text,
+        )
+        self.tell(
+            "labels",
+            f"labels of other seeds ({name}) that context_labels '{self.label_rule}' forbids",
+            rows[~at_once & judged.is_forbidden_label(column, rows)],
+            view.row_text,
+        )
+
+    def check_task_cells(self, view: View, number: int, here: Array) -> None:
+        """obs_time and the target of a derived task stand on rows of the task only."""
+        rows = view.cell_row[here]
+        own = number in (self.task.target_column, self.task.obs_time_column)
+        wrong = rows if not own else rows[~view.is_of_task[rows]]
+        self.tell(
+            "labels",
+            f"cells of {self.stored.columns[number].name}, which is of a task, where no seed is",
+            wrong,
+            view.row_text,
+        )
+
+    def check_label_rows(self, view: View) -> None:
+        """Each label row must be an earlier seed of the anchor whose label may be shown."""
+        rows = np.flatnonzero(view.is_of_task & (view.local > 0))
+        for place in rows:
+            sequence = int(view.sequence[place])
+            ages = self.label_ages(view, sequence)
+            tolerance = AGE_TOLERANCE * np.maximum(ages, 1e-3)
+            if not (np.abs(ages - view.age[place]) <= tolerance).any():
+                self.tell(
+                    "labels",
+                    "label rows that are no earlier, known and allowed label of the anchor",
+                    np.array([place]),
+                    lambda p: f"seed {view.seed[view.sequence[p]]}, {view.age[p]:g} days before",
+                )
+        count = np.bincount(view.sequence[rows], minlength=view.count)
+        self.tell(
+            "labels",
+            "contexts with more label rows than were asked for",
+            np.flatnonzero(count > self.asked.label_rows),
+            lambda b: f"seed {view.seed[b]} has {count[b]}",
+        )
+
+    def label_ages(self, view: View, sequence: int) -> Array:
+        """Row ages of the labels that a context may show as rows: days before obs_time, float64; -1
+        without one."""
+        task = self.task
+        if task.label_times is None or task.is_cell or self.label_rule == "none":
+            return np.zeros(0)
+        first, last = np.searchsorted(task.anchors, view.anchor[sequence] + np.array([0, 1]))
+        run = slice(int(first), int(last))
+        obs_time, until = int(view.obs_time[sequence]), int(view.cutoff[sequence])
+        known = task.label_times[run]
+        passes = known < until if task.is_exclusive else known <= until
+        may = (task.states[run] & 15) <= LABEL_NULL
+        may &= (known != NO_TIME) & (passes | (until == NO_TIME)) & (task.obs_times[run] < obs_time)
+        if self.label_rule == "train":
+            may &= self.splits[run] == TRAIN
+        if obs_time == NO_TIME:
+            return np.full(int(may.sum()), -1.0)
+        return np.asarray((obs_time - task.obs_times[run][may].astype(np.float64)) / DAY_US)
+
+    def tell(self, check: str, text: str, places: Array, example: Any) -> None:
+        """A leak for all of some places; the first ones are examples."""
+        if len(places) == 0:
+            return
+        for place in places[:EXAMPLES_MAX]:
+            self.findings.leak(check, self.task.name, text, 0, example(int(place)))
+        self.findings.leak(check, self.task.name, text, len(places))

@@ -1,0 +1,129 @@
+"""The seeds of a task: whether a question, or its answer, stands in more than one split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .findings import EXAMPLES_MAX, Findings
+from .stored import NO_TIME, SPLIT_HASHED, Stored, StoredTask
+from .view import time_text
+
+Array = NDArray[Any]
+SPLITS = ("train", "val", "test")
+
+
+def check_questions(stored: Stored, task: StoredTask, splits: Array, findings: Findings) -> None:
+    """`splits`: uint8 [n], the split of every seed as the sampler has it."""
+    findings.looked_at("splits", len(splits))
+    check_given(task, splits, findings)
+    check_anchors(stored, task, splits, findings)
+    check_times(stored, task, findings)
+    if task.given_split:
+        check_order(stored, task, splits, findings)
+
+
+def check_given(task: StoredTask, splits: Array, findings: Findings) -> None:
+    """What the task says wins over any hash."""
+    given = task.states >> 4
+    moved = (given != SPLIT_HASHED) & (given != splits)
+    if moved.any():
+        text = "seeds in another split than the task gives them"
+        findings.leak("splits", task.name, text, int(moved.sum()), _seed_text(task, moved, splits))
+
+
+def check_anchors(stored: Stored, task: StoredTask, splits: Array, findings: Findings) -> None:
+    """The same answer in two splits: of one cell, of one anchor at one time, or, where splits are
+    by hash, of one anchor."""
+    anchor_name = stored.tables[task.anchor_table].name
+    if task.is_cell:
+        groups, what = task.anchors.astype(np.int64), f"cells of {anchor_name}"
+    elif not task.given_split:
+        groups, what = task.anchors.astype(np.int64), f"rows of {anchor_name}, split by hash,"
+    else:
+        order = np.lexsort((task.obs_times, task.anchors))
+        anchors, times = task.anchors[order], task.obs_times[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (anchors[1:] != anchors[:-1]) | (times[1:] != times[:-1])
+        groups = np.empty(len(order), np.int64)
+        groups[order] = np.cumsum(new)
+        what = f"rows of {anchor_name} asked about at the same time"
+    shared = _in_several(groups, splits)
+    if shared.any():
+        text = f"{what} in more than one split"
+        example = _seed_text(task, shared, splits)
+        findings.leak("splits", task.name, text, len(np.unique(groups[shared])), example)
+
+
+def check_times(stored: Stored, task: StoredTask, findings: Findings) -> None:
+    """A seed without a time sees everything that ever happened."""
+    timed = [table.name for table in stored.tables if table.is_timed]
+    timeless = int((task.obs_times == NO_TIME).sum())
+    if timed and timeless:
+        text = (
+            f"{timeless:,} of {len(task.anchors):,} seeds have no observation time: their contexts "
+            f"show all rows of {', '.join(timed[:EXAMPLES_MAX])}, whatever their times"
+        )
+        findings.to_check("no time", task.name, text, timeless)
+
+
+def check_order(stored: Stored, task: StoredTask, splits: Array, findings: Findings) -> None:
+    """Given splits: train should be asked, and answered, before val and test."""
+    labelled = (task.obs_times != NO_TIME) & ((task.states & 15) <= 1)
+    train = labelled & (splits == 0)
+    if not train.any():
+        return
+    for split in (1, 2):
+        other = (task.obs_times != NO_TIME) & (splits == split)
+        if not other.any():
+            continue
+        first = int(task.obs_times[other].min())
+        after = train & (task.obs_times >= first)
+        name = SPLITS[split]
+        if after.any():
+            shared = np.isin(task.anchors[after], task.anchors[other])
+            text = (
+                f"{int(after.sum()):,} train seeds are asked at or after the first {name} seed "
+                f"({time_text(first)}), {int(shared.sum()):,} of them about rows that {name} asks "
+                f"about too: their contexts show what {name} is to predict"
+            )
+            findings.to_check("splits in time", task.name, text, int(after.sum()))
+            continue
+        known = _known(stored, task)
+        if known is None:
+            continue
+        open_still = train & (known > first) & (known != NO_TIME)
+        if open_still.any():
+            text = (
+                f"the labels of {int(open_still.sum()):,} train seeds are known only after the "
+                f"first {name} seed is asked ({time_text(first)}): leave a gap of a label window "
+                f"between the splits"
+            )
+            findings.to_check("label windows", task.name, text, int(open_still.sum()))
+
+
+def _known(stored: Stored, task: StoredTask) -> Array | None:
+    """When each label is known, int64 [n]; None where the task does not say."""
+    if task.label_times is not None:
+        return task.label_times
+    window = stored.metadata["tasks"][task.number].get("label_window_us")
+    if window is None:
+        return None
+    return np.where(task.obs_times == NO_TIME, NO_TIME, task.obs_times + int(window))
+
+
+def _in_several(groups: Array, splits: Array) -> Array:
+    """bool [n]: whether a seed's group has seeds of more than one split."""
+    _, group = np.unique(groups, return_inverse=True)
+    seen = np.zeros((group.max(initial=-1) + 1, 4), bool)
+    seen[group, np.minimum(splits, 3)] = True
+    return np.asarray(seen.sum(1) > 1)[group]
+
+
+def _seed_text(task: StoredTask, which: Array, splits: Array) -> str:
+    seed = int(np.flatnonzero(which)[0])
+    split = SPLITS[min(int(splits[seed]), 2)]
+    at = time_text(int(task.obs_times[seed]))
+    return f"seed {seed} ({split}), anchor {task.anchors[seed]}, {at}"

@@ -1,0 +1,294 @@
+"""The audit of contexts: silent where the rules are kept, and each check can fire.
+
+Where a sampler keeps the rules is shown on random worlds. Where it does not is made in two ways: a
+store is damaged on disk so that the sampler is shown another past than the rows have, or the
+sampler is asked for more than the audit is told (a sampler that lies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from headwater import _core
+from headwater.audit.contexts import ContextCheck
+from headwater.audit.declared import check_times
+from headwater.audit.findings import Findings
+from headwater.audit.rules import Asked
+from headwater.audit.stored import SECTIONS, Stored, StoredFile
+from headwater.batch import Batch
+from plain_database import (
+    BOOLEAN,
+    IDENTIFIER,
+    NEVER,
+    TIMESTAMP,
+    Column,
+    Database,
+    Key,
+    Known,
+    Options,
+    Seed,
+    Task,
+)
+from reference_order import Order
+from test_leakage import LATE, READMITTED, clinic
+from world_store import open_sampler, read_pass, write_store
+from worlds import at, random_database, random_options, table
+
+INFO = ("obs_time", "seed_index", "anchor_rows", "row_ids")
+CLINIC = Options(sequence_length=80, max_rows=12, batch_size=2)
+
+
+def audited(
+    path: Path,
+    database: Database,
+    options: Options,
+    *,
+    told: Options | None = None,
+    sampled: Path | None = None,
+    change: Callable[[Batch], None] = lambda batch: None,
+) -> Findings:
+    """All contexts of all tasks and splits; `told` is what the audit believes was asked, `sampled`
+    the store that the contexts come from."""
+    stored, findings, believed = Stored(path), Findings(), told or options
+    asked = Asked(
+        believed.visible_until, believed.context_labels, believed.max_hops, believed.label_rows
+    )
+    with open_sampler(sampled or path, database, options, text_budget=0) as sampler:
+        for task in stored.tasks:
+            splits = np.asarray(sampler.splits(task.number, len(task.anchors)))
+            check = ContextCheck(stored, task, splits, asked, findings)
+            for split in range(3):
+                if not sampler.seed_count(split, task.number):
+                    continue
+                for arrays in read_pass(_core.Pass(sampler, split, task.number, 0)):
+                    batch = writable(arrays)
+                    change(batch)
+                    check.check(batch, split)
+    return findings
+
+
+def writable(arrays: dict[str, Any]) -> Batch:
+    """A batch that a test may change, as the front would give it."""
+    copies = {name: array.copy() for name, array in arrays.items()}
+    info = {name: copies.pop(name) for name in INFO}
+    return Batch.of(copies, info)
+
+
+def fired(findings: Findings) -> set[str]:
+    return {finding.check for finding in findings.leaks}
+
+
+# ---- no false alarm --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5000, 5060))
+def test_contexts_of_random_worlds_have_no_leak(seed: int, tmp_path: Path) -> None:
+    database = random_database(seed)
+    options = random_options(seed, database)
+    path = write_store(database, tmp_path)
+    findings = audited(path, database, options)
+    assert findings.leaks == ()
+    check_times(Stored(path), findings)
+    assert findings.leaks == ()
+    if options.world_size == 1 and any(Order(database, options).seeds(s, 0) for s in range(3)):
+        assert findings.examined["rows"] > 0 and findings.examined["known"] > 0
+
+
+# ---- each check can fire ---------------------------------------------------------------------
+
+
+def test_the_clinic_has_no_leak(tmp_path: Path) -> None:
+    """What the tests below start from."""
+    assert audited(write_store(clinic(), tmp_path), clinic(), CLINIC).leaks == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "check"),
+    [
+        ({}, {"visible_until": (at(3), NEVER, NEVER)}, "rows"),
+        ({"context_labels": "all"}, {}, "labels"),
+        ({}, {"context_labels": "none"}, "labels"),
+        (
+            {"child_counts": True},
+            {"child_counts": True, "visible_until": (at(3), at(3), at(3))},
+            "counts",
+        ),
+    ],
+)
+def test_a_sampler_that_was_asked_for_more_is_found_out(
+    asked: dict[str, Any], told: dict[str, Any], check: str, tmp_path: Path
+) -> None:
+    path = write_store(clinic(), tmp_path)
+    findings = audited(path, clinic(), CLINIC.with_(**asked), told=CLINIC.with_(**told))
+    assert check in fired(findings)
+    assert all(finding.count > 0 for finding in findings.leaks)
+
+
+def permissive(database: Database, task: int, **task_changes: Any) -> Database:
+    """The same rows, with nothing declared to be known late, and another task."""
+    tables = tuple(
+        replace(made, columns=tuple(replace(column, known=Known()) for column in made.columns))
+        for made in database.tables
+    )
+    tasks = list(database.tasks)
+    tasks[task] = replace(tasks[task], **task_changes)
+    return Database(database.name, tables, tuple(tasks))
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "check", "text"),
+    [
+        (LATE, {}, "known", "cells of visits.never before they are known (known_at 'never')"),
+        (LATE, {}, "known", "cells of visits.result before they are known (known_at 'result_at')"),
+        (LATE, {"hidden": ()}, "hidden", "cells of the hidden column patients.blood on the anchor"),
+        (READMITTED, {"hidden": ()}, "hidden", "hidden column visits.secret on the anchor"),
+    ],
+)
+def test_a_sampler_with_other_rules_is_found_out(
+    task: int, changes: dict[str, Any], check: str, text: str, tmp_path: Path
+) -> None:
+    """The contexts come from a store that declares less than the one that is audited."""
+    path = write_store(clinic(), tmp_path / "strict")
+    lax = permissive(clinic(), task, **changes)
+    sampled = write_store(lax, tmp_path / "lax")
+    findings = audited(path, lax, CLINIC, sampled=sampled)
+    assert any(leak.check == check and text in leak.text for leak in findings.leaks)
+
+
+def test_rows_of_the_same_moment_are_found_where_the_cutoff_is_exclusive(tmp_path: Path) -> None:
+    """Two visits of one patient on day 3, and a cell task: one may not show the other."""
+    database = clinic()
+    visits = database.table("visits")
+    times = [at(day) for day in (1, 2, 3, 3, 8, 9)]
+    same = replace(visits, values={**visits.values, "at": times},
+                   keys=(Key(("patient_id",), "patients", (0,) * 6),))  # fmt: skip
+    seeds = tuple(replace(seed, obs_time=times[seed.anchor]) for seed in database.tasks[1].seeds)
+    strict = replace(database.tasks[1], seeds=seeds)
+    tables = (database.tables[0], same)
+    path = write_store(Database("strict", tables, (strict,)), tmp_path / "strict")
+    lax = Database("lax", tables, (replace(strict, exclusive=False),))
+    sampled = write_store(lax, tmp_path / "lax")
+    findings = audited(path, lax, CLINIC, sampled=sampled)
+    assert "rows of visits later than the cutoff" in {leak.text for leak in findings.leaks}
+
+
+def late_links(known: Known) -> Database:
+    """Posts, and a thread that names one as its answer on day 6; asked about on day 5."""
+    posts = table("posts", [Column("post_id", IDENTIFIER)], [(True,), (True,)])
+    threads = table(
+        "threads",
+        [
+            Column("thread_id", IDENTIFIER),
+            Column("answer_id", IDENTIFIER, known),
+            Column("at", TIMESTAMP),
+            Column("answered_at", TIMESTAMP, Known("column", "answered_at")),
+        ],
+        [(True, True, at(1), at(6)), (True, True, at(2), at(3))],
+        (Key(("answer_id",), "posts", (0, 1)),),
+        "at",
+    )
+    seeds = (Seed(0, at(5), True, split=0), Seed(1, at(5), True, split=0))
+    tasks = (Task("t", "threads", "t", BOOLEAN, seeds), Task("p", "posts", "p", BOOLEAN, seeds))
+    return Database("links", (posts, threads), tasks)
+
+
+def test_a_link_that_is_not_yet_known_is_found(tmp_path: Path) -> None:
+    strict, lax = late_links(Known("column", "answered_at")), late_links(Known())
+    path = write_store(strict, tmp_path / "strict")
+    assert audited(path, strict, CLINIC).leaks == ()
+    findings = audited(path, lax, CLINIC, sampled=write_store(lax, tmp_path / "lax"))
+    texts = {leak.text for leak in findings.leaks if leak.check == "edges"}
+    assert len(texts) == 3
+    assert "rows that no visible link leads to" in texts
+
+
+def test_labels_as_rows_are_held_against_what_is_known_and_allowed(tmp_path: Path) -> None:
+    """Three questions about one patient, answered a day later; the second is a val seed."""
+    patients = table("patients", [Column("patient_id", IDENTIFIER)], [(True,)])
+    seeds = tuple(
+        Seed(0, at(day), True, split=split, known=at(day + 1))
+        for day, split in ((1, 0), (3, 1), (5, 0))
+    )
+    task = Task("ill", "patients", "ill", BOOLEAN, seeds, label_times=True)
+    database = Database("labels", (patients,), (task,))
+    path = write_store(database, tmp_path)
+    options = CLINIC.with_(label_rows=5)
+    assert audited(path, database, options).leaks == ()
+    findings = audited(path, database, options.with_(context_labels="all"), told=options)
+    assert [leak.count for leak in findings.leaks] == [1]
+    assert "seed 2, 2 days before" in findings.leaks[0].examples
+    few = audited(path, database, options, told=options.with_(label_rows=0))
+    assert "contexts with more label rows than were asked for" in few.leaks[0].text
+    # Known a day later than the audit's store says: at day 5 the first two are not known.
+    later = tuple(replace(seed, known=at(9)) for seed in seeds)
+    unknown = Database("labels", (patients,), (replace(task, seeds=later),))
+    strict = write_store(unknown, tmp_path / "strict")
+    assert fired(audited(strict, database, options, sampled=path)) == {"labels"}
+
+
+def change_target(batch: Batch) -> None:
+    batch["is_target"][:] = 0
+
+
+def change_seed(batch: Batch) -> None:
+    batch.info["seed_index"][:] += 1
+
+
+def change_link(batch: Batch) -> None:
+    batch["fk_adj"][0, 0, 2] = 1
+
+
+def change_parent(batch: Batch) -> None:
+    batch["parents"][0, 2, 0] = 0
+
+
+def change_age(batch: Batch) -> None:
+    batch["row_ages"][0, 2] = -0.5
+
+
+def change_column(batch: Batch) -> None:
+    """The cells of visits become cells of patients."""
+    batch["column_ids"][batch["column_ids"] >= 2] = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (change_target, "target"),
+        (change_seed, "target"),
+        (change_link, "edges"),
+        (change_parent, "edges"),
+        (change_age, "rows"),
+        (change_column, "known"),
+    ],
+)
+def test_a_batch_that_was_changed_is_found_out(
+    change: Callable[[Batch], None], check: str, tmp_path: Path
+) -> None:
+    path = write_store(clinic(), tmp_path)
+    assert check in fired(audited(path, clinic(), CLINIC, change=change))
+
+
+def test_a_store_whose_index_of_times_was_moved_is_found_out(tmp_path: Path) -> None:
+    """The visit of day 8 is indexed at day 4: the sampler shows it on day 5, and the audit, which
+    reads the row's own time, does not believe it."""
+    path = write_store(clinic(), tmp_path)
+    file = next(path.glob("*/tables/00001.bin"))
+    place = int(StoredFile(file).sections[SECTIONS["times"][0]]["offset"])
+    file.chmod(0o644)
+    data = np.memmap(file, np.uint8, "r+")
+    times = data[place : place + 6 * 8].view("<i8")
+    assert times[4] == at(8)
+    times[4] = at(4)
+    data.flush()
+    findings = audited(path, clinic(), CLINIC)
+    assert "rows" in fired(findings)
+    check_times(Stored(path), findings)
+    (moved,) = [leak for leak in findings.leaks if leak.check == "times"]
+    assert moved.count == 1
+    assert "rows of visits that are indexed at another time than they have" in moved.text
