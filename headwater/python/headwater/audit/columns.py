@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .association import Evidence, compare
+from .association import NO_CATEGORY, Evidence, compare
 from .findings import Findings
 from .stored import DAY_US, NO_TIME, Stored, StoredTask
 from .view import View
@@ -23,7 +23,6 @@ from .view import View
 Array = NDArray[Any]
 PLACES = ("on the anchor", "on rows it points at", "on rows around")
 ANCHOR, PARENT, AROUND = range(3)
-NO_CATEGORY = -1
 CONTEXTS_MIN = 50
 COVERED = 0.5  # of the train contexts show the column
 
@@ -47,6 +46,7 @@ class TargetCheck:
         self.shown: list[Shown] = []
         self.rows: list[tuple[Array, Array, Array]] = []  # table, context, rows of it
         self.seeds: list[Array] = []
+        self.anchors: Array = np.zeros(0, np.uint32)
         self.count = 0
 
     def add(self, view: View) -> None:
@@ -123,7 +123,7 @@ class TargetCheck:
         if not self.seeds:
             return
         seeds = np.concatenate(self.seeds)
-        target = self.task.values(self.stored.columns[self.task.target_column])[seeds]
+        target, self.anchors = self.task.values()[seeds], self.task.anchors[seeds]
         if np.isfinite(target).sum() < CONTEXTS_MIN:
             return
         for code, shown in _by_code(self.shown):
@@ -142,13 +142,16 @@ class TargetCheck:
         number[shown.context] = self.in_source_units(column, shown.mean)
         category[shown.context] = shown.category
         has_value[shown.context] = shown.value_count > 0
-        stype = self.task.target_stype
-        found = [compare(number, category, target, stype, NO_CATEGORY)]
+        found = [self.compare(number, category, target)]
         if has_value.any() and not has_value.all():
-            presence = compare(has_value, has_value.astype(int), target, stype, NO_CATEGORY)
+            presence = self.compare(has_value, has_value.astype(int), target)
             found.append(presence.of("whether it has a value: "))
         best = max(found, key=lambda evidence: (evidence.is_target, evidence.strength))
         self.tell(name, best, may_be_certain=place != AROUND)
+
+    def compare(self, number: Array, category: Array, target: Array) -> Evidence:
+        is_class = self.task.target_stype in ("boolean", "categorical")
+        return compare(number, category, target, self.anchors, is_class=is_class)
 
     def tell(self, name: str, best: Evidence, *, may_be_certain: bool) -> None:
         if best.count < max(CONTEXTS_MIN, COVERED * self.count):
@@ -170,9 +173,7 @@ class TargetCheck:
             here = tables == number
             rows = np.zeros(self.count)
             rows[contexts[here]] = counts[here]
-            evidence = compare(
-                rows, np.full(self.count, NO_CATEGORY), target, self.task.target_stype, NO_CATEGORY
-            )
+            evidence = self.compare(rows, np.full(self.count, NO_CATEGORY), target)
             name = f"the number of rows of {self.stored.tables[number].name}"
             self.tell(name, evidence, may_be_certain=False)
 

@@ -65,8 +65,8 @@ def _compare(findings: Findings, where: str, facts: Mapping[str, tuple[object, o
             continue
         findings.looked_at("declared", 1)
         if kept != declared:
-            text = f"rules that are not as declared: {where} keeps {name} {kept!r}, the metadata "
-            findings.leak("declared", None, f"{text}say {declared!r}")
+            told = f"{where} keeps {name} {kept!r}, the metadata say {declared!r}"
+            findings.leak("declared", None, "rules that are not as declared", 1, told)
 
 
 def _resolution(table: StoredTable) -> str:

@@ -36,11 +36,13 @@ class Finding:
     text: str
     count: int
     examples: tuple[str, ...] = ()
+    is_leak: bool = True
 
     def __str__(self) -> str:
         where = "" if self.task is None else f"task {self.task}: "
+        count = f"{self.count:,} " if self.is_leak else ""  # what is to be checked says it itself
         shown = "".join(f"\n      {example}" for example in self.examples)
-        return f"{where}{self.text}{shown}"
+        return f"{where}{count}{self.text}{shown}"
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Findings:
     def leak(
         self, check: str, task: str | None, text: str, count: int = 1, example: str = ""
     ) -> None:
-        """`text` says what is shown; equal ones are counted together."""
+        """`text` says what is shown, in the plural; equal ones are counted together."""
         assert check in CHECKS
         _add(self._leaks, (check, task, text), count, example)
 
@@ -76,11 +78,11 @@ class Findings:
 
     @property
     def leaks(self) -> tuple[Finding, ...]:
-        return _findings(self._leaks)
+        return _findings(self._leaks, is_leak=True)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        return _findings(self._warnings)
+        return _findings(self._warnings, is_leak=False)
 
 
 def _add(
@@ -95,9 +97,11 @@ def _add(
         tally.examples.append(example)
 
 
-def _findings(found: dict[tuple[str, str | None, str], Tally]) -> tuple[Finding, ...]:
+def _findings(
+    found: dict[tuple[str, str | None, str], Tally], *, is_leak: bool
+) -> tuple[Finding, ...]:
     return tuple(
-        Finding(check, task, text, tally.count, tuple(tally.examples))
+        Finding(check, task, text, tally.count, tuple(tally.examples), is_leak)
         for (check, task, text), tally in found.items()
     )
 

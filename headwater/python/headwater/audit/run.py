@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from ..errors import nearest
 from ..sampler import Sampler, visible_until_us
 from ..store import Store
 from .columns import TargetCheck
@@ -42,9 +44,7 @@ def audit(
     visible_until, label_rows, bfs_child_width: those that a model will be trained with. Cost: about
     a second for 1,000 contexts of 1,024 cells.
     """
-    strange = sorted(OWN_OPTIONS & set(options))
-    if strange:
-        raise ValueError(f"an audit sets {', '.join(strange)} itself")
+    _check_options(options)
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}, expected at least 1")
     findings, stored = Findings(), Stored(path)
@@ -66,6 +66,17 @@ def audit(
         leaks=findings.leaks,
         to_check=findings.warnings,
     )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    known = set(inspect.signature(Sampler).parameters)
+    for name in options:
+        if name not in known:
+            raise ValueError(
+                f"a sampler has no option '{name}'{nearest(name, known - OWN_OPTIONS)}"
+            )
+        if name in OWN_OPTIONS:
+            raise ValueError(f"an audit sets {name} itself")
 
 
 def _audit_task(

@@ -254,7 +254,7 @@ class StoredTask:
         """bool [n]: labelled, and not with NULL."""
         return np.asarray((self.states & 15) == LABEL_VALUE)
 
-    def values(self, column: StoredColumn) -> Array:
+    def values(self) -> Array:
         """float64 [n] in source units; of a category its place in the block. NaN without a value"""
         if self.target_stype == "numerical":
             values = self.targets.view(np.float64).copy()
@@ -301,7 +301,7 @@ class Stored:
 
     def full_name(self, column: StoredColumn | int) -> str:
         """table.column, or the name alone of a task's own column."""
-        found = self.columns[column] if isinstance(column, int) else column
+        found = column if isinstance(column, StoredColumn) else self.columns[column]
         return (
             found.name if found.table is None else f"{self.tables[found.table].name}.{found.name}"
         )
