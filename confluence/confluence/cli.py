@@ -72,7 +72,14 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "run", run_command, "from a database to predictions, in one go")
     add_source(command)
-    command.add_argument("--metadata", type=Path, help="metadata.json to use instead of inference")
+    command.add_argument(
+        "--metadata", type=Path, help="metadata.json; without it one is inferred, and the run says "
+        "what it assumed",
+    )  # fmt: skip
+    command.add_argument(
+        "--strict", action="store_true",
+        help="stop where anything has to be assumed, or is dropped from the source",
+    )  # fmt: skip
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
     command.add_argument("--query", type=Path, help="file with the SQL of a new task")
     command.add_argument("--anchor", help="table.column of the predicted entity")
@@ -251,6 +258,7 @@ def run_command(options: argparse.Namespace) -> int:
         options.source, task, options.out or Path("runs") / task, question=question,
         preset=options.preset, overrides=_overrides(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
+        strict=options.strict,
         say=lambda message: print(message, file=sys.stderr, flush=True),
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]

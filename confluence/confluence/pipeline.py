@@ -22,6 +22,7 @@ from confluence.run import Run, load, train
 from confluence.stores import find_places
 
 METADATA = "metadata.json"
+BEFORE = "metadata.before.json"  # what inference is about to overwrite
 STORE = "store"
 BUILT = "built.json"  # source and metadata of the store beside it
 
@@ -62,27 +63,57 @@ class Question:
 
 def write_metadata(
     source: str, task: str, question: Question | None, out: Path, given: Path | None,
-    selected: Mapping[str, Sequence[str]],
+    selected: Mapping[str, Sequence[str]], *, strict: bool, say: Say,
 ) -> Path:  # fmt: skip
-    """metadata.json of the run: a given file or what the source declares, and the question."""
+    """metadata.json of the run: a given file or what is inferred, and the question."""
     import headwater
 
     path = out / METADATA
+    assumed: list[str] = []
     if given is not None:
         metadata = json.loads(given.read_text(encoding="utf-8"))
     else:
-        headwater.infer(source, **selected).save(str(path))
-        metadata = json.loads(path.read_text(encoding="utf-8"))
+        metadata, assumed = infer_metadata(source, selected)
     if question is not None:
         tasks = metadata.setdefault("tasks", {})
         tasks[task] = {**tasks.get(task, {}), **question.to_task()}
-    path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    if given is None:
+        headwater.Schema.from_dict(metadata).save(path)  # as init writes it: to be edited
+        if before not in (None, path.read_text(encoding="utf-8")):
+            (out / BEFORE).write_text(str(before), encoding="utf-8")
+            say(f"{path} is inferred anew; what it said is in {out / BEFORE}")
+    else:
+        path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
+    tell_assumptions(assumed, path, strict=strict, say=say)
     return path
+
+
+def infer_metadata(
+    source: str, selected: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], list[str]]:
+    """What `headwater init` writes, and what it asks a person to check."""
+    from headwater.infer import draft_source
+
+    draft = draft_source(source, **selected)
+    return draft.schema().to_dict(), draft.every_check()
+
+
+def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: Say) -> None:
+    """Nobody has looked at an inferred schema: say what was taken for granted, and where."""
+    if not assumed:
+        return
+    lines = "".join(f"\n  {line}" for line in assumed)
+    say(f"no --metadata given; assumed ({len(assumed)}):{lines}")
+    where = f"edit {path} and run again with --metadata {path}"
+    if strict:
+        raise ValueError(f"{len(assumed)} assumptions are made, and the run is strict: {where}")
+    say(f"to change any of it, {where}")
 
 
 def build_store(
     source: str, metadata: Path, out: Path, *, seeds_dir: Path | None,
-    selected: Mapping[str, Sequence[str]], say: Say,
+    selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False,
 ) -> Path:  # fmt: skip
     """Build the store, unless it was built from this source as it is, with this metadata."""
     import headwater
@@ -108,7 +139,7 @@ def build_store(
     try:
         report = headwater.build(
             source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display,
-            **selected,
+            strict=strict, **selected,
         )  # fmt: skip
     finally:
         display.close()
@@ -158,7 +189,7 @@ def train_or_load(
 def run_pipeline(
     source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
-    selected: Mapping[str, Sequence[str]] | None = None, split: str = "test",
+    selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
     say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
@@ -167,6 +198,7 @@ def run_pipeline(
         task: name of the question, or without one a task of the metadata.
         seeds_dir: where label tables are; by default beside the given metadata.
         selected: what infer() and build() of headwater take to choose tables.
+        strict: stop where without metadata anything must be assumed, or the build drops anything.
         say: told what happens, a line or a paragraph at a time.
     """
     preset_config(preset, **overrides)  # complain before anything slow
@@ -174,8 +206,12 @@ def run_pipeline(
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
     say("reading the schema")
-    path = write_metadata(source, task, question, out, metadata, selected or {})
-    store = build_store(source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say)
+    path = write_metadata(
+        source, task, question, out, metadata, selected or {}, strict=strict, say=say
+    )
+    store = build_store(
+        source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say, strict=strict
+    )
     check_task(str(store), task)
     run = train_or_load(store, task, out, preset=preset, overrides=overrides, say=say)
     say(f"evaluating on {split}")

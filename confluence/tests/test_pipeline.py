@@ -10,7 +10,7 @@ import headwater
 import pytest
 
 from confluence.cli import main
-from confluence.pipeline import build_store
+from confluence.pipeline import Question, build_store, write_metadata
 
 
 def write(path: Path, script: str) -> str:
@@ -53,3 +53,67 @@ def test_a_password_in_the_address_is_not_repeated(
     assert "set PGPASSWORD" in output.err and "s3cret" not in output.out + output.err
     files = [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
     assert all("s3cret" not in text for text in files)
+
+
+# ---- what is assumed without metadata --------------------------------------------------------
+
+SHOP = """
+    CREATE TABLE orders AS
+    SELECT range AS order_id, TIMESTAMP '2024-01-01' + INTERVAL 1 DAY * range AS ordered_at,
+           CASE WHEN range % 3 = 0 THEN TIMESTAMP '2024-02-01' + INTERVAL 1 DAY * range END
+           AS refunded_at, range % 3 = 0 AS refunded, range % 7 AS score FROM range(90)
+"""
+QUESTION = Question(
+    query="SELECT order_id, ordered_at AS obs_time, score > 3 AS good FROM orders",
+    anchor="orders.order_id", target="good", target_type="boolean", obs_time="obs_time",
+    label_window=None, split_column=None,
+)  # fmt: skip
+
+
+def inferred(tmp_path: Path, source: str, *, strict: bool = False) -> list[str]:
+    said: list[str] = []
+    write_metadata(source, "good", QUESTION, tmp_path, None, {}, strict=strict, say=said.append)
+    return said
+
+
+def test_what_was_assumed_is_said_with_where_to_change_it(tmp_path: Path) -> None:
+    """known_at was proposed, and taken, unseen."""
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    said = "\n".join(inferred(tmp_path, source))
+    path = tmp_path / "metadata.json"
+    assert "orders.refunded_at: proposal: known_at refunded_at (later than ordered_at" in said
+    assert "orders.refunded: proposal: known_at refunded_at (true in the rows" in said
+    assert "orders.score: proposal: known_at never (by its name" in said
+    assert f"edit {path} and run again with --metadata {path}" in said
+    metadata = headwater.Schema.load(path)
+    known = {column.name: column.known_at.to_json() for column in metadata.table("orders").columns}
+    assert (known["refunded"], known["score"]) == ("refunded_at", "never")  # the safe side
+    assert [task.name for task in metadata.tasks][-1] == "good"
+
+
+def test_a_strict_run_assumes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    query = tmp_path / "good.sql"
+    query.write_text(QUESTION.query)
+    out = tmp_path / "run"
+    arguments = ["run", source, "--query", str(query), "--anchor", "orders.order_id"]
+    assert main([*arguments, "--target", "good", "--strict", "--out", str(out)]) == 1
+    error = capfd.readouterr().err
+    assert "assumptions are made, and the run is strict: edit" in error
+    assert (out / "metadata.json").exists() and not (out / "store").exists()
+
+
+def test_metadata_that_were_edited_in_place_are_kept(tmp_path: Path) -> None:
+    """Inferring again overwrote them without a word."""
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    inferred(tmp_path, source)
+    assert "inferred anew" not in "".join(inferred(tmp_path, source))
+    path = tmp_path / "metadata.json"
+    edited = path.read_text().replace('"refunded_at"', '"never"', 1)
+    path.write_text(edited)
+    assert "is inferred anew; what it said is in" in "".join(inferred(tmp_path, source))
+    assert (tmp_path / "metadata.before.json").read_text() == edited
+    said: list[str] = []
+    path.write_text(edited)
+    write_metadata(source, "good", None, tmp_path, path, {}, strict=True, say=said.append)
+    assert said == [] and json.loads(path.read_text()) == json.loads(edited)

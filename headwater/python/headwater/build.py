@@ -231,6 +231,7 @@ class _Build:
         self.workspace, self.folder = workspace, workspace.folder
         self.options, self.tell = options, options.tell
         self.label_bytes = 0  # of the label tables as CSV
+        self.assumed: tuple[str, ...] = ()  # by inference
         self.journal: Journal
         self.previous = PreviousStore.open(options.target)
 
@@ -333,14 +334,16 @@ class _Build:
         found = {table.name: table.column_names() for table in data.tables}
         metadata = self.options.metadata
         if metadata is None:
-            from .infer import infer_schema
+            from .infer import draft_schema
 
-            document = self.journal.find("schema")
-            if document is not None:
-                return parse_schema(document, source=found)
-            schema = infer_schema(connection, data)
+            done = self.journal.find("schema")
+            if done is not None:
+                self.assumed = tuple(done["assumed"])
+                return parse_schema(done["schema"], source=found)
+            draft = draft_schema(connection, data)
+            schema, self.assumed = draft.schema(), tuple(draft.every_check())
             check_schema(schema, found)
-            self.journal.record("schema", schema.to_dict())
+            self.journal.record("schema", {"schema": schema.to_dict(), "assumed": self.assumed})
             return schema
         if isinstance(metadata, Schema):
             check_schema(metadata, found)
@@ -426,6 +429,7 @@ class _Build:
                 conversions=tuple(c for table in tables for c in table.conversions),
                 undecodable_count=data.undecodable_count,
                 inferred=self.options.metadata is None,
+                assumed=self.assumed,
                 source_notes=data.notes,
                 embedding=dataclasses.asdict(counts) | self.usage(),
                 changes=self.changes(encoder, metadata),

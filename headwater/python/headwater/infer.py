@@ -66,15 +66,11 @@ def draft_source(
             connection.close()
 
 
-def infer_schema(connection: DuckDBPyConnection, data: SourceData) -> Schema:
-    """The schema of a source that is already in `raw.*` of a connection."""
-    return draft_schema(connection, data).schema()
-
-
 def draft_schema(
     connection: DuckDBPyConnection, data: SourceData, edited: Schema | None = None
 ) -> Draft:
-    """Facts, keys, types, times, tasks: each step reads what those before it have settled."""
+    """The schema of a source that is already in `raw.*` of a connection: facts, keys, types, times,
+    tasks; each step reads what those before it have settled."""
     nulls = {} if edited is None else _null_values(edited)
     tables = [_table_draft(connection, table, nulls) for table in data.tables]
     for table in tables:

@@ -46,6 +46,7 @@ class BuildReport:
     store_bytes: dict[str, int] = field(default_factory=dict)  # by part
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
+    assumed: tuple[str, ...] = ()  # by the inference, for a person to check
     source_notes: tuple[str, ...] = ()  # what the source has and the build did not read
     embedding: dict[str, int] = field(default_factory=dict)  # where vectors came from
     changes: dict[str, Any] | None = None  # since the store before; None of a first build
@@ -58,6 +59,7 @@ class BuildReport:
             "store_bytes": self.store_bytes,
             "undecodable_count": self.undecodable_count,
             "inferred": self.inferred,
+            "assumed": list(self.assumed),
             "source_notes": list(self.source_notes),
             "embedding": self.embedding,
             "changes": self.changes,
@@ -158,6 +160,10 @@ class BuildReport:
         if spelled:
             listed = ", ".join(f"{count:,} of {name}" for name, count in spelled.items())
             lines.append(f"spelled as NULL, as the metadata say: {listed}")
+        if self.assumed:
+            lines.append(f"assumed, as no metadata were given ({len(self.assumed)}):")
+            lines += [f"  {line}" for line in self.assumed]
+            lines.append("  to change any of it: headwater init, edit, build --metadata")
         losses = self.losses()
         lines.append(f"not taken as it was ({len(losses)}):" if losses else "nothing was dropped")
         lines += [f"  {line}" for line in losses]

@@ -231,6 +231,20 @@ def test_train_seeds_that_are_asked_after_test_seeds_are_to_be_checked(
     )
 
 
+def test_splits_by_time_of_a_backtest_are_no_leak(clinic: str, tmp_path: Path) -> None:
+    """Train dealt anew: the same patients before and after, none of the others."""
+    query = (
+        "SELECT id, seen, id % 3 = 0 AS ill FROM patients, (SELECT unnest([TIMESTAMP '2024-03-01', "
+        "TIMESTAMP '2024-05-01', TIMESTAMP '2024-07-01']) AS seen)"
+    )
+    hidden = ["patients.verdict", "patients.weight"]
+    build(clinic, tmp_path / "s", clinic_metadata(query=query, hidden_columns=hidden))
+    until = ("2024-05-01", "2024-06-01")
+    report = audit(tmp_path / "s", time_split=until, visible_until="2024-05-01", **SAMPLED)
+    assert report.is_clean
+    assert set(report.contexts["ill"]) == {"train", "val"}
+
+
 def test_seeds_without_a_time_are_to_be_checked(clinic: str, tmp_path: Path) -> None:
     task = {
         "query": "SELECT id, weight FROM patients", "target_column": "weight",

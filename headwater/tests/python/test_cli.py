@@ -57,7 +57,9 @@ def test_build_prints_a_summary_and_plain_stages(
 def test_build_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "sqlite:///bookstore.db", "s", "--json"]) == 0
     output = capsys.readouterr()
-    assert json.loads(output.out)["inferred"] is True
+    report = json.loads(output.out)
+    assert report["inferred"] is True
+    assert "books: no temporal column is obvious among appeared" in report["assumed"]
     assert "the schema is inferred" in output.err
 
 

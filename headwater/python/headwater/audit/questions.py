@@ -13,15 +13,21 @@ from .view import time_text
 
 Array = NDArray[Any]
 SPLITS = ("train", "val", "test")
+NO_SPLIT = 3
 
 
-def check_questions(stored: Stored, task: StoredTask, splits: Array, findings: Findings) -> None:
-    """`splits`: uint8 [n], the split of every seed as the sampler has it."""
-    findings.looked_at("splits", len(splits))
-    check_given(task, splits, findings)
-    check_anchors(stored, task, splits, findings)
+def check_questions(
+    stored: Stored, task: StoredTask, splits: Array, findings: Findings, *, by_time: bool
+) -> None:
+    """`splits`: uint8 [n], the split of every seed as the sampler has it, 3 in none; by_time: train
+    was dealt anew by `time_split`."""
+    findings.looked_at("splits", int((splits < NO_SPLIT).sum()))
+    if not by_time:
+        check_given(task, splits, findings)
+    is_given = task.given_split or by_time
+    check_anchors(stored, task, splits, findings, by_anchor=task.is_cell or not is_given)
     check_times(stored, task, findings)
-    if task.given_split:
+    if is_given:
         check_order(stored, task, splits, findings)
 
 
@@ -34,14 +40,15 @@ def check_given(task: StoredTask, splits: Array, findings: Findings) -> None:
         findings.leak("splits", task.name, text, int(moved.sum()), _seed_text(task, moved, splits))
 
 
-def check_anchors(stored: Stored, task: StoredTask, splits: Array, findings: Findings) -> None:
+def check_anchors(
+    stored: Stored, task: StoredTask, splits: Array, findings: Findings, *, by_anchor: bool
+) -> None:
     """The same answer in two splits: of one cell, of one anchor at one time, or, where splits are
     by hash, of one anchor."""
     anchor_name = stored.tables[task.anchor_table].name
-    if task.is_cell:
-        groups, what = task.anchors.astype(np.int64), f"cells of {anchor_name}"
-    elif not task.given_split:
-        groups, what = task.anchors.astype(np.int64), f"rows of {anchor_name}, split by hash,"
+    if by_anchor:
+        groups = task.anchors.astype(np.int64)
+        what = f"cells of {anchor_name}" if task.is_cell else f"rows of {anchor_name}"
     else:
         order = np.lexsort((task.obs_times, task.anchors))
         anchors, times = task.anchors[order], task.obs_times[order]
@@ -115,10 +122,11 @@ def _known(stored: Stored, task: StoredTask) -> Array | None:
 
 
 def _in_several(groups: Array, splits: Array) -> Array:
-    """bool [n]: whether a seed's group has seeds of more than one split."""
+    """bool [n]: whether a seed's group has seeds in more than one split."""
     _, group = np.unique(groups, return_inverse=True)
-    seen = np.zeros((group.max(initial=-1) + 1, 4), bool)
-    seen[group, np.minimum(splits, 3)] = True
+    seen = np.zeros((group.max(initial=-1) + 1, NO_SPLIT), bool)
+    dealt = splits < NO_SPLIT
+    seen[group[dealt], splits[dealt]] = True
     return np.asarray(seen.sum(1) > 1)[group]
 
 

@@ -99,7 +99,8 @@ def _audit_task(
         **options,
     ) as sampler:
         splits = sampler.splits(task.name)
-        check_questions(stored, task, splits, findings)
+        by_time = options.get("time_split") is not None
+        check_questions(stored, task, splits, findings, by_time=by_time)
         contexts = ContextCheck(stored, task, splits, _asked(options), findings)
         target, shown = TargetCheck(stored, task, findings), ShownCheck(stored, task, findings)
         for name, split in _core.SPLITS.items():
