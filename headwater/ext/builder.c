@@ -274,12 +274,13 @@ static PyObject *stream_capsule(PyObject *object) {
     return capsule;
 }
 
-enum stream_kind { STREAM_ROWS, STREAM_PARENTS, STREAM_SEEDS };
+enum stream_kind { STREAM_ROWS, STREAM_PARENTS, STREAM_EDGES, STREAM_SEEDS };
 
 /* Writes one stream without the GIL (a producer in Python takes it itself) and releases it: a
- * producer may have only one open at a time. */
+ * producer may have only one open at a time. `count`: of dangling keys, or of NULL ones; out: of
+ * edges. */
 static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint32_t index,
-                              PyObject *object, uint64_t dangling_count) {
+                              PyObject *object, uint64_t *count) {
     PyObject *capsule = stream_capsule(object);
     if (capsule == NULL) {
         return NULL;
@@ -302,7 +303,10 @@ static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint3
         status = hw_builder_write_rows(self->handle, index, stream, &error);
         break;
     case STREAM_PARENTS:
-        status = hw_builder_write_parents(self->handle, index, stream, dangling_count, &error);
+        status = hw_builder_write_parents(self->handle, index, stream, *count, &error);
+        break;
+    case STREAM_EDGES:
+        status = hw_builder_write_edges(self->handle, index, stream, *count, count, &error);
         break;
     case STREAM_SEEDS:
     default:
@@ -328,7 +332,7 @@ static PyObject *write_rows(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&O", core_u32, &table, &stream) || !builder_ready(self)) {
         return NULL;
     }
-    return write_stream(self, STREAM_ROWS, table, stream, 0);
+    return write_stream(self, STREAM_ROWS, table, stream, NULL);
 }
 
 PyDoc_STRVAR(write_parents_doc, "write_parents(key: int, stream: object, dangling_count: int) -> "
@@ -343,7 +347,25 @@ static PyObject *write_parents(PyObject *object, PyObject *args) {
         !builder_ready(self)) {
         return NULL;
     }
-    return write_stream(self, STREAM_PARENTS, key, stream, dangling);
+    return write_stream(self, STREAM_PARENTS, key, stream, &dangling);
+}
+
+PyDoc_STRVAR(write_edges_doc,
+             "write_edges(key: int, stream: object, null_count: int) -> int\n\n"
+             "Parents of a foreign key as pairs (child, parent) in any order; their number.");
+
+static PyObject *write_edges(PyObject *object, PyObject *args) {
+    struct builder *self = (struct builder *)object;
+    uint32_t key;
+    uint64_t count;
+    PyObject *stream;
+    if (!PyArg_ParseTuple(args, "O&OO&", core_u32, &key, &stream, core_u64, &count) ||
+        !builder_ready(self)) {
+        return NULL;
+    }
+    PyObject *none = write_stream(self, STREAM_EDGES, key, stream, &count);
+    Py_XDECREF(none);
+    return none != NULL ? PyLong_FromUnsignedLongLong(count) : NULL;
 }
 
 PyDoc_STRVAR(write_seeds_doc,
@@ -356,7 +378,7 @@ static PyObject *write_seeds(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&O", core_u32, &task, &stream) || !builder_ready(self)) {
         return NULL;
     }
-    return write_stream(self, STREAM_SEEDS, task, stream, 0);
+    return write_stream(self, STREAM_SEEDS, task, stream, NULL);
 }
 
 /* ---- statistics and texts ---------------------------------------------------------------- */
@@ -547,6 +569,7 @@ static PyMethodDef builder_methods[] = {
     {"set_categories", set_categories, METH_VARARGS, set_categories_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
+    {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
     {"write_seeds", write_seeds, METH_VARARGS, write_seeds_doc},
     {"column_stats", column_stats, METH_VARARGS, column_stats_doc},
     {"text_count", text_count, METH_NOARGS, text_count_doc},

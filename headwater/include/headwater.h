@@ -262,6 +262,14 @@ HW_CHECK hw_status hw_builder_write_parents(hw_builder *b, uint32_t key,
                                             struct ArrowArrayStream *stream,
                                             uint64_t dangling_count, hw_error *error);
 /*
+ * The same as pairs in any order: child and parent, each an int32, uint32 or int64 row within its
+ * table, for the child rows that have a parent, each once. `null_count` of the others had a NULL in
+ * their key; the rest dangle. *edge_count is the number of pairs.
+ */
+HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
+                                          struct ArrowArrayStream *stream, uint64_t null_count,
+                                          uint64_t *edge_count, hw_error *error);
+/*
  * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
  * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64
  * us, bool or utf8 category by stype; nullable), labelled bool, split int32 (0, 1, 2; NULL: by

@@ -134,22 +134,38 @@ static hw_status bind_column(struct hwi_arrow *arrow, uint64_t i, uint64_t offse
     return HW_OK;
 }
 
-static hw_status bind_chunk(struct hwi_arrow *arrow, hw_error *error) {
+/* What of an array holds for all of its rows. */
+static hw_status check_array(const struct hwi_arrow *arrow, hw_error *error) {
     const struct ArrowArray *array = &arrow->array;
+    if (array->length < 0) {
+        return bad_array(arrow, "(struct)", "its length is negative", error);
+    }
+    if (array->length == 0) {
+        return HW_OK;
+    }
     if (array->n_children < 0 || (uint64_t)array->n_children != arrow->column_count ||
         array->offset < 0 || (uint64_t)array->offset > UINT64_MAX / 16) {
         return bad_array(arrow, "(struct)", "wrong number of children, or a bad offset", error);
     }
     if (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != NULL) {
         const uint8_t *validity = array->buffers[0];
-        for (uint64_t i = 0; i < arrow->row_count; i++) {
+        for (uint64_t i = 0; i < (uint64_t)array->length; i++) {
             if (!hwi_bit(validity, (uint64_t)array->offset + i)) {
                 return bad_array(arrow, "(struct)", "a row is NULL as a whole", error);
             }
         }
     }
+    return HW_OK;
+}
+
+/* The rows of the array that follow those given. */
+static hw_status bind_chunk(struct hwi_arrow *arrow, hw_error *error) {
+    uint64_t left = (uint64_t)arrow->array.length - arrow->array_row;
+    uint64_t first = (uint64_t)arrow->array.offset + arrow->array_row;
+    arrow->row_count = left < HWI_ARROW_CHUNK_ROWS ? left : HWI_ARROW_CHUNK_ROWS;
+    arrow->array_row += arrow->row_count;
     for (uint64_t i = 0; i < arrow->column_count; i++) {
-        HW_TRY(bind_column(arrow, i, (uint64_t)array->offset, arrow->row_count, error));
+        HW_TRY(bind_column(arrow, i, first, arrow->row_count, error));
     }
     return HW_OK;
 }
@@ -157,8 +173,9 @@ static hw_status bind_chunk(struct hwi_arrow *arrow, hw_error *error) {
 hw_status hwi_arrow_next(struct hwi_arrow *arrow, hw_error *error) {
     arrow->first_row += arrow->row_count;
     arrow->row_count = 0;
-    for (;;) {
+    while (arrow->array.release == NULL || arrow->array_row >= (uint64_t)arrow->array.length) {
         release_array(arrow);
+        arrow->array_row = 0;
         int code = arrow->stream->get_next(arrow->stream, &arrow->array);
         if (code != 0) {
             arrow->array.release = NULL;
@@ -167,14 +184,9 @@ hw_status hwi_arrow_next(struct hwi_arrow *arrow, hw_error *error) {
         if (arrow->array.release == NULL) {
             return HW_OK; /* the end */
         }
-        if (arrow->array.length < 0) {
-            return bad_array(arrow, "(struct)", "its length is negative", error);
-        }
-        if (arrow->array.length > 0) {
-            arrow->row_count = (uint64_t)arrow->array.length;
-            return bind_chunk(arrow, error);
-        }
+        HW_TRY(check_array(arrow, error));
     }
+    return bind_chunk(arrow, error);
 }
 
 void hwi_arrow_close(struct hwi_arrow *arrow) {

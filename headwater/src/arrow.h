@@ -4,8 +4,12 @@
  * validity bitmaps, offsets and sliced arrays. Everything else is HW_BAD_SOURCE naming the column.
  *
  * The producer is another library in the same process, so pointers are trusted as the interface
- * demands, but counts, nulls and text offsets are checked. One chunk is held at a time and released
+ * demands, but counts, nulls and text offsets are checked. One array is held at a time and released
  * before the next one is asked for, and by hwi_arrow_close. The stream itself stays the caller's.
+ *
+ * Producers give arrays of up to a million rows. They are read in chunks of at most
+ * HWI_ARROW_CHUNK_ROWS, so that what the caller makes of a chunk, column after column, stays in a
+ * cache.
  */
 #ifndef HWI_ARROW_H
 #define HWI_ARROW_H
@@ -13,6 +17,8 @@
 #include "bytes.h"
 #include "error.h"
 #include "headwater.h"
+
+#define HWI_ARROW_CHUNK_ROWS 2048u
 
 enum hwi_arrow_kind {
     HWI_ARROW_BOOL, /* b */
@@ -45,6 +51,7 @@ struct hwi_arrow {
     uint64_t column_count;
     uint64_t first_row; /* rows before this chunk */
     uint64_t row_count; /* of this chunk; 0 at the end */
+    uint64_t array_row; /* rows of the array that were given, this chunk included */
     struct ArrowSchema schema;
     struct ArrowArray array;
 };

@@ -1,5 +1,9 @@
-/* Parents of a foreign key, one per child row, into a spill; see hw_builder_write_parents. */
+/*
+ * Parents of a foreign key, one per child row, into a spill: given row by row
+ * (hw_builder_write_parents), or as pairs in any order (hw_builder_write_edges).
+ */
 #include <stdio.h>
+#include <string.h>
 
 #include "arrow.h"
 #include "builder.h"
@@ -63,8 +67,9 @@ static hw_status take_stream(hw_builder *b, struct hwi_build_key *key,
     return status;
 }
 
-hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
-                                   uint64_t dangling_count, hw_error *error) {
+/* The key, if its parents may be written now. */
+static hw_status find_key(hw_builder *b, uint32_t key, struct hwi_build_key **found,
+                          hw_error *error) {
     HW_TRY(hwi_builder_start_write(b, error));
     if (key >= b->key_count || b->keys[key].written) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "parents of foreign key %u of %u, each once", key,
@@ -79,7 +84,96 @@ hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArra
                         b->columns[target->columns[0]].name,
                         child->written ? parent->name : child->name);
     }
+    *found = target;
+    return HW_OK;
+}
+
+hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
+                                   uint64_t dangling_count, hw_error *error) {
+    struct hwi_build_key *target = NULL;
+    HW_TRY(find_key(b, key, &target, error));
     hw_status status = take_stream(b, target, stream, dangling_count, error);
+    target->written = status == HW_OK;
+    return hwi_builder_latch(b, status);
+}
+
+/* ---- pairs in any order ------------------------------------------------------------------ */
+
+static hw_status take_pairs(struct hwi_arrow *arrow, struct hwi_build_key *key,
+                            const hw_builder *b, hw_error *error) {
+    const struct hwi_build_table *child = &b->tables[key->info.child_table];
+    const struct hwi_build_table *parent = &b->tables[key->info.parent_table];
+    for (uint64_t i = 0; i < arrow->row_count; i++) {
+        uint32_t from = 0, to = 0;
+        if (hwi_arrow_is_null(&arrow->columns[0], i) || hwi_arrow_is_null(&arrow->columns[1], i)) {
+            return hwi_fail(error, HW_BAD_SOURCE, "edge %llu of %s has a NULL",
+                            (unsigned long long)(arrow->first_row + i), arrow->subject);
+        }
+        HW_TRY(hwi_arrow_index(arrow, 0, i, child->info.row_count, &from, error));
+        HW_TRY(hwi_arrow_index(arrow, 1, i, parent->info.row_count, &to, error));
+        uint8_t *at = key->parents.data + 4 * (uint64_t)from;
+        if (hwi_read_u32(at) != HWI_NONE) {
+            return hwi_fail(error, HW_BAD_SOURCE, "%s has two parents for row %u", arrow->subject,
+                            from);
+        }
+        hwi_write_u32(at, to);
+    }
+    return HW_OK;
+}
+
+/* Every child row without a parent; none of a key that is never known keeps one. */
+static void clear_parents(struct hwi_build_key *key, uint64_t row_count) {
+    if (row_count > 0) {
+        memset(key->parents.data, 0xff, 4 * (size_t)row_count);
+    }
+}
+
+static hw_status take_edges(const hw_builder *b, struct hwi_build_key *key,
+                            struct ArrowArrayStream *stream, uint64_t *edge_count,
+                            hw_error *error) {
+    const struct hwi_build_table *child = &b->tables[key->info.child_table];
+    const struct hwi_arrow_field fields[2] = {{"child", HWI_ARROW_INTEGER},
+                                              {"parent", HWI_ARROW_INTEGER}};
+    char subject[200];
+    uint8_t *at = NULL;
+    struct hwi_arrow arrow;
+    snprintf(subject, sizeof subject, "foreign key '%s.%s'", child->name,
+             b->columns[key->columns[0]].name);
+    HW_TRY(hwi_spill_open(&key->parents, b->directory, error));
+    HW_TRY(hwi_spill_extend(&key->parents, 4 * (uint64_t)child->info.row_count, &at, error));
+    clear_parents(key, child->info.row_count);
+    hw_status status = hwi_arrow_open(&arrow, stream, subject, fields, 2, error);
+    while (status == HW_OK) {
+        status = hwi_arrow_next(&arrow, error);
+        if (status != HW_OK || arrow.row_count == 0) {
+            break;
+        }
+        status = take_pairs(&arrow, key, b, error);
+    }
+    *edge_count = arrow.first_row;
+    hwi_arrow_close(&arrow);
+    if (key->is_never) {
+        clear_parents(key, child->info.row_count);
+    }
+    return status;
+}
+
+hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
+                                 uint64_t null_count, uint64_t *edge_count, hw_error *error) {
+    struct hwi_build_key *target = NULL;
+    HW_TRY(find_key(b, key, &target, error));
+    hw_status status = take_edges(b, target, stream, edge_count, error);
+    uint64_t row_count = b->tables[target->info.child_table].info.row_count;
+    if (status == HW_OK && null_count > row_count - *edge_count) {
+        status =
+            hwi_fail(error, HW_BAD_ARGUMENT, "%llu rows with a NULL key and %llu edges of %llu rows",
+                     (unsigned long long)null_count, (unsigned long long)*edge_count,
+                     (unsigned long long)row_count);
+    }
+    target->info.edge_count = target->is_never ? 0 : *edge_count;
+    target->info.null_count = null_count;
+    target->info.dangling_count = row_count - *edge_count - null_count;
+    hwi_spill_seal(&target->parents);
     target->written = status == HW_OK;
     return hwi_builder_latch(b, status);
 }

@@ -16,6 +16,7 @@
 #include "bytes.h"
 
 #define SUBJECT_BYTES 160u
+#define MOMENT_COLUMNS 8u /* whose moments are added to at a time */
 
 /* The stream of one table on its way in. */
 struct rows_reader {
@@ -193,7 +194,7 @@ struct cells {
     struct rows_reader *reader;
     struct hwi_build_column *column;
     const struct hwi_arrow_column *values;
-    uint64_t field, row_count, moment_count;
+    uint64_t field, row_count;
     uint8_t *lanes, *nulls;
     uint64_t stride;
 };
@@ -213,7 +214,6 @@ static void take_identifiers(struct cells *cells) {
 
 static void take_numbers(struct cells *cells) {
     hw_column_stats stats = cells->column->stats;
-    struct hwi_moments moments = cells->column->moments;
     if (stats.value_count == 0) {
         stats.min = INFINITY;
         stats.max = -INFINITY;
@@ -230,15 +230,11 @@ static void take_numbers(struct cells *cells) {
         stats.min = value < stats.min ? value : stats.min;
         stats.max = value > stats.max ? value : stats.max;
         stats.value_count++;
-        if (i < cells->moment_count) {
-            hwi_moments_add(&moments, value);
-        }
     }
     if (stats.value_count == 0) {
         stats.min = stats.max = 0;
     }
     cells->column->stats = stats;
-    cells->column->moments = moments;
 }
 
 static void take_timestamps(struct cells *cells) {
@@ -253,9 +249,30 @@ static void take_timestamps(struct cells *cells) {
         stats->min_us = stats->value_count == 0 || time < stats->min_us ? time : stats->min_us;
         stats->max_us = stats->value_count == 0 || time > stats->max_us ? time : stats->max_us;
         stats->value_count++;
-        if (i < cells->moment_count) {
-            hwi_moments_add(&cells->column->moments, (double)time);
+    }
+}
+
+/* Adds the first rows of the chunk to the moments of its numbers and times, row by row: a column's
+ * next step waits for its last one, those of its neighbours need not. */
+static void add_moments(struct cells *cells, uint32_t count) {
+    struct hwi_moments moments[MOMENT_COLUMNS];
+    for (uint32_t c = 0; c < count; c++) {
+        moments[c] = cells[c].column->moments;
+    }
+    uint64_t row_count = count > 0 ? cells->reader->moment_count : 0;
+    for (uint64_t i = 0; i < row_count; i++) {
+        for (uint32_t c = 0; c < count; c++) {
+            const uint8_t *lane = cells[c].lanes + i * cells[c].stride;
+            if (!hwi_bit(cells[c].nulls + i * cells[c].stride, cells[c].column->info.null_bit)) {
+                double value = cells[c].column->info.stype == HW_NUMERICAL
+                                   ? hwi_read_f64(lane)
+                                   : (double)hwi_read_i64(lane);
+                hwi_moments_add(&moments[c], value);
+            }
         }
+    }
+    for (uint32_t c = 0; c < count; c++) {
+        cells[c].column->moments = moments[c];
     }
 }
 
@@ -353,11 +370,17 @@ static hw_status take_texts(struct cells *texts, uint32_t text_column_count, uin
     return HW_OK;
 }
 
+static int has_moments(const struct hwi_build_column *column) {
+    return column->info.stype == HW_NUMERICAL || column->info.stype == HW_TIMESTAMP ||
+           column->info.stype == HW_IGNORED;
+}
+
 static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, struct cells *texts,
                             hw_error *error) {
     struct hwi_build_table *table = reader->table;
     uint64_t row_count = reader->arrow.row_count, field = first_field;
-    uint32_t text_column_count = 0;
+    uint32_t text_column_count = 0, spread_count = 0;
+    struct cells spreads[MOMENT_COLUMNS];
     uint8_t *rows = NULL;
     HW_TRY(hwi_spill_extend(&table->rows, row_count * table->spill_row_bytes, &rows, error));
     for (uint32_t i = 0; i < table->info.column_count; i++) {
@@ -371,7 +394,6 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
             .values = &reader->arrow.columns[field],
             .field = field,
             .row_count = row_count,
-            .moment_count = reader->moment_count,
             .lanes = rows + column->spill_offset,
             .nulls = rows + table->spill_null_offset,
             .stride = table->spill_row_bytes,
@@ -379,10 +401,18 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
         field++;
         if (column->info.stype == HW_TEXT) {
             texts[text_column_count++] = cells;
-        } else {
-            HW_TRY(take_column(&cells, error));
+            continue;
+        }
+        HW_TRY(take_column(&cells, error));
+        if (has_moments(column)) {
+            spreads[spread_count++] = cells;
+        }
+        if (spread_count == MOMENT_COLUMNS) {
+            add_moments(spreads, spread_count);
+            spread_count = 0;
         }
     }
+    add_moments(spreads, spread_count);
     return take_texts(texts, text_column_count, row_count, error);
 }
 

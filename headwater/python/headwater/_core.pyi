@@ -125,6 +125,13 @@ class Builder:
     ) -> None:
         """Parents of a foreign key, one integer per child row: the row within the parent table."""
 
+    def write_edges(
+        self, key: SupportsIndex, stream: _ArrowStream | object, null_count: SupportsIndex, /
+    ) -> int:
+        """Parents of a foreign key as pairs (child, parent) of rows within their tables, in any
+        order; null_count rows have a NULL key, the other rows without a pair dangle. Their
+        number."""
+
     def write_seeds(self, task: SupportsIndex, stream: _ArrowStream | object, /) -> None:
         """Seeds of a task, sorted: anchor, obs_time int64 us, target, labelled bool, split int32,
         position."""

@@ -388,8 +388,7 @@ class _Build:
         self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
     ) -> Layout:
         self.tell("tasks", "seeds")
-        for made_again in ("seeds", "parents"):
-            connection.execute(f"DROP SCHEMA IF EXISTS {made_again} CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS seeds CASCADE")
         connection.execute("DROP TABLE IF EXISTS labels.matched")
         seeds = make_seeds(connection, schema, tables)
         edges = find_parents(connection, tables, tell=lambda key: self.tell("keys", key))

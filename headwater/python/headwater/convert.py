@@ -1,7 +1,7 @@
 """From the source's columns to canonical ones: one type per semantic type, rows in store order.
 
 `rows.t<i>` holds table i of the schema, columns `c<j>` in schema order, and `visible_at`, the time
-at which a row becomes visible, if the table is temporal. Types: identifier BIGINT or VARCHAR,
+at which a row becomes visible, if that is not the time its temporal column has. Types: identifier BIGINT or VARCHAR,
 numerical BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text
 VARCHAR; an ignored column keeps its own. The number of a row is its rowid: the table is created in
 order of time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
@@ -79,6 +79,13 @@ class CanonicalTable:
     @property
     def temporal(self) -> bool:
         return self.table.temporal_column is not None
+
+    def time(self, alias: str = "") -> str:
+        """SQL: when a row of a temporal table becomes visible, in microseconds. `alias`: "p."."""
+        assert self.table.temporal_column is not None
+        if self.days:
+            return f"{alias}visible_at"
+        return f"epoch_us({alias}c{self.slot(self.table.temporal_column)})"
 
     def slot(self, name: str) -> int:
         """Position of a column in the table."""
@@ -390,10 +397,10 @@ class _Converter:
             self.copy_view()
             selected.append("rowid AS source_row")
         inner = f"SELECT {', '.join(selected)} FROM {self.raw_relation}"
-        at = f"{self.effective_time(days)} AS visible_at, " if self.table.temporal_column else ""
+        at = f"{self.day_end()} AS visible_at, " if days else ""
         self.connection.execute(
             f"CREATE OR REPLACE TABLE rows.t{self.index} AS SELECT {at}* FROM ({inner}) "
-            f"ORDER BY {', '.join(self.order())}"
+            f"ORDER BY {', '.join(self.order(days))}"
         )
         conversions = self.conversions(pairs)
         csv_bytes = self.csv_bytes(pairs)
@@ -467,29 +474,30 @@ class _Converter:
         is_text = source.type == "VARCHAR" and self.meaning(self.table.columns[slot]) == "timestamp"
         return is_text and profile.value_count > 0 and clocks == 0
 
-    def effective_time(self, days: bool) -> str:
-        name = self.table.temporal_column
-        assert name is not None
-        stamp = f"c{self.table.column_names().index(name)}"
-        if days:
-            zone = self.schema.timezone
-            next_day = f"date_trunc('day', {to_local(stamp, zone)}) + INTERVAL 1 DAY"
-            stamp = from_local(f"CAST({next_day} AS TIMESTAMP)", zone)
-        return f"epoch_us({stamp})"
+    def day_end(self) -> str:
+        """SQL: the end of the day on which a row's time falls, in microseconds."""
+        zone = self.schema.timezone
+        next_day = f"date_trunc('day', {to_local(self.stamp(), zone)}) + INTERVAL 1 DAY"
+        return f"epoch_us({from_local(f'CAST({next_day} AS TIMESTAMP)', zone)})"
+
+    def stamp(self) -> str:
+        """The temporal column."""
+        assert self.table.temporal_column is not None
+        return f"c{self.table.column_names().index(self.table.temporal_column)}"
 
     def untimed_count(self) -> int:
         if self.table.temporal_column is None:
             return 0
-        query = f"SELECT count(*) FROM rows.t{self.index} WHERE visible_at IS NULL"
+        query = f"SELECT count(*) FROM rows.t{self.index} WHERE {self.stamp()} IS NULL"
         return count_rows(self.connection, query)
 
-    def order(self) -> list[str]:
+    def order(self, days: bool) -> list[str]:
         names = self.table.column_names()
         parts = self.table.primary_key or tuple(names)
         order = [f"c{names.index(part)} NULLS LAST" for part in parts]
         if self.table.temporal_column is not None:
             nulls = "FIRST" if self.table.null_time == "visible" else "LAST"
-            order.insert(0, f"visible_at NULLS {nulls}")
+            order.insert(0, f"{'visible_at' if days else self.stamp()} NULLS {nulls}")
         return order
 
     def conversions(self, pairs: list[tuple[str, str]]) -> list[Conversion]:

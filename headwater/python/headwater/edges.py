@@ -2,7 +2,8 @@
 
 Keys compare by value if both sides have the same type and by canonical text otherwise, so that the
 integer 42 finds the text '42'. A key with a NULL part has no edge; one that names no row dangles,
-which is counted and never an error. The columns a key refers to must be unique.
+which is counted and never an error. The columns a key refers to must be unique. The join itself
+runs when the builder takes its pairs (encode.py): in what order they come does not matter to it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,27 @@ DIRECT_TYPES = ("BIGINT", "VARCHAR", "TIMESTAMP", "BOOLEAN")
 
 @dataclass(frozen=True)
 class Edges:
-    """A foreign key between two tables of the graph; its parents by child row in `relation`."""
+    """A foreign key between two tables of the graph."""
 
     child: CanonicalTable
     parent: CanonicalTable
     key: ForeignKey
     index: int
-    edge_count: int
-    dangling_count: int
-    null_count: int
+    null_count: int  # child rows with a NULL in the key
 
-    @property
-    def relation(self) -> str:
-        return f"parents.k{self.index}"
+    def pairs(self) -> str:
+        """SQL of the pairs (child, parent) of rows, in any order."""
+        equal = " AND ".join(
+            f"{left} = {right}"
+            for left, right in (
+                _comparable(self.child, column, self.parent, reference)
+                for column, reference in zip(self.key.columns, self.key.references, strict=True)
+            )
+        )
+        return (
+            "SELECT CAST(c.rowid AS UINTEGER) AS child, CAST(p.rowid AS UINTEGER) AS parent "
+            f"FROM {self.child.relation} c JOIN {self.parent.relation} p ON {equal}"
+        )
 
 
 def find_parents(
@@ -45,7 +54,6 @@ def find_parents(
     tell: Callable[[str], None] = lambda key: None,
 ) -> list[Edges]:
     """Edges of every foreign key between tables of the graph, in the store's order."""
-    connection.execute("CREATE SCHEMA IF NOT EXISTS parents")
     graph = {table.table.name: table for table in tables if table.table.graph}
     edges: list[Edges] = []
     problems: list[HeadwaterError] = []
@@ -54,12 +62,12 @@ def find_parents(
             if key.table in graph:
                 tell(f"{child.table.name}.{'+'.join(key.columns)}")
                 with collected(problems):
-                    edges.append(_join(connection, child, graph[key.table], key, len(edges)))
+                    edges.append(_edges(connection, child, graph[key.table], key, len(edges)))
     raise_together(problems)
     return edges
 
 
-def _join(
+def _edges(
     connection: DuckDBPyConnection,
     child: CanonicalTable,
     parent: CanonicalTable,
@@ -68,21 +76,9 @@ def _join(
 ) -> Edges:
     if set(key.references) != set(parent.table.primary_key):
         _check_unique(connection, child, parent, key)
-    pairs = [
-        _comparable(child, column, parent, reference)
-        for column, reference in zip(key.columns, key.references, strict=True)
-    ]
-    equal = " AND ".join(f"{left} = {right}" for left, right in pairs)
-    null = " OR ".join(f"c.c{child.slot(column)} IS NULL" for column in key.columns)
-    connection.execute(
-        f"CREATE TABLE parents.k{index} AS SELECT p.rowid AS parent, {null} AS is_null "
-        f"FROM {child.relation} c LEFT JOIN {parent.relation} p ON {equal} ORDER BY c.rowid"
-    )
-    row = connection.execute(
-        f"SELECT count(parent), count(*) FILTER (WHERE is_null), count(*) FROM parents.k{index}"
-    ).fetchone()
-    assert row is not None and row[2] == child.row_count
-    return Edges(child, parent, key, index, row[0], row[2] - row[0] - row[1], row[1])
+    null = " OR ".join(f"c{child.slot(column)} IS NULL" for column in key.columns)
+    null_count = count_rows(connection, f"SELECT count(*) FROM {child.relation} WHERE {null}")
+    return Edges(child, parent, key, index, null_count)
 
 
 def _comparable(

@@ -105,6 +105,7 @@ class Encoder:
     def __init__(self, builder: Any, connection: DuckDBPyConnection, layout: Layout) -> None:
         self.builder, self.connection, self.layout = builder, connection, layout
         self.categories: dict[int, tuple[str, ...]] = {}  # by global column
+        self.edge_counts: dict[int, int] = {}  # by foreign key
 
     def declare(self) -> None:
         for table in self.layout.tables:
@@ -174,24 +175,26 @@ class Encoder:
             self.write_categories(number, table)
         for number, table in enumerate(self.layout.tables):
             tell(table.table.name)
-            with self.stream(", ".join(stream_columns(table)), table.relation) as rows:
+            selected = ", ".join(stream_columns(table))
+            with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
                 self.builder.write_rows(number, rows)
         for edges in self.layout.edges:
             tell(f"{edges.child.table.name}.{'+'.join(edges.key.columns)}")
-            with self.stream("parent", edges.relation) as parents:
-                self.builder.write_parents(edges.index, parents, edges.dangling_count)
+            with self.stream(edges.pairs()) as pairs:
+                count = self.builder.write_edges(edges.index, pairs, edges.null_count)
+            self.edge_counts[edges.index] = count
         for seeds in self.layout.tasks:
             tell(seeds.task.name)
             columns = SEED_COLUMNS + (", known_at" if seeds.label_times else "")
-            with self.stream(columns, seeds.relation) as rows:
+            with self.stream(f"SELECT {columns} FROM {seeds.relation}") as rows:
                 self.builder.write_seeds(seeds.index, rows)
 
     @contextmanager
-    def stream(self, selected: str, relation: str) -> Iterator[Any]:
-        """Columns of a relation as an Arrow stream, in its order; one cursor for each."""
+    def stream(self, query: str) -> Iterator[Any]:
+        """What a query gives as an Arrow stream; one cursor for each."""
         cursor = self.connection.cursor()
         try:
-            yield cursor.sql(f"SELECT {selected} FROM {relation}")
+            yield cursor.sql(query)
         finally:
             cursor.close()
 
@@ -236,7 +239,7 @@ def is_stored(table: CanonicalTable, column: Column) -> bool:
 
 def stream_columns(table: CanonicalTable) -> list[str]:
     """SQL of the columns hw_builder_write_rows takes: time, key parts, then cells."""
-    selected = ["visible_at"] if table.temporal else []
+    selected = [table.time()] if table.temporal else []
     selected += [_key_part(table, part) for part in table.table.primary_key]
     for slot, column in enumerate(table.table.columns):
         if is_stored(table, column):

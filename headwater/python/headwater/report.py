@@ -232,7 +232,7 @@ def store_metadata(
         "options": options,
         "csv_bytes": csv_bytes,  # of the source: all tables, and label tables
         "undecodable": undecodable_count,  # texts that were not UTF-8
-        "tables": _tables(layout),
+        "tables": _tables(layout, encoder.edge_counts),
         "columns": [
             _column(column, builder.column_stats(number), encoder.categories.get(number))
             for number, column in enumerate(layout.columns)
@@ -241,7 +241,7 @@ def store_metadata(
     }
 
 
-def _tables(layout: Layout) -> list[dict[str, Any]]:
+def _tables(layout: Layout, edge_counts: dict[int, int]) -> list[dict[str, Any]]:
     entries, row, number = [], 0, 0
     for table, start in zip(layout.tables, layout.column_starts, strict=True):
         keys = [edges for edges in layout.edges if edges.child.index == table.index]
@@ -262,8 +262,10 @@ def _tables(layout: Layout) -> list[dict[str, Any]]:
                             "table": edges.key.table,
                             "columns": list(edges.key.references),
                         },
-                        "edges": edges.edge_count,
-                        "dangling": edges.dangling_count,
+                        "edges": edge_counts[edges.index],
+                        "dangling": table.row_count
+                        - edge_counts[edges.index]
+                        - edges.null_count,
                         "nulls": edges.null_count,
                     }
                     for edges in keys

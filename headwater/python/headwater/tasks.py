@@ -444,7 +444,7 @@ class _SeedMaker:
             else f"s.k{i} = {self.anchor.key_text(part, 'p')}"
             for i, part in enumerate(parts)
         )
-        at = "p.visible_at" if self.anchor.temporal else "NULL::BIGINT"
+        at = self.anchor.time("p.") if self.anchor.temporal else "NULL::BIGINT"
         if self.task.observation_time_column is not None:
             obs = "s.obs"
         else:
