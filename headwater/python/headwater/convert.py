@@ -1,9 +1,10 @@
 """From the source's columns to canonical ones: one type per semantic type, rows in store order.
 
 `rows.t<i>` holds table i of the schema, columns `c<j>` in schema order, and `visible_at`, the time
-at which a row becomes visible, if that is not the time its temporal column has. Types: identifier BIGINT or VARCHAR,
-numerical BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text
-VARCHAR; an ignored column keeps its own. The number of a row is its rowid: the table is created in
+at which a row becomes visible, if that is not the time its temporal column has. Types: identifier
+BIGINT or VARCHAR, numerical INTEGER (where the source has no wider one; queries see a BIGINT),
+BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text VARCHAR; an
+ignored column keeps its own. The number of a row is its rowid: the table is created in
 order of time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
 
 A value that does not fit its type becomes NULL and is counted with an example; nothing is guessed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+SMALL_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 WIDE_TYPES = ("UBIGINT", "HUGEINT", "UHUGEINT")
 REAL_TYPES = ("FLOAT", "DOUBLE")
 NAIVE_TYPES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
@@ -443,6 +445,8 @@ class _Converter:
         value, meaning = f"({self.value(slot)})", self.meaning(self.table.columns[slot])
         if meaning == "ignored":
             return value, source.type
+        if meaning == "numerical" and source.type in SMALL_TYPES and column.name not in self.keyed:
+            return f"CAST({value} AS INTEGER)", "INTEGER"
         if meaning == "numerical":
             decimal = self.table.csv.decimal if self.table.csv is not None else "."
             return to_numerical(value, source.type, integral=profile.integral, decimal=decimal)
@@ -696,6 +700,7 @@ def _reason(meaning: str, type_name: str) -> str:
 def query_view(table: CanonicalTable) -> str:
     """SQL: the table as task queries see it, with the source's names."""
     columns = [
-        f"c{slot} AS {quote(column.name)}" for slot, column in enumerate(table.table.columns)
+        f"{f'CAST(c{slot} AS BIGINT)' if kind == 'INTEGER' else f'c{slot}'} AS {quote(column.name)}"
+        for slot, (column, kind) in enumerate(zip(table.table.columns, table.types, strict=True))
     ]
     return f"SELECT {', '.join(columns)} FROM {table.relation}"
