@@ -41,7 +41,7 @@ def expand(batch: Inputs) -> dict[str, Array]:
     is_cell = batch["cells"] & CELL_BITS["is_padding"] == 0  # [B,S]
     row_ids = rows_of_cells(batch["row_starts"], is_cell)
     arrays = {name: value for name, value in batch.items() if name not in COMPACT_ONLY}
-    arrays |= _cell_arrays(batch, has_truth="target_values" not in batch)
+    arrays |= _cell_arrays(batch, _hidden(batch))
     arrays["seq_row_ids"] = row_ids.astype(jnp.uint16)
     arrays["fk_adj"] = adjacency(batch["parents"])
     arrays["col_perm"] = _cells_by_column(batch, is_cell)
@@ -69,8 +69,20 @@ def adjacency(parents: Array) -> Array:
     return jnp.zeros((batch, rows, rows), jnp.uint8).at[b, i, j].set(1, mode="drop")
 
 
-def _cell_arrays(batch: Inputs, *, has_truth: bool) -> dict[str, Array]:
-    """Everything that stands in one cell. A target cell is empty where the truth stands beside."""
+def _hidden(batch: Inputs) -> Array:
+    """Cells to predict that are empty, as their truth stands beside. → [B,S] bool"""
+    is_target = batch["cells"] & CELL_BITS["is_target"] != 0
+    if "target_values" in batch:
+        return is_target
+    if "masked_numerical_indices" not in batch:
+        return jnp.zeros_like(is_target)
+    if "target_indices" in batch:  # the one that is no masked cell
+        is_target &= jnp.arange(is_target.shape[1]) != batch["target_indices"][:, None]
+    return is_target
+
+
+def _cell_arrays(batch: Inputs, hidden: Array) -> dict[str, Array]:
+    """Everything that stands in one cell; `hidden` ones are empty. [B,S] bool"""
     cells, values = batch["cells"], batch["cell_values"]
     stypes = (cells & CELL_BITS["semantic_type"]).astype(jnp.int8)
     flags = {
@@ -84,9 +96,7 @@ def _cell_arrays(batch: Inputs, *, has_truth: bool) -> dict[str, Array]:
     def floats_of(stype: SemanticType) -> Array:
         return jax.lax.bitcast_convert_type(values_of(stype), jnp.float32)
 
-    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0)
-    if not has_truth:
-        is_time &= flags["is_target"] == 0
+    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0) & ~hidden
     cyclic = _cyclic_parts(batch["cell_times"])  # [B,S,14]
     epoch = floats_of(SemanticType.TIMESTAMP)[..., None]
     times = jnp.concatenate([cyclic, epoch], axis=-1)  # [B,S,15]

@@ -40,6 +40,8 @@ static const struct constant CONSTANTS[] = {
     {"IDENTIFIER_CELLS", "all", HW_IDENTIFIERS_ALL},
     {"IDENTIFIER_CELLS", "foreign_keys", HW_IDENTIFIERS_KEYS},
     {"IDENTIFIER_CELLS", "none", HW_IDENTIFIERS_NONE},
+    {"OBJECTIVES", "task", HW_OBJECTIVE_TASK},
+    {"OBJECTIVES", "masked_cells", HW_OBJECTIVE_MASKED_CELLS},
     {"TASK_ORDERS", "weighted", HW_TASKS_WEIGHTED},
     {"TASK_ORDERS", "round_robin", HW_TASKS_ROUND_ROBIN},
     {"LAYOUTS", "dense", HW_LAYOUT_DENSE},

@@ -8,7 +8,7 @@
 
 struct sampler {
     PyObject_HEAD hw_sampler *handle;
-    uint32_t task_count; /* of the store */
+    uint32_t task_count; /* of the store; with seed tables, and its tables */
 };
 
 hw_sampler *core_sampler_handle(PyObject *sampler) {
@@ -105,33 +105,59 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 /* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
-                         int64_t visible_until[3], PyObject **cpus, PyObject **time_split) {
-    static char *names[] = {"store",          "rank",
-                            "world_size",     "split_ratios",
-                            "split_seed",     "seed",
-                            "batch_size",     "sequence_length",
-                            "max_rows",       "child_width",
-                            "max_hops",       "width_scope",
-                            "child_order",    "identifier_cells",
-                            "context_labels", "adjacency",
-                            "targets",        "task_order",
-                            "tasks",          "task_weights",
-                            "visible_until",  "num_threads",
-                            "num_prefetch",   "num_prefetch_val",
-                            "text_budget",    "with_rows",
-                            "layout",         "num_interleaved",
-                            "text_mode",      "attention_masks",
-                            "packing",        "contexts_per_batch",
-                            "cpus",           "staleness",
-                            "child_counts",   "label_rows",
-                            "time_split",     NULL};
+                         int64_t visible_until[3], PyObject **cpus, PyObject **time_split,
+                         PyObject **seed_tables, PyObject **never_masked) {
+    static char *names[] = {"store",
+                            "rank",
+                            "world_size",
+                            "split_ratios",
+                            "split_seed",
+                            "seed",
+                            "batch_size",
+                            "sequence_length",
+                            "max_rows",
+                            "child_width",
+                            "max_hops",
+                            "width_scope",
+                            "child_order",
+                            "identifier_cells",
+                            "context_labels",
+                            "adjacency",
+                            "targets",
+                            "task_order",
+                            "tasks",
+                            "task_weights",
+                            "visible_until",
+                            "num_threads",
+                            "num_prefetch",
+                            "num_prefetch_val",
+                            "text_budget",
+                            "with_rows",
+                            "layout",
+                            "num_interleaved",
+                            "text_mode",
+                            "attention_masks",
+                            "packing",
+                            "contexts_per_batch",
+                            "cpus",
+                            "staleness",
+                            "child_counts",
+                            "label_rows",
+                            "time_split",
+                            "objective",
+
+                            "mask_ratio",
+                            "seed_tables",
+                            "max_targets_per_type",
+                            "never_masked",
+                            NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
-    uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH;
+    uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH, objective = HW_OBJECTIVE_TASK;
     int with_rows, attention_masks = 0, packing = 0, child_counts = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
-            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&O", names,
-            store, core_u32, &options->rank, core_u32, &options->world_size,
+            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&OO&dOO&O",
+            names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
             &options->batch_size, core_u32, &options->sequence_length, core_u32, &options->max_rows,
@@ -143,8 +169,9 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
             &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
             &packing, core_u32, &options->contexts_per_batch, cpus, &options->staleness_zero_share,
-            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows,
-            time_split)) {
+            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows, time_split,
+            core_u32, &objective, &options->mask_ratio, seed_tables, core_u32,
+            &options->max_targets_per_type, never_masked)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -160,6 +187,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->attention_masks = (uint8_t)attention_masks;
     options->packing = (uint8_t)packing;
     options->child_counts = (uint8_t)child_counts;
+    options->objective = (hw_objective)objective;
     options->visible_until = visible_until;
     return 1;
 }
@@ -167,13 +195,14 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
     PyObject *store, *tasks, *weights, *cpus = Py_None, *split_times = Py_None;
+    PyObject *tables = Py_None, *columns = Py_None;
     int64_t visible_until[3], time_split[2];
     hw_sampler_options options = {.struct_bytes = sizeof options};
-    uint32_t *task_list = NULL, *cpu_list = NULL;
+    uint32_t *task_list = NULL, *cpu_list = NULL, *table_list = NULL, *column_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
     if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus,
-                       &split_times)) {
+                       &split_times, &tables, &columns)) {
         return NULL;
     }
     if (split_times != Py_None) {
@@ -191,12 +220,22 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (handle == NULL) {
         return NULL;
     }
-    uint32_t task_count = hw_store_get_counts(handle).task_count;
+    hw_store_counts counts = hw_store_get_counts(handle);
+    uint32_t task_count = counts.task_count;
     if (core_u32_list(tasks, &task_list, &options.task_count) != 0 ||
-        double_list(weights, &weight_list, task_list == NULL ? task_count : options.task_count) ||
-        core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0) {
+        core_u32_list(tables, &table_list, &options.seed_table_count) != 0) {
         goto done;
     }
+    uint32_t weight_count = table_list != NULL  ? options.seed_table_count
+                            : task_list != NULL ? options.task_count
+                                                : task_count;
+    if (double_list(weights, &weight_list, weight_count) ||
+        core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0 ||
+        core_u32_list(columns, &column_list, &options.never_masked_count) != 0) {
+        goto done;
+    }
+    options.seed_tables = table_list;
+    options.never_masked = column_list;
     options.cpus = cpu_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
@@ -214,12 +253,14 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         goto done;
     }
     self->handle = sampler;
-    self->task_count = task_count;
+    self->task_count = task_count + (table_list != NULL ? counts.table_count : 0);
 done:
     hw_store_close(handle);
     PyMem_Free(task_list);
     PyMem_Free(weight_list);
     PyMem_Free(cpu_list);
+    PyMem_Free(table_list);
+    PyMem_Free(column_list);
     return (PyObject *)self;
 }
 
@@ -286,16 +327,16 @@ static PyObject *batch_at(PyObject *self, PyObject *args) {
 
 PyDoc_STRVAR(shape_doc, "shape() -> dict[str, int]\n\nbatch_size, sequence_length, max_rows, "
                         "text_budget, text_dim, parent_slots, contexts_per_batch, "
-                        "contexts_per_sequence.");
+                        "contexts_per_sequence, max_targets_per_type.");
 
 static PyObject *shape(PyObject *self, PyObject *unused) {
     (void)unused;
     hw_shape s = hw_sampler_shape(core_sampler_handle(self));
-    return Py_BuildValue("{sIsIsIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
+    return Py_BuildValue("{sIsIsIsIsIsIsIsIsI}", "batch_size", s.batch_size, "sequence_length",
                          s.sequence_length, "max_rows", s.max_rows, "text_budget", s.text_budget,
                          "text_dim", s.text_dim, "parent_slots", s.parent_slots,
                          "contexts_per_batch", s.contexts_per_batch, "contexts_per_sequence",
-                         s.contexts_per_sequence);
+                         s.contexts_per_sequence, "max_targets_per_type", s.max_targets_per_type);
 }
 
 PyDoc_STRVAR(seed_count_doc, "seed_count(split: int, task: int) -> int\n\n"
@@ -456,6 +497,8 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"cells_cut", s.cells_cut},
         {"packed_cells", s.packed_cells},
         {"packed_sequences", s.packed_sequences},
+        {"masked_cells", s.masked_cells},
+        {"masked_over_limit", s.masked_over_limit},
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; i < sizeof counters / sizeof counters[0] && dict != NULL; i++) {

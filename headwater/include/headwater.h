@@ -93,6 +93,10 @@ typedef enum hw_identifier_cells {
     HW_IDENTIFIERS_KEYS = 1, /* foreign keys only */
     HW_IDENTIFIERS_NONE = 2,
 } hw_identifier_cells;
+typedef enum hw_objective {
+    HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, masked cells beside it in train */
+    HW_OBJECTIVE_MASKED_CELLS = 1, /* masked cells only (docs/2-sampling.md, "Masked cells") */
+} hw_objective;
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
 typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot, ready to compute with */
@@ -463,7 +467,24 @@ typedef struct hw_sampler_options {
                                   train are those whose label is known by `from`, val those asked
                                   from then until before `until`; all others are in no split
                                   (docs/2-sampling.md, "Splits by time") */
+    hw_objective objective;
+    double mask_ratio; /* probability that a cell is masked, up to 1; 0: none for a task, 0.15 for
+                          masked cells. Not with packing */
+    const uint32_t *seed_tables; /* objective masked cells: the rows of these tables, at their own
+                                    times, are the seeds instead of the tasks'; NULL: the tasks' */
+    uint32_t seed_table_count;
+    uint32_t max_targets_per_type; /* M: masked cells of one type in a sequence, at most; 0: chosen
+                                      from a sample, reported by hw_sampler_shape */
+    const uint32_t *never_masked; /* global columns that are never masked, besides those that
+                                     docs/2-sampling.md names */
+    uint32_t never_masked_count;
 } hw_sampler_options;
+
+/*
+ * With seed_tables a table stands where functions below speak of a task: its number is the store's
+ * task count plus its own, task_weights are by seed table, and lists by task of the store have one
+ * entry more for each table of the store.
+ */
 
 /* Retains the store. Reads the seeds of the selected tasks once, and walks a sample of them.
  * HW_NO_MEMORY also if the batches of a full queue would not fit into the machine's memory. */
@@ -479,6 +500,7 @@ HW_API void hw_sampler_close(hw_sampler *sampler);
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
+    uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
@@ -506,7 +528,7 @@ HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_
 HW_API void hw_pass_close(hw_pass *pass);
 
 /* Seeds of a (split, task) over all ranks; the split of every seed of a task, uint8 [count], count
- * as in hw_store_seeds. */
+ * as in hw_store_seeds, of a seed table its rows. */
 HW_CHECK hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
                                          uint32_t *count, hw_error *error);
 HW_CHECK hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
@@ -520,8 +542,8 @@ typedef struct hw_target_stats {
 HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task,
                                            hw_target_stats *stats, hw_error *error);
 
-/* What a resume needs: global positions consumed by task [store's task count] and batches of a
- * split. Setting drops what was prefetched. */
+/* What a resume needs: global positions consumed by task [store's task count; with seed tables
+ * more] and batches of a split. Setting drops what was prefetched. */
 HW_CHECK hw_status hw_sampler_get_position(hw_sampler *sampler, hw_split split, uint64_t *positions,
                                            uint64_t *batches, hw_error *error);
 HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
@@ -539,6 +561,8 @@ typedef struct hw_sampler_stats {
     uint64_t slab_bytes, slab_count;
     /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches */
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
+    uint64_t masked_cells,
+        masked_over_limit; /* masked; chosen beyond M of their type, not masked */
 } hw_sampler_stats;
 HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
 
@@ -585,7 +609,8 @@ HW_API hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index);
 typedef struct hw_batch_field {
     const char *name;
     hw_dtype dtype;
-    const char *dims[3]; /* "B", "S", "R", "R+1", "U", "D_t", "P", "15", "1"; NULL past the rank */
+    const char *dims[3]; /* "B", "S", "R", "R+1", "U", "D_t", "P", "M", "15", "1"; NULL past the
+                            rank */
     uint8_t info;
     const char *when; /* NULL: always; else the option that adds it */
     const char *meaning;

@@ -13,6 +13,7 @@
 #include "batch_texts.h"
 #include "emit.h"
 #include "error.h"
+#include "masked.h"
 #include "pack.h"
 
 struct hwi_worker {
@@ -109,6 +110,8 @@ void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
     sum->cells_cut += own->cells_cut;
     sum->packed_cells += own->packed_cells;
     sum->packed_sequences += own->packed_sequences;
+    sum->masked_cells += own->masked_cells;
+    sum->masked_over_limit += own->masked_over_limit;
     *own = (struct hwi_counters){0};
 }
 
@@ -161,6 +164,8 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     worker->counters.cells += walk->cell_count;
     worker->counters.rows += walk->row_count;
     worker->counters.stopped_by_rows += walk->stopped_by_rows;
+    worker->counters.masked_cells += walk->chosen_count - walk->surplus_count;
+    worker->counters.masked_over_limit += walk->surplus_count;
     return HW_OK;
 }
 
@@ -193,6 +198,7 @@ hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed 
     HW_TRY(hwi_walk_seed(walk, seed, error));
     *measure = (struct hwi_measure){.cells = walk->cell_count,
                                     .rows = walk->row_count,
-                                    .texts = hwi_texts_count(&worker->texts, walk)};
+                                    .texts = hwi_texts_count(&worker->texts, walk),
+                                    .targets = hwi_masked_measure(walk)};
     return HW_OK;
 }

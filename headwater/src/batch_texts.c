@@ -6,6 +6,7 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "masked.h"
 #include "pack.h"
 
 enum {
@@ -157,7 +158,9 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
     uint32_t *kept = scratch->texts + (size_t)b * quota;
     scratch->text_counts[b] = 0;
     if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
-        return number_resident(plan, ids, cells, scratch->cell_counts[b], error);
+        HW_TRY(number_resident(plan, ids, cells, scratch->cell_counts[b], error));
+        hwi_masked_take_texts(plan, slab, b);
+        return HW_OK;
     }
     id_set_clear(&texts->sequence);
     for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
@@ -240,6 +243,22 @@ static void write_number(const struct hwi_plan *plan, uint8_t *slab, enum hwi_fi
     memcpy(hwi_field_at(plan, slab, id, 0), &number, sizeof number);
 }
 
+/* What the batch asks; of masked cells, no task's target. */
+static void write_question(const struct hwi_plan *plan, uint8_t *slab,
+                           const struct hwi_task_plan *task) {
+    int is_asked = hwi_is_task_objective(plan);
+    uint8_t stype = is_asked ? task->info->target_stype : UINT8_MAX;
+    uint32_t start = 0, count = 0;
+    if (stype == HW_CATEGORICAL) {
+        start = plan->store->columns[task->info->target_column].category_start;
+        count = plan->store->columns[task->info->target_column].category_count;
+    }
+    *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = stype;
+    write_number(plan, slab, HWI_TASK_IDX, is_asked ? task->task : HWI_NONE);
+    write_number(plan, slab, HWI_CAT_EMB_START, start);
+    write_number(plan, slab, HWI_CAT_EMB_COUNT, count);
+}
+
 /* Where the sequences were made: with packing in the staging batch. */
 static const struct hwi_plan *making(const struct hwi_plan *plan,
                                      const struct hwi_batch_scratch *scratch, uint8_t **slab) {
@@ -253,14 +272,7 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
                          struct hwi_batch_scratch *scratch, uint32_t task,
                          uint32_t sequence_count) {
     plan = making(plan, scratch, &slab);
-    const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    const struct hwi_task_info *info = &plan->store->tasks[task_plan->task];
-    const struct hwi_column_info *target = &plan->store->columns[info->target_column];
-    int is_categorical = info->target_stype == HW_CATEGORICAL;
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0) = info->target_stype;
-    write_number(plan, slab, HWI_TASK_IDX, task_plan->task);
-    write_number(plan, slab, HWI_CAT_EMB_START, is_categorical ? target->category_start : 0);
-    write_number(plan, slab, HWI_CAT_EMB_COUNT, is_categorical ? target->category_count : 0);
+    write_question(plan, slab, &plan->tasks[task]);
     write_number(plan, slab, HWI_NUM_SEQUENCES, sequence_count);
     scratch->part_count = 1;
     if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
@@ -308,6 +320,7 @@ static void number_cells(const struct hwi_plan *plan, uint8_t *slab,
         uint32_t place = ids[cells[i]];
         ids[cells[i]] = place == 0 ? 0 : texts[place - 1];
     }
+    hwi_masked_take_texts(plan, slab, b);
 }
 
 /* Where part `part` of `count` things begins. */

@@ -13,6 +13,7 @@
 #include "emit_frame.h"
 #include "emit_rows.h"
 #include "error.h"
+#include "masked.h"
 #include "masks.h"
 #include "tally.h"
 
@@ -347,7 +348,9 @@ static hw_status emit_dense(const struct hwi_plan *plan, const struct hwi_walk *
         emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
-    emit_target_inline(plan, walk, &out, canvas, target);
+    if (walk->target_cell != HWI_NONE) {
+        emit_target_inline(plan, walk, &out, canvas, target);
+    }
     return HW_OK;
 }
 
@@ -379,7 +382,7 @@ static void emit_masks(const struct hwi_plan *plan, const struct hwi_walk *walk,
     }
 }
 
-hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
+hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_walk *walk,
                             struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                             uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
                             uint32_t *text_cell_count, hw_error *error) {
@@ -393,7 +396,10 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
         HW_TRY(emit_dense(plan, walk, canvas, slab, b, &target, &texts, error));
     }
     *text_cell_count = texts.count;
-    if (plan->options.targets == HW_TARGETS_SEPARATE) {
+    if (plan->mask_words > 0) {
+        hwi_masked_emit(plan, walk, canvas, slab, b);
+    }
+    if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
         hwi_emit_target_beside(plan, walk, slab, b, &target);
     }
     hwi_emit_rows(plan, walk, slab, b);
@@ -408,7 +414,7 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *
 void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
                       struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
     struct hwi_target target = {.null = 1};
-    walk->row_count = walk->cell_count = 0;
+    walk->row_count = walk->cell_count = walk->chosen_count = walk->surplus_count = 0;
     hwi_canvas_clear(canvas);
     if (plan->options.layout == HW_LAYOUT_COMPACT) {
         hwi_emit_compact_nothing(plan, slab, b);
@@ -419,7 +425,10 @@ void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct
     hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
     hwi_canvas_copy_out(canvas, plan, slab, b);
     emit_orders(plan, walk, permuter, slab, b);
-    if (plan->options.targets == HW_TARGETS_SEPARATE) {
+    if (plan->mask_words > 0) {
+        hwi_masked_clear(plan, slab, b);
+    }
+    if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
         memset(hwi_field_at(plan, slab, HWI_TARGET_VALUES, (size_t)b * 4 * HWI_TIME_FLOATS), 0,
                4 * HWI_TIME_FLOATS);
         *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = 1;

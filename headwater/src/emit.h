@@ -11,9 +11,10 @@
 #include "permute.h"
 #include "walk.h"
 
-/* Emits the walk of `seed` as sequence b; text_cells[S] receives the positions of its texts that
- * are not NULL. HW_BAD_STORE if a category or a target is out of range. */
-HWI_CHECK hw_status hwi_emit_sequence(const struct hwi_plan *plan, const struct hwi_walk *walk,
+/* Emits the walk of `seed` as sequence b, and chooses its masked cells; text_cells[S] receives the
+ * positions of its texts that are not NULL. HW_BAD_STORE if a category or a target is out of range.
+ */
+HWI_CHECK hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_walk *walk,
                                       struct hwi_canvas *canvas, struct hwi_permuter *permuter,
                                       uint8_t *slab, uint32_t b, const struct hwi_seed *seed,
                                       uint16_t *text_cells, uint32_t *text_cell_count,

@@ -296,7 +296,9 @@ hw_status hwi_emit_compact(const struct hwi_plan *plan, const struct hwi_walk *w
         emit_all_tallies(walk, &out);
     }
     emit_padding(plan, &out, walk->cell_count);
-    emit_target(plan, walk, &out, target);
+    if (walk->target_cell != HWI_NONE) {
+        emit_target(plan, walk, &out, target);
+    }
     return HW_OK;
 }
 

@@ -12,7 +12,7 @@
 hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *seed,
                           struct hwi_target *target, hw_error *error) {
     *target = (struct hwi_target){.null = 1};
-    if (seed->split == HWI_SPLIT_AD_HOC) {
+    if (seed->split == HWI_SPLIT_AD_HOC || !hwi_is_task_objective(plan)) {
         return HW_OK;
     }
     uint32_t task = plan->tasks[seed->task].task;

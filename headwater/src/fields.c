@@ -150,6 +150,57 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      "targets=separate",
      "truth: 15 values of a timestamp; else [0] is the z-score, 0/1, or place in the block"},
     {"target_is_null", HW_UINT8, {"B"}, 0, "targets=separate", "1 where the truth is NULL"},
+    {"target_indices",
+     HW_INT32,
+     {"B"},
+     0,
+     "mask_ratio, objective=task",
+     "position of the task's target, -1 where none"},
+    {"masked_numerical_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked numbers, -1 where unused"},
+    {"masked_numerical_values", HW_FLOAT32, {"B", "M"}, 0, "mask_ratio", "z-score by column"},
+    {"masked_numerical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_timestamp_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked times, -1 where unused"},
+    {"masked_timestamp_values",
+     HW_FLOAT32,
+     {"B", "M", "15"},
+     0,
+     "mask_ratio",
+     "as timestamp_values"},
+    {"masked_timestamp_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_boolean_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked booleans, -1 where unused"},
+    {"masked_boolean_values", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "0 or 1"},
+    {"masked_boolean_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_categorical_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked categories, -1 where unused"},
+    {"masked_categorical_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "global category"},
+    {"masked_categorical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_text_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked texts, -1 where unused"},
+    {"masked_text_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "as text_embed_ids"},
+    {"masked_text_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
     {"obs_time", HW_INT64, {"B"}, 1, NULL, "microseconds; INT64_MAX: none"},
     {"seed_index", HW_UINT32, {"B"}, 1, NULL, "seed within the whole task"},
     {"anchor_rows", HW_UINT32, {"B"}, 1, NULL, "global row of the anchor"},
@@ -183,6 +234,7 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
         {"U", shape->text_budget},
         {"D_t", shape->text_dim},
         {"P", shape->parent_slots},
+        {"M", shape->max_targets_per_type},
         {"15", 15},
         {"1", 1},
     };
@@ -195,6 +247,9 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
 }
 
 static int is_wanted(const hw_sampler_options *options, unsigned id) {
+    if (id >= HWI_MASKED_LISTS && id < HWI_MASKED_LISTS_END) {
+        return options->mask_ratio > 0;
+    }
     switch (id) {
     case HWI_SEMANTIC_TYPES:
     case HWI_COLUMN_IDS:
@@ -237,7 +292,9 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
         return options->with_rows;
     case HWI_TARGET_VALUES:
     case HWI_TARGET_IS_NULL:
-        return options->targets == HW_TARGETS_SEPARATE;
+        return options->targets == HW_TARGETS_SEPARATE && options->objective == HW_OBJECTIVE_TASK;
+    case HWI_TARGET_INDICES:
+        return options->mask_ratio > 0 && options->objective == HW_OBJECTIVE_TASK;
     default:
         return 1;
     }

@@ -242,7 +242,9 @@ hw_status hw_sampler_get_position(hw_sampler *sampler, hw_split split, uint64_t 
     HW_TRY(check_endless(split, error));
     const struct hwi_plan *plan = sampler->plan;
     struct hwi_stream *stream = &sampler->endless[split];
-    memset(positions, 0, plan->store->info->task_count * sizeof *positions);
+    const struct hwi_store_info *info = plan->store->info;
+    uint32_t more = plan->options.seed_table_count > 0 ? info->table_count : 0;
+    memset(positions, 0, ((size_t)info->task_count + more) * sizeof *positions);
     pthread_mutex_lock(&sampler->mutex);
     for (uint32_t t = 0; t < plan->task_count; t++) {
         positions[plan->tasks[t].task] = stream->taken_positions[t];

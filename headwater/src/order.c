@@ -34,7 +34,6 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
                                uint64_t position) {
     const struct hwi_task_plan *task_plan = &plan->tasks[task];
     const struct hwi_seed_list *list = &task_plan->lists[split];
-    const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
     assert(list->count > 0);
     uint64_t epoch = position / list->count;
     uint64_t key =
@@ -46,9 +45,16 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
         .split = (uint32_t)split,
         .epoch = (uint32_t)epoch,
         .index = index,
-        .anchor = seeds->anchors[index],
-        .obs_time = seeds->obs_times[index],
     };
+    if (task_plan->seed_table == HWI_NONE) {
+        const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
+        seed.anchor = seeds->anchors[index];
+        seed.obs_time = seeds->obs_times[index];
+    } else {
+        const struct hwi_table *table = &plan->store->tables[task_plan->seed_table];
+        seed.anchor = table->row_start + index;
+        seed.obs_time = table->times != NULL ? table->times[index] : plan->visible_until[split];
+    }
     return seed;
 }
 

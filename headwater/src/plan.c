@@ -81,6 +81,8 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     HW_TRY(
         check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
     HW_TRY(check_range("text_mode", (uint64_t)options->text_mode, 0, HW_TEXTS_RESIDENT, error));
+    HW_TRY(check_range("objective", (uint64_t)options->objective, 0, HW_OBJECTIVE_MASKED_CELLS,
+                       error));
     if (options->text_mode == HW_TEXTS_RESIDENT && options->text_budget != 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "text_budget is %u, text_mode 'resident' has no budget",
@@ -90,9 +92,6 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "contexts_per_batch is %u, without packing it is the batch size",
                         options->contexts_per_batch);
-    }
-    if (options->time_split != NULL && options->time_split[0] >= options->time_split[1]) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "time_split ends before it begins");
     }
     HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
@@ -129,6 +128,12 @@ static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     plan->stale_seconds = (uint32_t)seconds;
     plan->fresh_words = (uint64_t)floor(share * 4294967296.0 + 0.5);
     return HW_OK;
+}
+
+static hw_status check_time_split(const struct hwi_plan *plan, hw_error *error) {
+    return plan->is_split_by_time && plan->time_split[0] >= plan->time_split[1]
+               ? hwi_fail(error, HW_BAD_ARGUMENT, "time_split ends before it begins")
+               : HW_OK;
 }
 
 /* Counts of children have columns behind those of the store. */
@@ -305,11 +310,16 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         made->visible_until[split] =
             given.visible_until == NULL ? INT64_MAX : given.visible_until[split];
     }
+    if (given.time_split != NULL) {
+        made->is_split_by_time = 1;
+        memcpy(made->time_split, given.time_split, sizeof made->time_split);
+    }
     made->options.tasks = NULL;
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
     made->options.cpus = NULL;
     made->options.time_split = NULL;
+    made->options.seed_tables = made->options.never_masked = NULL;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);
@@ -324,7 +334,13 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = check_child_counts(made, error);
     }
     if (status == HW_OK) {
+        status = check_time_split(made, error);
+    }
+    if (status == HW_OK) {
         status = plan_tables(made, error);
+    }
+    if (status == HW_OK) {
+        status = hwi_plan_masked(made, &given, error);
     }
     if (status == HW_OK) {
         status = hwi_plan_tasks(made, &given, error);
@@ -355,6 +371,7 @@ static void close_table(struct hwi_table_plan *cells) {
     free(cells->value_masks);
     free(cells->time_cells);
     free(cells->text_cells);
+    free(cells->maskable);
 }
 
 void hwi_plan_close(struct hwi_plan *plan) {
@@ -366,6 +383,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     }
     hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
+    hwi_plan_masked_release(plan);
     free(plan->tables);
     free(plan->staging);
     hw_store_close(plan->store);

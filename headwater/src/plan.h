@@ -20,6 +20,7 @@
 #define HWI_SCHEDULE_BLOCK 1024u
 #define HWI_TALLY_CELLS 3u /* of a row, for each key that points at it: count, last, first */
 #define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
+#define HWI_MASKED_TYPES 5 /* numerical, timestamp, boolean, categorical, text */
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 
 /* The arrays of a batch; fields.c holds their names, dtypes and shapes in the same order. */
@@ -67,7 +68,10 @@ enum hwi_field_id {
     HWI_IS_LABELLED,
     HWI_TARGET_VALUES,
     HWI_TARGET_IS_NULL,
-    HWI_INFO_OBS_TIME,
+    HWI_TARGET_INDICES,
+    HWI_MASKED_LISTS, /* indices, values and nulls of each semantic type from HW_NUMERICAL on */
+    HWI_MASKED_LISTS_END = HWI_MASKED_LISTS + 3 * HWI_MASKED_TYPES,
+    HWI_INFO_OBS_TIME = HWI_MASKED_LISTS_END,
     HWI_INFO_SEED_INDEX,
     HWI_INFO_ANCHOR_ROWS,
     HWI_INFO_ROW_IDS,
@@ -125,6 +129,7 @@ struct hwi_table_plan {
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
     uint32_t text_count;
+    uint8_t *maskable; /* 1: may be chosen to be masked; NULL: no cell is */
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
     struct hwi_time_marks marks;
@@ -144,8 +149,17 @@ struct hwi_seed_list {
     uint32_t count;
 };
 
+enum hwi_special_column {
+    HWI_SPECIAL_WITHHELD = 1, /* hidden, or the target of the cell task */
+    HWI_SPECIAL_LABELS = 2, /* objective masked cells: holds labels that contexts may not show */
+};
+
+/* A task, or a table of which the rows are seeds: seed i is its row i. */
 struct hwi_task_plan {
-    uint32_t task; /* the store's number */
+    uint32_t task; /* the store's number; of a seed table the store's task count + its own */
+    uint32_t seed_table; /* HWI_NONE: a task */
+    const struct hwi_task_info *info; /* the store's, or row_info */
+    struct hwi_task_info row_info; /* of a seed table: its anchor_table and flags, no target */
     struct hwi_seed_list lists[HW_SPLIT_COUNT];
     uint32_t *seed_storage;
     uint8_t *splits; /* [seeds] */
@@ -154,7 +168,7 @@ struct hwi_task_plan {
                                contexts may not show; NULL: nothing to hide */
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
     uint8_t *special_keys; /* [key_count] 1: has such a column */
-    uint8_t *special_columns; /* [column_count] 1: hidden, or the target of a cell task */
+    uint8_t *special_columns; /* [column_count] hwi_special_column */
     hw_target_stats stats;
 };
 
@@ -164,6 +178,8 @@ struct hwi_plan {
     hw_shape shape;
     uint32_t text_quota; /* distinct texts per sequence */
     int64_t visible_until[HW_SPLIT_COUNT];
+    int64_t time_split[2]; /* from, until; only if is_split_by_time */
+    uint8_t is_split_by_time;
     uint32_t stale_seconds; /* the longest gap of a train seed; 0: there are none */
     uint64_t fresh_words; /* of the 2^32 first words of a stream: those that give no gap */
     struct hwi_table_plan *tables; /* [table_count] */
@@ -176,6 +192,10 @@ struct hwi_plan {
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
+    uint64_t mask_words; /* of the 2^32 words of a stream: those that mask a cell; 0: none is */
+    /* With mask_words, [column_count], by row of the column's table a bit, or NULL for none: */
+    uint64_t **held_out; /* the cell is the label of a val or test seed: never masked */
+    uint64_t **hidden_labels; /* objective masked cells: never shown; some are those of held_out */
     uint32_t child_slots; /* most keys that point at one table */
     struct hwi_plan *staging; /* with packing: of the unpacked batch of contexts_per_batch sequences
                                  that is made first; it shares all else. NULL without */
@@ -207,9 +227,30 @@ void hwi_plan_close(struct hwi_plan *plan);
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* plan_masked.c: which cells may be masked, once the tables are planned. */
+HWI_CHECK hw_status hwi_plan_masked(struct hwi_plan *plan, const hw_sampler_options *options,
+                                    hw_error *error);
+void hwi_plan_masked_release(struct hwi_plan *plan);
+/* The seeds of a task plan that stands for a table. */
+HWI_CHECK hw_status hwi_plan_seed_table(const struct hwi_plan *plan, uint32_t table,
+                                        struct hwi_task_plan *task, hw_error *error);
+/* plan_tasks.c: memory for the splits and lists of a task's seeds; then the lists from the splits,
+ * where HW_SPLIT_NONE means none. */
+HWI_CHECK hw_status hwi_task_lists_open(struct hwi_task_plan *task, hw_error *error);
+void hwi_task_lists_deal(struct hwi_task_plan *task);
+/* The split of a seed, HW_BAD_STORE where the store holds none. */
+HWI_CHECK hw_status hwi_seed_split(const struct hwi_plan *plan, uint32_t task, uint32_t seed,
+                                   uint8_t *split, hw_error *error);
+/* What time_split makes of a split, given when the seed is asked and when its label is known. */
+uint8_t hwi_dealt_split(const struct hwi_plan *plan, uint8_t split, int64_t asked, int64_t known);
+uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash);
 /* plan_shape.c: the shape of the batches and where their arrays lie, from the options as checked.
  */
 HWI_CHECK hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error);
+
+static inline int hwi_is_task_objective(const struct hwi_plan *plan) {
+    return plan->options.objective == HW_OBJECTIVE_TASK;
+}
 
 /* ---- order.c: positions to seeds --------------------------------------------------------- */
 
@@ -284,6 +325,7 @@ void hwi_worker_abandon(struct hwi_worker *worker);
 struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
+    uint64_t masked_cells, masked_over_limit;
 };
 /* Adds counters to *sum and clears them. */
 void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
@@ -292,6 +334,7 @@ void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *su
 /* What a context holds. */
 struct hwi_measure {
     uint32_t cells, rows, texts; /* texts: distinct ones */
+    uint32_t targets; /* masked cells of the type that has most */
 };
 /* Walks a seed without emitting. For the plan's sample; the worker has room. */
 HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,

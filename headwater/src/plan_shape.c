@@ -18,13 +18,14 @@ enum {
     MAX_CHOSEN_CONTEXTS = 16, /* for each sequence of a packed batch */
     PACKING_STARTS = 8,
     PACKING_MARGIN = 16,
+    TARGETS_MARGIN = 4,
 };
 
 struct context_sample {
     struct hwi_measure *contexts; /* [count], task by task */
     uint32_t *task_ends; /* [plan->task_count] */
     uint32_t count;
-    uint32_t most_texts;
+    uint32_t most_texts, most_targets;
 };
 
 static uint32_t sampled_seeds(const struct hwi_plan *plan) {
@@ -49,6 +50,9 @@ static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *s
             status = hwi_sequence_measure(worker, &seed, measure, error);
             if (measure->texts > sample->most_texts) {
                 sample->most_texts = measure->texts;
+            }
+            if (measure->targets > sample->most_targets) {
+                sample->most_targets = measure->targets;
             }
         }
         sample->task_ends[t] = sample->count;
@@ -164,6 +168,11 @@ static hw_status choose_shape(struct hwi_plan *plan, struct context_sample *samp
         uint64_t budget = 1 + quota * shape->contexts_per_batch;
         shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
     }
+    if (plan->mask_words > 0 && options->max_targets_per_type == 0) {
+        uint32_t targets = sample->most_targets + sample->most_targets / TARGETS_MARGIN + 1;
+        shape->max_targets_per_type =
+            targets < shape->sequence_length ? targets : shape->sequence_length;
+    }
     return HW_OK;
 }
 
@@ -208,8 +217,11 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
         options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
     shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
     shape->text_budget = options->text_budget;
+    shape->max_targets_per_type = options->max_targets_per_type;
     int has_texts = options->text_mode == HW_TEXTS_BATCH;
-    if (options->max_rows == 0 || options->packing || (has_texts && options->text_budget == 0)) {
+    int chooses_targets = plan->mask_words > 0 && options->max_targets_per_type == 0;
+    if (options->max_rows == 0 || options->packing || chooses_targets ||
+        (has_texts && options->text_budget == 0)) {
         plan->text_quota = options->sequence_length;
         HW_TRY(sample_shape(plan, error));
     }

@@ -17,8 +17,7 @@ enum { SPLIT_BUCKETS = 1000 };
 /* ---- splits ------------------------------------------------------------------------------- */
 
 /* The split of a hashed seed: docs/2-sampling.md, "Splits". */
-static uint8_t hashed_split(const hw_sampler_options *options, uint64_t key_hash,
-                            uint64_t name_hash) {
+uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash) {
     uint64_t words[3] = {key_hash, name_hash, options->split_seed};
     uint8_t bytes[sizeof words];
     for (size_t i = 0; i < sizeof bytes; i++) {
@@ -36,50 +35,73 @@ static uint8_t hashed_split(const hw_sampler_options *options, uint64_t key_hash
 
 /* The split of a seed of train under `time_split`. Where the task does not say when labels are
  * known, that of an earlier seed is. */
-static uint8_t split_by_time(const int64_t *time_split, const hw_seeds *seeds, uint32_t i) {
-    int64_t from = time_split[0], until = time_split[1], asked = seeds->obs_times[i];
+static uint8_t split_by_time(const int64_t *time_split, int64_t asked, int64_t known) {
+    int64_t from = time_split[0], until = time_split[1];
     if (asked >= from) {
         return asked < until ? HW_VAL : HW_SPLIT_NONE;
     }
-    return seeds->label_times == NULL || seeds->label_times[i] <= from ? HW_TRAIN : HW_SPLIT_NONE;
+    return known <= from ? HW_TRAIN : HW_SPLIT_NONE;
 }
 
-static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                            const int64_t *time_split, hw_error *error) {
-    const struct hwi_task_info *info = &plan->store->tasks[task->task];
-    const hw_seeds *seeds = &plan->store->seeds[task->task];
-    task->splits = malloc((size_t)seeds->count + 1);
-    task->seed_storage = malloc(((size_t)seeds->count + 1) * sizeof(uint32_t));
+uint8_t hwi_dealt_split(const struct hwi_plan *plan, uint8_t split, int64_t asked, int64_t known) {
+    if (!plan->is_split_by_time) {
+        return split;
+    }
+    return split == HW_TRAIN ? split_by_time(plan->time_split, asked, known) : HW_SPLIT_NONE;
+}
+
+hw_status hwi_seed_split(const struct hwi_plan *plan, uint32_t task, uint32_t seed, uint8_t *split,
+                         hw_error *error) {
+    const hw_seeds *seeds = &plan->store->seeds[task];
+    *split = seeds->states[seed] >> 4;
+    if (*split == HWI_SPLIT_HASHED) {
+        *split = hwi_hashed_split(&plan->options, seeds->key_hashes[seed],
+                                  plan->store->tasks[task].name_hash);
+    } else if (*split >= HW_SPLIT_COUNT) {
+        return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has split %u, expected 0 to 2",
+                        seed, task, *split);
+    }
+    int64_t known = seeds->label_times == NULL ? INT64_MIN : seeds->label_times[seed];
+    *split = hwi_dealt_split(plan, *split, seeds->obs_times[seed], known);
+    return HW_OK;
+}
+
+hw_status hwi_task_lists_open(struct hwi_task_plan *task, hw_error *error) {
+    size_t count = task->info->seed_count;
+    task->splits = malloc(count + 1);
+    task->seed_storage = malloc((count + 1) * sizeof(uint32_t));
     if (task->splits == NULL || task->seed_storage == NULL) {
-        return hwi_no_memory(error, "the splits of the seeds", (uint64_t)seeds->count * 5);
+        return hwi_no_memory(error, "the splits of the seeds", (uint64_t)count * 5);
     }
+    return HW_OK;
+}
+
+void hwi_task_lists_deal(struct hwi_task_plan *task) {
     uint32_t counts[HW_SPLIT_COUNT + 1] = {0}; /* the last: in no split */
-    for (uint32_t i = 0; i < seeds->count; i++) {
-        uint8_t split = seeds->states[i] >> 4;
-        if (split == HWI_SPLIT_HASHED) {
-            split = hashed_split(&plan->options, seeds->key_hashes[i], info->name_hash);
-        } else if (split >= HW_SPLIT_COUNT) {
-            return hwi_fail(error, HW_BAD_STORE, "seed %u of task %u has split %u, expected 0 to 2",
-                            i, task->task, split);
-        }
-        if (time_split != NULL) {
-            split = split == HW_TRAIN ? split_by_time(time_split, seeds, i) : HW_SPLIT_NONE;
-        }
-        task->splits[i] = split;
-        counts[split]++;
+    uint32_t count = task->info->seed_count;
+    uint32_t *next[HW_SPLIT_COUNT], *start = task->seed_storage;
+    for (uint32_t i = 0; i < count; i++) {
+        counts[task->splits[i]]++;
     }
-    uint32_t *next[HW_SPLIT_COUNT];
-    uint32_t *start = task->seed_storage;
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         task->lists[split] = (struct hwi_seed_list){.seeds = start, .count = counts[split]};
         next[split] = start;
         start += counts[split];
     }
-    for (uint32_t i = 0; i < seeds->count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (task->splits[i] != HW_SPLIT_NONE) {
             *next[task->splits[i]]++ = i;
         }
     }
+}
+
+static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *task,
+                            hw_error *error) {
+    HW_TRY(hwi_task_lists_open(task, error));
+    for (uint32_t i = 0; i < task->info->seed_count; i++) {
+        HW_TRY(hwi_seed_split(plan, task->task, i, &task->splits[i], error));
+    }
+    hwi_task_lists_deal(task);
     return HW_OK;
 }
 
@@ -95,7 +117,8 @@ static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *
     if (labels == HW_LABELS_DEFAULT) {
         labels = (hw_context_labels)info->context_labels;
     }
-    if (!(info->flags & HWI_TASK_CELL) || labels == HW_LABELS_ALL) {
+    int is_shown = labels == HW_LABELS_ALL || !hwi_is_task_objective(plan); /* plan_masked.c */
+    if (!(info->flags & HWI_TASK_CELL) || is_shown) {
         return HW_OK;
     }
     size_t words = (size_t)table->row_count / 64 + 1;
@@ -122,7 +145,7 @@ static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *
 static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan *task,
                               hw_error *error) {
     const hw_store *store = plan->store;
-    const struct hwi_task_info *info = &store->tasks[task->task];
+    const struct hwi_task_info *info = task->info;
     uint32_t column_count = store->info->column_count;
     task->special_tables = calloc((size_t)store->info->table_count + 1, 1);
     task->special_keys = calloc((size_t)store->info->key_count + 1, 1);
@@ -132,12 +155,15 @@ static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan 
         return hwi_no_memory(error, "the withheld columns of a task", column_count);
     }
     for (uint32_t i = 0; i < info->hidden_count; i++) {
-        task->special_columns[store->hidden[info->hidden_start + i]] = 1;
+        task->special_columns[store->hidden[info->hidden_start + i]] = HWI_SPECIAL_WITHHELD;
     }
-    if (info->flags & HWI_TASK_CELL) {
-        task->special_columns[info->target_column] = 1;
+    if ((info->flags & HWI_TASK_CELL) && hwi_is_task_objective(plan)) {
+        task->special_columns[info->target_column] = HWI_SPECIAL_WITHHELD;
     }
     for (uint32_t column = 0; column < column_count; column++) {
+        if (!hwi_is_task_objective(plan) && plan->hidden_labels[column] != NULL) {
+            task->special_columns[column] |= HWI_SPECIAL_LABELS;
+        }
         if (task->special_columns[column] && store->columns[column].table != HWI_NONE) {
             task->special_tables[store->columns[column].table] = 1;
         }
@@ -231,38 +257,58 @@ static hw_status schedule_split(struct hwi_plan *plan, const double *weights, in
 
 /* ---- all of it ---------------------------------------------------------------------------- */
 
+/* Numbers that a caller gives: distinct, ascending, below `total`. */
+static hw_status check_numbers(const char *name, const uint32_t *numbers, uint32_t count,
+                               uint32_t total, hw_error *error) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (numbers[i] >= total || (i > 0 && numbers[i] <= numbers[i - 1])) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "%s[%u] is %u, expected distinct ascending numbers below %u", name, i,
+                            numbers[i], total);
+        }
+    }
+    return HW_OK;
+}
+
+static hw_status select_tables(struct hwi_plan *plan, const hw_sampler_options *options,
+                               hw_error *error) {
+    HW_TRY(check_numbers("seed_tables", options->seed_tables, options->seed_table_count,
+                         plan->store->info->table_count, error));
+    for (uint32_t i = 0; i < options->seed_table_count; i++) {
+        HW_TRY(hwi_plan_seed_table(plan, options->seed_tables[i], &plan->tasks[plan->task_count++],
+                                   error));
+    }
+    return HW_OK;
+}
+
 static hw_status select_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                               hw_error *error) {
     uint32_t total = plan->store->info->task_count;
-    uint8_t *chosen = calloc((size_t)total + 1, 1);
-    if (chosen == NULL) {
-        return hwi_no_memory(error, "the selection of tasks", total);
+    uint32_t count = options->tasks == NULL ? total : options->task_count;
+    if (options->tasks != NULL) {
+        HW_TRY(check_numbers("tasks", options->tasks, count, total, error));
     }
-    hw_status status = HW_OK;
-    for (uint32_t i = 0; i < (options->tasks == NULL ? total : options->task_count); i++) {
-        uint32_t task = options->tasks == NULL ? i : options->tasks[i];
-        if (task >= total || chosen[task] ||
-            (i > 0 && options->tasks != NULL && task < options->tasks[i - 1])) {
-            status = hwi_fail(error, HW_BAD_ARGUMENT,
-                              "tasks[%u] is %u, expected distinct ascending "
-                              "numbers below %u",
-                              i, task, total);
-            break;
-        }
-        chosen[task] = 1;
-        plan->tasks[plan->task_count++].task = task;
+    for (uint32_t i = 0; i < count; i++) {
+        struct hwi_task_plan *task = &plan->tasks[plan->task_count++];
+        task->task = options->tasks == NULL ? i : options->tasks[i];
+        task->seed_table = HWI_NONE;
+        task->info = &plan->store->tasks[task->task];
+        HW_TRY(deal_seeds(plan, task, error));
+        HW_TRY(mark_labels(plan, task, error));
+        measure_target(plan, task);
     }
-    free(chosen);
-    return status;
+    return HW_OK;
 }
 
 hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                          hw_error *error) {
-    plan->tasks = calloc((size_t)plan->store->info->task_count + 1, sizeof *plan->tasks);
+    const struct hwi_store_info *info = plan->store->info;
+    plan->tasks = calloc((size_t)info->task_count + info->table_count + 1, sizeof *plan->tasks);
     if (plan->tasks == NULL) {
         return hwi_no_memory(error, "the plan of the tasks", sizeof *plan->tasks);
     }
-    HW_TRY(select_tasks(plan, options, error));
+    HW_TRY(options->seed_tables != NULL ? select_tables(plan, options, error)
+                                        : select_tasks(plan, options, error));
     for (uint32_t t = 0; t < plan->task_count; t++) {
         struct hwi_task_plan *task = &plan->tasks[t];
         if (options->task_weights != NULL &&
@@ -270,10 +316,7 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
             return hwi_fail(error, HW_BAD_ARGUMENT, "task_weights[%u] is %g, expected 0 to 1e12", t,
                             options->task_weights[t]);
         }
-        HW_TRY(deal_seeds(plan, task, options->time_split, error));
-        HW_TRY(mark_labels(plan, task, error));
         HW_TRY(mark_special(plan, task, error));
-        measure_target(plan, task);
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         HW_TRY(schedule_split(plan, options->task_weights, split, error));

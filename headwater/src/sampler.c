@@ -72,6 +72,8 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     stats.cells_cut = counters->cells_cut;
     stats.packed_cells = counters->packed_cells;
     stats.packed_sequences = counters->packed_sequences;
+    stats.masked_cells = counters->masked_cells;
+    stats.masked_over_limit = counters->masked_over_limit;
     int64_t now = hwi_now_ns();
     stats.producer_wait_ns =
         sampler->producer_wait_ns + (uint64_t)(now * sampler->idle_count - sampler->idle_since_ns);
@@ -104,7 +106,7 @@ hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *s
                             uint32_t count, hw_error *error) {
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
-    uint32_t seed_count = sampler->plan->store->tasks[task].seed_count;
+    uint32_t seed_count = sampler->plan->tasks[selected].info->seed_count;
     if (count != seed_count) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "task %u has %u seeds, not %u", task, seed_count,
                         count);
@@ -120,7 +122,7 @@ hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_t
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     *stats = sampler->plan->tasks[selected].stats;
-    if (sampler->plan->store->tasks[task].target_stype == HW_TIMESTAMP) {
+    if (sampler->plan->tasks[selected].info->target_stype == HW_TIMESTAMP) {
         stats->column_mean = sampler->plan->store->info->time_mean_us;
         stats->column_std = sampler->plan->store->info->time_std_us;
     }

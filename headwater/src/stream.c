@@ -11,7 +11,10 @@ static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
 static const char *task_name(const struct hwi_plan *plan, uint32_t store_task, char *buffer,
                              size_t buffer_bytes) {
-    return hwi_store_name(plan->store, plan->store->tasks[store_task].name, buffer, buffer_bytes);
+    uint32_t count = plan->store->info->task_count;
+    struct hwi_name name = store_task < count ? plan->store->tasks[store_task].name
+                                              : plan->store->tables[store_task - count].info->name;
+    return hwi_store_name(plan->store, name, buffer, buffer_bytes);
 }
 
 hw_status hwi_stream_check_split(hw_split split, hw_error *error) {
@@ -139,7 +142,7 @@ hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task, const 
                               hw_error *error) {
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(plan, task, &selected, error));
-    const struct hwi_table *table = &plan->store->tables[plan->store->tasks[task].anchor_table];
+    const struct hwi_table *table = &plan->store->tables[plan->tasks[selected].info->anchor_table];
     for (uint32_t i = 0; i < count; i++) {
         if (!hwi_table_has(table, anchors[i])) {
             return hwi_fail(error, HW_BAD_ARGUMENT,

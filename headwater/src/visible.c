@@ -21,7 +21,7 @@ static int64_t earlier(int64_t time_us, uint32_t seconds) {
 void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed,
                    uint32_t stale_seconds) {
     const struct hwi_task_plan *task = &plan->tasks[seed->task];
-    const struct hwi_task_info *info = &plan->store->tasks[task->task];
+    const struct hwi_task_info *info = task->info;
     const struct hwi_table *table = &plan->store->tables[info->anchor_table];
     uint32_t split = seed->split < HW_SPLIT_COUNT ? seed->split : HW_TEST;
     int64_t until = plan->visible_until[split];
@@ -31,7 +31,8 @@ void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const str
         .info = info,
         .until = earlier(seed->obs_time < until ? seed->obs_time : until, stale_seconds),
         .inclusive = !(info->flags & HWI_TASK_EXCLUSIVE),
-        .is_cell = (info->flags & HWI_TASK_CELL) != 0,
+        .is_cell = (info->flags & HWI_TASK_CELL) != 0 || !hwi_is_task_objective(plan),
+        .has_target_cell = (info->flags & HWI_TASK_CELL) != 0 && hwi_is_task_objective(plan),
         .anchor_timed = table->times != NULL,
     };
     if (table->times != NULL) {
@@ -50,17 +51,28 @@ static int is_not_before_anchor(const struct hwi_view *view, const struct hwi_ta
 
 int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
                        uint32_t row, uint32_t column, int chain) {
-    if (!view->task->special_columns[column]) {
+    uint8_t special = view->task->special_columns[column];
+    if (!special) {
         return 0;
+    }
+    const struct hwi_table *where = &plan->store->tables[table];
+    if (special & HWI_SPECIAL_LABELS) {
+        uint32_t local = row - where->info->row_start;
+        if (plan->hidden_labels[column][local / 64] >> (local % 64) & 1) {
+            return 1;
+        }
+        if (special == HWI_SPECIAL_LABELS) {
+            return 0;
+        }
     }
     if (row == view->seed->anchor) {
         return 1;
     }
-    const struct hwi_table *where = &plan->store->tables[table];
     if ((view->inclusive || chain) && is_not_before_anchor(view, where, row)) {
         return 1;
     }
-    if (view->is_cell && column == view->info->target_column && view->task->label_hidden != NULL) {
+    if (view->has_target_cell && column == view->info->target_column &&
+        view->task->label_hidden != NULL) {
         uint32_t local = row - where->info->row_start;
         return (int)(view->task->label_hidden[local / 64] >> (local % 64) & 1);
     }

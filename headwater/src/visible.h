@@ -14,7 +14,9 @@ struct hwi_view {
     const struct hwi_task_info *info;
     int64_t until; /* T of the documentation */
     int64_t anchor_time;
-    uint8_t anchor_timed, inclusive, is_cell;
+    uint8_t anchor_timed, inclusive;
+    uint8_t is_cell; /* the context begins at the anchor */
+    uint8_t has_target_cell; /* of which one cell is the target */
 };
 
 /* stale_seconds: how much less than its cutoff the seed may see. */

@@ -66,7 +66,7 @@ static uint32_t list_cells(struct hwi_walk *walk, const struct hwi_visit *visit)
     uint32_t limit = walk->plan->shape.sequence_length;
     uint32_t *list = walk->cell_lists + walk->list_count;
     uint32_t count = 0;
-    int holds_target = view->is_cell && visit->row == view->seed->anchor;
+    int holds_target = view->has_target_cell && visit->row == view->seed->anchor;
     for (uint32_t i = 0; i < cells->cell_count; i++) {
         if (holds_target && cells->columns[i] == view->info->target_column) {
             walk->target_cell = count;
@@ -281,7 +281,7 @@ static uint32_t draw_staleness(struct hwi_walk *walk) {
 
 hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
-    const struct hwi_task_info *info = &plan->store->tasks[plan->tasks[seed->task].task];
+    const struct hwi_task_info *info = plan->tasks[seed->task].info;
     if (!hwi_table_has(&plan->store->tables[info->anchor_table], seed->anchor)) {
         return hwi_fail(error, HW_BAD_STORE, "the anchor of seed %u is row %u, outside its table",
                         seed->index, seed->anchor);
@@ -294,6 +294,8 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     renew_cutoffs(walk, &last);
     walk->row_count = walk->cell_count = walk->list_count = 0;
     walk->stopped_by_rows = 0;
+    walk->chosen_count = walk->surplus_count = 0;
+    walk->target_cell = HWI_NONE;
     walk->queue_head = walk->queue_tail = 0;
     hwi_children_reset(walk);
     hwi_draw_reset(walk);
@@ -578,7 +580,8 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
         !ALLOCATE(quotas, plan->child_slots) || !ALLOCATE(labels, plan->options.label_rows) ||
-        !ALLOCATE(tallies, plan->options.child_counts ? groups : 0)) {
+        !ALLOCATE(tallies, plan->options.child_counts ? groups : 0) ||
+        !ALLOCATE(chosen, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -615,5 +618,6 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->quotas);
     free(walk->labels);
     free(walk->tallies);
+    free(walk->chosen);
     *walk = (struct hwi_walk){0};
 }

@@ -74,6 +74,13 @@ struct hwi_turn {
     uint8_t timed;
 };
 
+/* A cell that is chosen to be masked. */
+struct hwi_chosen_cell {
+    uint16_t row; /* local */
+    uint16_t position;
+    uint32_t cell; /* of the row's table plan */
+};
+
 enum hwi_walk_state {
     HWI_WALK_START, /* not begun */
     HWI_WALK_VISIT, /* parents, then the children drawn ahead */
@@ -100,7 +107,7 @@ struct hwi_walk {
                                 context */
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
-    uint32_t target_cell; /* position in the sequence */
+    uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
     uint8_t stopped_by_rows;
 
     /* Visited rows: open addressing; entries whose tag has an older stamp are empty. */
@@ -143,6 +150,9 @@ struct hwi_walk {
     struct hwi_tally *tallies; /* with child_counts: of each row that has them, in local order, by
                                   key; places as in `segments` */
     uint8_t tally_state;
+    struct hwi_chosen_cell *chosen; /* with mask_words: what is masked, by position (masked.c) */
+    uint32_t chosen_count;
+    uint32_t surplus_count; /* of these, beyond the most of their type: shown */
     uint64_t scratch_bytes; /* of all the arrays */
 };
 

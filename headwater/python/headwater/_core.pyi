@@ -24,6 +24,7 @@ CONTEXT_LABELS: Final[dict[str, int]]
 CHILD_ORDERS: Final[dict[str, int]]
 CHILD_WIDTH_PER: Final[dict[str, int]]
 IDENTIFIER_CELLS: Final[dict[str, int]]
+OBJECTIVES: Final[dict[str, int]]
 TASK_ORDERS: Final[dict[str, int]]
 LAYOUTS: Final[dict[str, int]]
 ADJACENCIES: Final[dict[str, int]]
@@ -273,6 +274,11 @@ class Sampler:
         child_counts: bool = False,
         label_rows: SupportsIndex = 0,
         time_split: tuple[SupportsIndex, SupportsIndex] | None = None,
+        objective: SupportsIndex = 0,
+        mask_ratio: float = 0,
+        seed_tables: Sequence[int] | None = None,
+        max_targets_per_type: SupportsIndex = 0,
+        never_masked: Sequence[int] | None = None,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""
@@ -282,7 +288,7 @@ class Sampler:
 
     def shape(self) -> dict[str, int]:
         """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
-        contexts_per_batch, contexts_per_sequence."""
+        contexts_per_batch, contexts_per_sequence, max_targets_per_type."""
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
         """Seeds of a (split, task) over all ranks."""

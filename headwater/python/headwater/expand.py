@@ -50,7 +50,7 @@ def expand(batch: Mapping[str, Any]) -> Batch:
     """
     given = _check(batch)
     is_cell = given["cells"] & CELL_BITS["is_padding"] == 0  # [B, S]
-    arrays = _cells(given, has_truth="target_values" not in batch)
+    arrays = _cells(given, hidden=_hidden(batch, given))
     segments = np.asarray(batch["segment_ids"], np.uint32) if "segment_ids" in batch else None
     arrays |= _orders(given, is_cell, segments)
     arrays["fk_adj"] = _adjacency(given["parents"])
@@ -90,8 +90,19 @@ def _check(batch: Mapping[str, Any]) -> Arrays:
     return arrays
 
 
-def _cells(given: Arrays, *, has_truth: bool) -> Arrays:
-    """Everything that stands in one cell. A target cell is empty where the truth stands beside."""
+def _hidden(batch: Mapping[str, Any], given: Arrays) -> NDArray[np.bool_]:
+    """Cells to predict that are empty, as their truth stands beside. [B, S]"""
+    hidden: NDArray[np.bool_] = given["cells"] & CELL_BITS["is_target"] != 0
+    if "target_values" not in batch and "masked_numerical_indices" not in batch:
+        hidden[:] = False
+    elif "target_values" not in batch and "target_indices" in batch:
+        at = np.asarray(batch["target_indices"])[:, None]  # the one that is no masked cell
+        hidden &= np.arange(hidden.shape[1]) != at
+    return hidden
+
+
+def _cells(given: Arrays, *, hidden: NDArray[np.bool_]) -> Arrays:
+    """Everything that stands in one cell; `hidden` ones are empty."""
     cells, values = given["cells"], given["cell_values"]
     stypes = (cells & CELL_BITS["semantic_type"]).astype(np.int8)
     flags = {
@@ -102,9 +113,7 @@ def _cells(given: Arrays, *, has_truth: bool) -> Arrays:
     def values_of(stype: SemanticType) -> NDArray[np.uint32]:
         return np.where(stypes == stype, values, np.uint32(0))
 
-    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0)
-    if not has_truth:
-        is_time &= flags["is_target"] == 0
+    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0) & ~hidden
     times = np.zeros((*cells.shape, 15), np.float32)
     times[is_time] = _encode_times(given["cell_times"][is_time], values[is_time])
     return {

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MAX_THREADS = 16
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 1
+MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
 STREAMS = ("train", "val")
 UNKNOWN_KEYS_SHOWN = 10
 CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
@@ -76,6 +77,13 @@ class Sampler:
     attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
     packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
         many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
+    objective: "task", or "masked_cells": contexts without a question, of which some cells are
+        masked; their values are in the lists of docs/3-batch.md, "Masked cells". Seeds are those of
+        `tasks`, or with seed_tables the rows of these tables, each at its own time.
+    mask_ratio: probability that a cell is masked. None: 0.15 for masked cells, else 0. With the
+        objective "task" more than 0 masks cells beside the target, in train contexts only.
+    max_targets_per_type: M, masked cells of one type in a sequence; those beyond stay as they are.
+        None: chosen from a sample. With seed_tables, functions that take a task take a table.
     with_rows: adds row_depths, and row_ids in info. load: "mmap", "ram" or
         "ram-interleaved" (over the memory nodes); only with db_path.
     What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
@@ -122,6 +130,10 @@ class Sampler:
         attention_masks: bool = False,
         packing: bool = False,
         contexts_per_batch: int | None = None,
+        objective: str = "task",
+        mask_ratio: float | None = None,
+        seed_tables: Sequence[str] | None = None,
+        max_targets_per_type: int | None = None,
         with_rows: bool = False,
         load: str = "mmap",
     ) -> None:
@@ -131,7 +143,7 @@ class Sampler:
         self._owns_store = db_path is not None
         self._finalizer: weakref.finalize[..., Any] | None = None
         try:
-            self._tasks = self._select(tasks)
+            self._tasks = self._select(tasks, seed_tables)
             ratios = [float(ratio) for ratio in split_ratios]
             if len(ratios) != 3:
                 raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
@@ -152,7 +164,11 @@ class Sampler:
                 "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
+                "objective": word("objective", objective, _core.OBJECTIVES),
             }
+            masks = objective != "task" or bool(mask_ratio)
+            if objective != "task" and mask_ratio == 0:
+                raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
             self._core = _core.Sampler(
                 self.store.core,
                 rank=rank,
@@ -165,7 +181,7 @@ class Sampler:
                 max_rows=0 if max_rows is None else _at_least("max_rows", max_rows, 2),
                 child_width=_at_least("bfs_child_width", bfs_child_width, 1),
                 max_hops=0 if max_hops is None else _at_least("max_hops", max_hops, 0) + 1,
-                tasks=None if tasks is None else self._tasks,
+                tasks=None if tasks is None or seed_tables is not None else self._tasks,
                 task_weights=self._weights(task_weights),
                 visible_until=until,
                 num_threads=_threads(num_threads, cpus, local_world_size),
@@ -186,6 +202,12 @@ class Sampler:
                 child_counts=child_counts,
                 label_rows=_at_least("label_rows", label_rows, 0),
                 time_split=dealt,
+                mask_ratio=mask_ratio or 0,
+                seed_tables=None if seed_tables is None else self._seed_table_numbers(),
+                max_targets_per_type=0
+                if max_targets_per_type is None
+                else _at_least("max_targets_per_type", max_targets_per_type, 1),
+                never_masked=_referenced_columns(self.store.metadata) if masks else None,
                 **words,
             )
         except BaseException:
@@ -224,6 +246,13 @@ class Sampler:
             self._options["label_rows"] = label_rows
         if dealt:
             self._options["time_split"] = list(dealt)
+        if masks:
+            self._options |= {
+                "objective": objective,
+                "mask_ratio": MASK_RATIO if mask_ratio is None else float(mask_ratio),
+                "max_targets_per_type": self.shape["max_targets_per_type"],
+                "seed_tables": seed_tables is not None,
+            }
         if packing:  # contexts may be cut
             self._options["packing"] = True
 
@@ -295,6 +324,8 @@ class Sampler:
         where a cell task's rows have one, and shows everything in a database without times.
         """
         number = self._task(task)
+        if self._options.get("objective") == "masked_cells":
+            raise ValueError("the objective is 'masked_cells', which asks no task about keys")
         anchors = self._anchors(number, keys)
         times = self._obs_times(number, anchors, obs_time)
         return Epoch(_core.Pass(self._core, 0, number, 0, anchors, times))
@@ -337,7 +368,8 @@ class Sampler:
     def database_metadata(self) -> dict[str, Any]:
         """The store's metadata.json, with seed counts and target statistics of this sampler's
         splits; times have mean_us and std_us under "time" where a task predicts one."""
-        return sampler_metadata(self.store, self._core, self._tasks)
+        tasks = [task for task in self._tasks if task < len(self.store.metadata["tasks"])]
+        return sampler_metadata(self.store, self._core, tasks)
 
     def warm_up(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Read every page of the store once; see `Store.warm_up`."""
@@ -385,10 +417,15 @@ class Sampler:
     def splits(self, task: str) -> NDArray[np.uint8]:
         """The split of every seed of a task in stored order, uint8 [n].
 
-        0 train, 1 val, 2 test, and with time_split 3 where the seed is in no split.
+        0 train, 1 val, 2 test, and 3 where time_split has it in no split, or where it is a row of a
+        seed table that is no seed.
         """
         number = self._task(task)
-        count = len(self.store.task_seeds(task)["position"])
+        if number < len(self.store.metadata["tasks"]):
+            count = len(self.store.task_seeds(task)["position"])
+        else:
+            first, end = self.store.metadata["tables"][self.store.table_index(task)]["row_range"]
+            count = end - first
         return np.asarray(self._core.splits(number, count))
 
     # ---- state ---------------------------------------------------------------------------
@@ -440,7 +477,7 @@ class Sampler:
         places = []  # read in full before any stream moves
         for split in STREAMS:
             stream = state["streams"][split]
-            positions = [0] * len(self.store.metadata["tasks"])
+            positions = [0] * len(self._core.get_position(_core.SPLITS[split])[0])
             for task in self._tasks:
                 positions[task] = stream["positions"][self._name(task)]
             places.append((_core.SPLITS[split], positions, stream["batches"]))
@@ -454,18 +491,25 @@ class Sampler:
             self.store.close()
 
     def _name(self, task: int) -> str:
-        name: str = self.store.metadata["tasks"][task]["name"]
+        """Of a task, or of the table whose number stands behind those of the tasks."""
+        count = len(self.store.metadata["tasks"])
+        kind, number = ("tasks", task) if task < count else ("tables", task - count)
+        name: str = self.store.metadata[kind][number]["name"]
         return name
 
-    def _select(self, tasks: Sequence[str] | None) -> list[int]:
+    def _select(self, tasks: Sequence[str] | None, tables: Sequence[str] | None) -> list[int]:
+        count = len(self.store.metadata["tasks"])
+        if tables is not None:
+            if tasks is not None:
+                raise ValueError("give either tasks or seed_tables")
+            numbers = _distinct("seed_tables", tables, self.store.table_index)
+            return [count + number for number in numbers]
         if tasks is None:
-            return list(range(len(self.store.metadata["tasks"])))
-        if isinstance(tasks, str):
-            raise TypeError("tasks is a str, expected a list of names")
-        numbers = sorted(self.store.task_index(name) for name in tasks)
-        if len(set(numbers)) != len(numbers) or not numbers:
-            raise ValueError(f"tasks is {list(tasks)}, expected at least one name, each once")
-        return numbers
+            return list(range(count))
+        return _distinct("tasks", tasks, self.store.task_index)
+
+    def _seed_table_numbers(self) -> list[int]:
+        return [task - len(self.store.metadata["tasks"]) for task in self._tasks]
 
     def _weights(self, weights: Mapping[str, float] | None) -> list[float] | None:
         if weights is None:
@@ -476,9 +520,13 @@ class Sampler:
         return [float(weights[name]) for name in names]
 
     def _task(self, name: str) -> int:
-        number = self.store.task_index(name)
+        count = len(self.store.metadata["tasks"])
+        if self._tasks and self._tasks[0] >= count:
+            number, kind = count + self.store.table_index(name), "table"
+        else:
+            number, kind = self.store.task_index(name), "task"
         if number not in self._tasks:
-            raise ValueError(f"task '{name}' is not among this sampler's tasks")
+            raise ValueError(f"{kind} '{name}' is not among this sampler's {kind}s")
         return number
 
     def _tell_left_out(self, split: str) -> None:
@@ -602,6 +650,28 @@ def _first_columns_of_keys(metadata: Mapping[str, Any]) -> list[int]:
         names = [column["name"] for column in metadata["columns"][start:end]]
         found += [start + names.index(key["columns"][0]) for key in table["foreign_keys"]]
     return found
+
+
+def _referenced_columns(metadata: Mapping[str, Any]) -> list[int]:
+    """Global columns that foreign keys refer to: their values stand in the referring rows too."""
+    starts = {table["name"]: table["column_range"] for table in metadata["tables"]}
+    found = set()
+    for table in metadata["tables"]:
+        for key in table["foreign_keys"]:
+            start, end = starts[key["references"]["table"]]
+            names = [column["name"] for column in metadata["columns"][start:end]]
+            found |= {start + names.index(name) for name in key["references"]["columns"]}
+    return sorted(found)
+
+
+def _distinct(option: str, names: Sequence[str], index_of: Callable[[str], int]) -> list[int]:
+    """The numbers of names, ascending."""
+    if isinstance(names, str):
+        raise TypeError(f"{option} is a str, expected a list of names")
+    numbers = sorted(index_of(name) for name in names)
+    if len(set(numbers)) != len(numbers) or not numbers:
+        raise ValueError(f"{option} is {list(names)}, expected at least one name, each once")
+    return numbers
 
 
 def _given(store: Store | None) -> Store:

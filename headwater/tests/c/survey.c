@@ -5,7 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, BATCHES = 3, AD_HOC = 5, FIRST_FORMAT = 8 /* variants of the batch's format */ };
+enum {
+    BATCH = 3,
+    BATCHES = 3,
+    AD_HOC = 5,
+    FIRST_FORMAT = 8, /* variants of the batch's format */
+    MASKED_TASK = 12, /* and of masked cells */
+    MASKED_TASKS,
+    MASKED_TABLES,
+};
 
 static void demand(int condition, const char *what) {
     if (!condition) {
@@ -22,7 +30,9 @@ static void expect_reason(hw_status status, const hw_error *error) {
 static hw_sampler_options variant_options(uint32_t variant) {
     static const uint32_t lengths[] = {64, 5, 24, 300};
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
-    int is_compact = variant == 8 || variant == 9 || variant == 11, is_packed = variant >= 10;
+    static const uint32_t tables[] = {0, 1}; /* every database has as many */
+    int is_compact = variant == 8 || variant == 9 || variant == 11 || variant == MASKED_TASKS;
+    int is_packed = variant == 10 || variant == 11, is_masked = variant >= MASKED_TASK;
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),
         .split_ratios = {0.5, 0.25, 0.25},
@@ -42,12 +52,16 @@ static hw_sampler_options variant_options(uint32_t variant) {
         .num_prefetch = 0,
         .with_rows = variant & 1,
         .child_counts = variant & 1u,
-        .label_rows = 2,
+        .label_rows = variant <= MASKED_TASK ? 2 : 0,
         .layout = is_compact ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE,
-        .text_mode = variant == 9 ? HW_TEXTS_RESIDENT : HW_TEXTS_BATCH,
+        .text_mode = variant == 9 || variant == MASKED_TASKS ? HW_TEXTS_RESIDENT : HW_TEXTS_BATCH,
         .attention_masks = variant == 9 || variant == 10,
         .packing = (uint8_t)is_packed,
         .contexts_per_batch = variant == 10 ? 7 : 0,
+        .objective = variant > MASKED_TASK ? HW_OBJECTIVE_MASKED_CELLS : HW_OBJECTIVE_TASK,
+        .mask_ratio = is_masked ? 0.5 : 0,
+        .seed_tables = variant == MASKED_TABLES ? tables : NULL,
+        .seed_table_count = variant == MASKED_TABLES ? 2 : 0,
     };
 }
 
@@ -116,12 +130,30 @@ static void check_cells(const hw_store_counts *counts, const hw_batch *batch, ui
     check_order(batch, "row_order");
 }
 
-/* One target in a context, none elsewhere. */
+/* Masked cells of a sequence: entries of its lists, each within it. */
+static uint64_t masked_count(const hw_batch *batch, uint64_t b, uint64_t length) {
+    static const char *const lists[] = {"masked_numerical_indices", "masked_timestamp_indices",
+                                        "masked_boolean_indices", "masked_categorical_indices",
+                                        "masked_text_indices"};
+    uint64_t masked = 0, count = 0;
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++) {
+        const int32_t *indices = find_array(batch, lists[list], &count);
+        for (uint64_t i = b * (count / BATCH); indices != NULL && i < (b + 1) * (count / BATCH);
+             i++) {
+            demand(indices[i] >= -1 && indices[i] < (int32_t)length, lists[list]);
+            masked += indices[i] >= 0;
+        }
+    }
+    return masked;
+}
+
+/* One target in a context, unless no task is asked, and its masked cells; none elsewhere. */
 static void check_targets(const hw_batch *batch) {
     uint64_t count = 0, context_count = 0, ignored = 0;
     const uint8_t *compact = find_array(batch, "cells", &count);
     const uint8_t *targets = compact != NULL ? compact : array_of(batch, "is_target", &count);
     uint8_t bit = compact != NULL ? HW_CELL_TARGET : 1;
+    int is_asked = *(const uint8_t *)array_of(batch, "target_stype", &ignored) != UINT8_MAX;
     const uint32_t *cells = array_of(batch, "num_cells", &context_count);
     const uint16_t *segments = find_array(batch, "segment_ids", &ignored);
     uint64_t length = count / BATCH, slots = context_count / BATCH;
@@ -132,7 +164,9 @@ static void check_targets(const hw_batch *batch) {
                 int is_mine = segments == NULL || segments[i] == slot + 1;
                 target_count += is_mine && (targets[i] & bit) != 0;
             }
-            demand(target_count == (cells[b * slots + slot] > 0), "not one target in a context");
+            uint64_t expected = is_asked && cells[b * slots + slot] > 0;
+            demand(target_count == expected + masked_count(batch, b, length),
+                   "not one target in a context");
         }
     }
 }
@@ -157,6 +191,10 @@ static void check_batch(const hw_store *store, const hw_batch *batch) {
         check_order(batch, "out_perm");
     }
     check_targets(batch);
+    if (find_array(batch, "masked_text_values", &count) != NULL) {
+        check_below(batch, "masked_text_values", text_limit);
+        check_below(batch, "masked_categorical_values", counts.category_count);
+    }
 }
 
 /* ---- one sampler ------------------------------------------------------------------------- */
@@ -186,6 +224,17 @@ static void drain(const hw_store *store, hw_pass *pass, struct survey *survey) {
     hw_pass_close(pass);
 }
 
+static void pass_over_splits(const hw_store *store, hw_sampler *sampler, uint32_t task,
+                             struct survey *survey) {
+    hw_error error = {.message = ""};
+    hw_pass *pass = NULL;
+    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+        if (hw_pass_open(sampler, (hw_split)split, task, 0, &pass, &error) == HW_OK) {
+            drain(store, pass, survey);
+        }
+    }
+}
+
 static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t task,
                            struct survey *survey) {
     hw_seeds seeds;
@@ -193,11 +242,7 @@ static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t 
     hw_pass *pass = NULL;
     uint32_t anchors[AD_HOC];
     int64_t times[AD_HOC];
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        if (hw_pass_open(sampler, (hw_split)split, task, 0, &pass, &error) == HW_OK) {
-            drain(store, pass, survey);
-        }
-    }
+    pass_over_splits(store, sampler, task, survey);
     demand(hw_store_seeds(store, task, &seeds, &error) == HW_OK, error.message);
     for (uint32_t i = 0; i < AD_HOC && seeds.count > 0; i++) {
         anchors[i] = seeds.anchors[i % seeds.count];
@@ -227,7 +272,11 @@ static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
             take(store, status, batch, &error, survey);
         }
     }
-    for (uint32_t task = 0; task < hw_store_get_counts(store).task_count; task++) {
+    uint32_t task_count = hw_store_get_counts(store).task_count;
+    for (uint32_t i = 0; i < options.seed_table_count; i++) {
+        pass_over_splits(store, sampler, task_count + options.seed_tables[i], survey);
+    }
+    for (uint32_t task = 0; options.seed_tables == NULL && task < task_count; task++) {
         hw_target_stats stats;
         demand(hw_sampler_target_stats(sampler, task, &stats, &error) == HW_OK, error.message);
         pass_over_task(store, sampler, task, survey);

@@ -8,7 +8,7 @@
 
 #include "headwater.h"
 
-#define SURVEY_VARIANTS 12u
+#define SURVEY_VARIANTS 15u
 
 struct survey {
     uint64_t opened, refused; /* samplers */

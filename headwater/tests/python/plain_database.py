@@ -121,6 +121,10 @@ class Options:
     staleness: tuple[float, float] | None = None
     child_counts: bool = False
     label_rows: int = 0
+    masked_objective: bool = False
+    mask_ratio: float = 0.0
+    max_targets: int = 0  # masked cells of one type in a sequence
+    seed_tables: tuple[str, ...] | None = None
     seed: int = 42
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)

@@ -24,6 +24,7 @@ from plain_database import (
     TRAIN,
     Task,
 )
+from reference_masked import blank_lists, chosen_cells, mask
 from reference_order import Order, Position
 from reference_sampler import Cell, Context, sample
 
@@ -64,7 +65,7 @@ def measure(order: Order) -> Scales:
                 times += values
     for number in range(3 * len(database.keys)):  # counts of children come scaled
         columns[database.column_count + number] = (0.0, 1.0)
-    for number, task in enumerate(database.tasks):
+    for number, task in order.tasks.items():
         if task.derived and task.target_stype == NUMERICAL:
             labels = [
                 seed.target
@@ -146,7 +147,7 @@ class BatchMaker:
 
     def make(self, positions: Sequence[Position]) -> Arrays:
         task_number = positions[0].task
-        arrays = self.blank(self.database.tasks[task_number], task_number)
+        arrays = self.blank(self.order.tasks[task_number], task_number)
         texts: dict[str, int] = {}
         for b, position in enumerate(positions):
             if position.index is not None:
@@ -197,7 +198,9 @@ class BatchMaker:
             arrays[name] = zeros(1, dtype=np.uint32)
         arrays["target_stype"] = np.full(1, task.target_stype, np.uint8)
         arrays["task_idx"][0] = number
-        if task.target_stype == CATEGORICAL:
+        if self.options.masked_objective:
+            arrays["target_stype"][0], arrays["task_idx"][0] = 255, NONE32
+        elif task.target_stype == CATEGORICAL:
             column = self.target_column(task, number)
             arrays["cat_emb_start"][0] = self.database.category_start(column)
             arrays["cat_emb_count"][0] = len(self.database.categories[column])
@@ -205,6 +208,8 @@ class BatchMaker:
         arrays["obs_time"] = np.full(sequences, NEVER, np.int64)
         for name in ("seed_index", "anchor_rows"):
             arrays[name] = zeros(sequences, dtype=np.uint32)
+        if self.options.mask_ratio > 0:
+            arrays |= blank_lists(self.options)
         return arrays
 
     def target_column(self, task: Task, number: int) -> int:
@@ -239,11 +244,13 @@ class BatchMaker:
         arrays["row_starts"][b, rows:] = cells
         self.fill_rows(arrays, b, context)
         assert position.index is not None
-        task = self.database.tasks[position.task]
+        task = self.order.tasks[position.task]
         seed = task.seeds[position.index]
-        arrays["is_labelled"][b] = seed.labelled
+        arrays["is_labelled"][b] = seed.labelled and not self.options.masked_objective
         arrays["obs_time"][b], arrays["seed_index"][b] = seed.obs_time, position.index
         arrays["anchor_rows"][b] = self.database.row_starts[task.anchor_table] + seed.anchor
+        if self.options.mask_ratio > 0:
+            mask(arrays, b, context, chosen_cells(self.order, position, context), self.options)
 
     def fill_value(self, arrays: Arrays, at: tuple[int, int], cell: Cell) -> None:
         if cell.stype == NUMERICAL:

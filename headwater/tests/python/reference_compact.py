@@ -34,6 +34,9 @@ def dense_of(compact: Arrays) -> Arrays:
         dense[name] = (cells & bit != 0).astype(np.uint8)
     dense["timestamp_values"] = np.zeros((*cells.shape, 15), np.float32)
     hidden = (cells & TARGET != 0) & ("target_values" in compact)
+    for name in [name for name in compact if name.startswith("masked_") and "indices" in name]:
+        b, place = np.nonzero(compact[name] >= 0)
+        hidden[b, compact[name][b, place]] = True
     for at in np.argwhere(present & (types == TIMESTAMP) & ~hidden):
         b, s = at
         dense["timestamp_values"][b, s, :14] = cyclic_parts(int(compact["cell_times"][b, s]))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from plain_database import Database, Options, Seed, Task
+from plain_database import ALWAYS, NEVER, NUMERICAL, Database, Options, Seed, Table, Task
 
 MASK32, MASK64 = 2**32 - 1, 2**64 - 1
 
@@ -36,8 +36,9 @@ class Stream:
         self.words = self.blocks((seed & MASK32, seed >> 32), index, epoch, task * 4 + split)
 
     @staticmethod
-    def blocks(key: tuple[int, int], index: int, epoch: int, last: int) -> Iterator[int]:
-        block = 0
+    def blocks(
+        key: tuple[int, int], index: int, epoch: int, last: int, block: int = 0
+    ) -> Iterator[int]:
         while True:
             yield from philox4x32((block, index, epoch, last), key)
             block += 1
@@ -110,12 +111,33 @@ def key_bytes(parts: tuple[str, ...]) -> bytes:
 def split_of(database: Database, task: Task, seed: Seed, options: Options) -> int:
     if seed.split is not None:
         return seed.split
-    key = key_bytes(database.table(task.anchor_table).primary_key[seed.anchor])
-    numbers = (hash64(key, 0), hash64(task.name.encode(), 0), options.split_seed)
+    keys = database.table(task.anchor_table).primary_key
+    key = key_bytes(keys[seed.anchor]) if keys else seed.anchor.to_bytes(8, "little")
+    return hashed_split(key, task.name, options)
+
+
+def hashed_split(key: bytes, name: str, options: Options) -> int:
+    numbers = (hash64(key, 0), hash64(name.encode(), 0), options.split_seed)
     bucket = hash64(b"".join(n.to_bytes(8, "little") for n in numbers), 0) % 1000
     train, val, _ = options.split_ratios
     bounds = (math.floor(1000 * train + 0.5), math.floor(1000 * (train + val) + 0.5))
     return sum(bucket >= bound for bound in bounds)
+
+
+NO_SEED = 3
+
+
+def row_seeds(database: Database, table: Table, options: Options) -> Task:
+    """The rows of a table as the seeds of a task that asks nothing; seed i is row i."""
+    task, seeds = Task(table.name, table.name, "", NUMERICAL, (), derived=False), []
+    for row in range(table.row_count):
+        split = split_of(database, task, Seed(row, 0), options)
+        until = options.visible_until[split]
+        time = until if table.times is None else table.times[row]
+        if table.times is not None and (time in (ALWAYS, NEVER) or time > until):
+            split = NO_SEED
+        seeds.append(Seed(row, time, None, False, split))
+    return replace(task, seeds=tuple(seeds), exclusive=True)
 
 
 # ---- 6. order ----------------------------------------------------------------------------------
@@ -160,21 +182,30 @@ class Order:
 
     def __init__(self, database: Database, options: Options) -> None:
         self.database, self.options = database, options
-        self.splits = [
-            [split_of(database, task, seed, options) for seed in task.seeds]
-            for task in database.tasks
-        ]
+        self.tasks = dict(enumerate(database.tasks))
+        if options.seed_tables is not None:
+            count = len(database.tasks)
+            self.tasks = {
+                count + number: row_seeds(database, table, options)
+                for number, table in enumerate(database.tables)
+                if table.name in options.seed_tables
+            }
+        self.splits = {
+            number: [split_of(database, task, seed, options) for seed in task.seeds]
+            for number, task in self.tasks.items()
+        }
         weights = options.task_weights
-        self.weights = [1.0 if weights is None else weights[t.name] for t in database.tasks]
+        self.weights = {
+            number: 1.0 if weights is None else weights[task.name]
+            for number, task in self.tasks.items()
+        }
 
     def seeds(self, split: int, task: int) -> list[int]:
         return [i for i, own in enumerate(self.splits[task]) if own == split]
 
     def active(self, split: int) -> list[int]:
         return [
-            task
-            for task, weight in enumerate(self.weights)
-            if weight > 0 and self.seeds(split, task)
+            task for task, weight in self.weights.items() if weight > 0 and self.seeds(split, task)
         ]
 
     def at(self, split: int, task: int, position: int) -> Position:

@@ -30,7 +30,7 @@ from plain_database import (
     Table,
     Task,
 )
-from reference_order import Order, Position, Stream
+from reference_order import Order, Position, Stream, split_of
 
 # ---- 1, 3 and 4: what is visible, the walk, the cells -------------------------------------------
 
@@ -84,7 +84,8 @@ class Walk:
         self, order: Order, task_number: int, seed: Seed, split: int, epoch: int, index: int
     ) -> None:
         self.database, self.options = order.database, order.options
-        self.task: Task = self.database.tasks[task_number]
+        self.task: Task = order.tasks[task_number]
+        self.asks = not order.options.masked_objective  # the task's question
         self.task_number, self.seed = task_number, seed
         self.seed_splits = order.splits[task_number]
         self.stream = Stream(self.options.seed, index, epoch, task_number, split)
@@ -159,9 +160,12 @@ class Walk:
         return self.label_rule == "none" or any(split != TRAIN for split in splits)
 
     def withheld(self, table: Table, column: Column, row: int, chain: bool) -> bool:
-        is_target = not self.task.derived and (table.name, column.name) == (
-            self.task.anchor_table,
-            self.task.target,
+        if not self.asks and self.is_hidden_label(table, column.name, row):
+            return True
+        is_target = (
+            self.asks
+            and not self.task.derived
+            and (table.name, column.name) == (self.task.anchor_table, self.task.target)
         )
         if is_target or (table.name, column.name) in self.task.hidden:
             if row == self.anchor:
@@ -170,6 +174,20 @@ class Walk:
             if at_once and not self.earlier_than_anchor(row):
                 return True
         return is_target and row != self.anchor and self.label_forbidden(row)
+
+    def is_hidden_label(self, table: Table, column: str, row: int) -> bool:
+        """Of any cell task of the database; where no task is asked."""
+        return any(
+            is_label(task, table, column)
+            and seed.anchor == self.local(table, row)
+            and self.hides(task, split_of(self.database, task, seed, self.options))
+            for task in self.database.tasks
+            for seed in task.seeds
+        )
+
+    def hides(self, task: Task, split: int) -> bool:
+        rule = self.options.context_labels or task.context_labels
+        return rule == "none" or (rule == "train" and split != TRAIN)
 
     def edge_withheld(self, table: Table, key: Key, row: int, chain: bool) -> bool:
         columns = [table.columns[table.column_index(name)] for name in key.columns]
@@ -183,7 +201,7 @@ class Walk:
     def run(self) -> Context:
         options, context = self.options, self.context
         waiting: deque[tuple[int | None, int, bool]] = deque()
-        waiting.append((None if self.task.derived else self.anchor, 0, True))
+        waiting.append((None if self.task.derived and self.asks else self.anchor, 0, True))
         visited: set[int | None] = set()
         while len(context.cells) < options.sequence_length and len(context.rows) < options.max_rows:
             if waiting:
@@ -213,7 +231,9 @@ class Walk:
         """Label rows come after the first rows that wait as parents, before any child."""
         self.labels_visited = True
         options, context = self.options, self.context
-        if not self.task.derived or (options.max_hops is not None and options.max_hops < 2):
+        if not (self.task.derived and self.asks) or (
+            options.max_hops is not None and options.max_hops < 2
+        ):
             return
         for index in self.known_labels()[: options.label_rows]:
             if (
@@ -389,7 +409,8 @@ class Walk:
         spare: list[Cell] = []
         for i, column in enumerate(table.columns):
             number = self.database.column_starts[table.name] + i
-            if not self.task.derived and row == self.anchor and column.name == self.task.target:
+            is_asked = self.asks and not self.task.derived and row == self.anchor
+            if is_asked and column.name == self.task.target:
                 wanted.append(Cell(number, local, column.stype, self.seed.target, True))
                 continue
             if (
@@ -423,9 +444,14 @@ class Walk:
         return cells
 
     def ever_withheld(self, table: Table, column: str) -> bool:
-        is_target = not self.task.derived and column == self.task.target
-        return (table.name, column) in self.task.hidden or (
-            is_target and table.name == self.task.anchor_table
+        if (table.name, column) in self.task.hidden:
+            return True
+        if self.asks:
+            return is_label(self.task, table, column)
+        return any(
+            is_label(task, table, column)
+            and (self.options.context_labels or task.context_labels) != "all"
+            for task in self.database.tasks
         )
 
     def scaled_age(self, time: int) -> float | None:
@@ -471,6 +497,11 @@ class Walk:
         return (self.seed.obs_time - time) / DAY
 
 
+def is_label(task: Task, table: Table, column: str) -> bool:
+    """Whether the column is the target of a cell task."""
+    return not task.derived and (table.name, column) == (task.anchor_table, task.target)
+
+
 def draw_recent(array: list[Group]) -> tuple[int, int]:
     """The greatest (edge time, row) among the next children of a key's groups."""
 
@@ -500,7 +531,7 @@ def deal_quotas(groups: list[Group], width: int) -> None:
 def sample(order: Order, position: Position) -> Context:
     """The context of the seed at a place in the order; the place must hold one."""
     assert position.index is not None
-    seed = order.database.tasks[position.task].seeds[position.index]
+    seed = order.tasks[position.task].seeds[position.index]
     return Walk(order, position.task, seed, position.split, position.epoch, position.index).run()
 
 

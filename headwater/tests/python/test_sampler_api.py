@@ -60,6 +60,8 @@ def seeds_of(batch: headwater.Batch) -> list[tuple[int, int]]:
 LAYOUTS: dict[str, dict[str, Any]] = {
     "dense": {"layout": "dense", "adjacency": "both"},
     "compact": {"layout": "compact"},
+    "dense, masked": {"layout": "dense", "adjacency": "both", "mask_ratio": 0.3},
+    "compact, masked": {"layout": "compact", "mask_ratio": 0.3},
     "dense, packed": {"layout": "dense", "adjacency": "both", "packing": True},
     "compact, packed": {"layout": "compact", "packing": True},
 }
@@ -79,7 +81,7 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
         sizes = {
             "B": 4, "S": 32, "R": 16, "R+1": 17, "U": sampler.shape["text_budget"], "D_t": 8,
             "P": sampler.shape["parent_slots"], "T": sampler.shape["contexts_per_sequence"],
-            "15": 15, "1": 1,
+            "M": sampler.shape["max_targets_per_type"], "15": 15, "1": 1,
         }  # fmt: skip
         fields = [field for field in headwater.BATCH_FIELDS if is_there(field.when, layout)]
         assert [*batch, *batch.info] == [field.name for field in fields]
@@ -95,9 +97,11 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
 
 def is_there(when: str | None, layout: str) -> bool:
     """With every option on that adds an array."""
-    layout, _, packed = layout.partition(", ")
+    layout, _, more = layout.partition(", ")
     if when == "packing":
-        return packed == "packed"
+        return more == "packed"
+    if when is not None and when.startswith("mask_ratio"):
+        return more == "masked"
     return when is None or "layout" not in when or f"layout={layout}" in when
 
 
@@ -414,11 +418,6 @@ def test_samplers_share_a_store(path: Path) -> None:
 def test_bad_options_are_named(path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         headwater.Sampler(db_path=path, **{**SMALL, **options})
-
-
-def test_options_of_later_are_refused(path: Path) -> None:
-    with pytest.raises(TypeError, match="objective"):
-        headwater.Sampler(db_path=path, objective="masked_cells")  # type: ignore[call-arg]
 
 
 def test_a_split_without_seeds_is_a_task_error_when_asked_for(path: Path) -> None:

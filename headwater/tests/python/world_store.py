@@ -239,6 +239,12 @@ def open_sampler(
         staleness=options.staleness or (0, 0),
         child_counts=options.child_counts,
         label_rows=options.label_rows,
+        objective=int(options.masked_objective),
+        mask_ratio=options.mask_ratio,
+        max_targets_per_type=options.max_targets,
+        seed_tables=None
+        if options.seed_tables is None
+        else [i for i, t in enumerate(database.tables) if t.name in options.seed_tables],
         **more,
     )
     try:

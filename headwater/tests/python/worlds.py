@@ -430,6 +430,21 @@ def random_database(seed: int) -> Database:
     return Maker(random.Random(seed)).database()
 
 
+def random_masked_options(seed: int, database: Database) -> Options:
+    """Random options with masked cells: beside a task's target, or alone with or without tables."""
+    dice = random.Random(f"masked {seed}")
+    options = random_options(seed, database).with_(
+        mask_ratio=dice.choice((1e-6, 0.15, 0.5, 1.0)), max_targets=dice.choice((1, 2, 5, 200))
+    )
+    options = options.with_(max_targets=min(options.max_targets, options.sequence_length))
+    kind = dice.choice(("task", "tasks", "tables", "tables"))
+    if kind == "task":
+        return options
+    names = [table.name for table in database.tables if dice.random() < 0.6]
+    tables = tuple(names or [database.tables[0].name]) if kind == "tables" else None
+    return options.with_(masked_objective=True, label_rows=0, seed_tables=tables)
+
+
 def random_options(seed: int, database: Database) -> Options:
     dice = random.Random(f"options {seed}")
     until = [NEVER if dice.random() < 0.7 else at(dice.randrange(9)) for _ in range(3)]
