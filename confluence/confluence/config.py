@@ -72,6 +72,7 @@ class Config:
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
     average_from: float = 0.75  # share of `steps` after which weights are averaged; 1: never
+    half_life_days: float | None = None  # a train seed that much older than the last weighs half
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
     # --- loss
@@ -122,6 +123,10 @@ class Config:
             (not 0 <= self.cell_dropout < 1, "cell_dropout must be in [0, 1)"),
             (not 0 <= self.average_from <= 1, "average_from must be in [0, 1]"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
+            (
+                self.half_life_days is not None and not self.half_life_days > 0,
+                f"half_life_days is {self.half_life_days}, must be > 0",
+            ),
             (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
             *(
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")

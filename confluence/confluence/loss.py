@@ -27,6 +27,9 @@ TARGET_STYPES = (
 )  # in the order of their numbers, and so of the stacked losses
 
 
+SEED_WEIGHTS = "seed_weights"  # [B] float32 beside headwater's arrays: what each sequence weighs
+
+
 class TaskScales(NamedTuple):
     """How numerical targets of each task are scaled; [n] float32 by task index of the store."""
 
@@ -43,7 +46,7 @@ class Truth(NamedTuple):
     time: Array  # [B,15] float32
     boolean: Array  # [B] float32, 0 or 1
     category: Array  # [B] int32, within the task's categories
-    weight: Array  # [B] float32, 1 where the sequence counts and is labelled
+    weight: Array  # [B] float32, above 0 where the sequence counts and is labelled
 
 
 def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
@@ -57,6 +60,7 @@ def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
     task = batch["task_idx"][0].astype(jnp.int32)
     sequences = jnp.arange(is_target.shape[0])
     counts = sequences < batch["num_sequences"][0].astype(jnp.int32)
+    weight = (counts & (batch["is_labelled"] > 0)).astype(jnp.float32)
     times = jnp.take_along_axis(batch["timestamp_values"], target[..., None], axis=1)[:, 0]
     start = batch["cat_emb_start"][0].astype(jnp.int32)
     category = at_target("categorical_embed_ids").astype(jnp.int32) - start
@@ -66,7 +70,7 @@ def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
         time=times,
         boolean=at_target("bool_values").astype(jnp.float32),
         category=jnp.clip(category, 0, None),
-        weight=(counts & (batch["is_labelled"] > 0)).astype(jnp.float32),
+        weight=weight * batch.get(SEED_WEIGHTS, 1.0),
     )
 
 
@@ -125,4 +129,5 @@ def batch_loss(
 ) -> tuple[Array, Array]:
     """Sum of weighted losses, and sum of weights; the loss is one by max(1, the other)."""
     losses = sequence_losses(output, truth, batch, scales, cfg)
-    return jnp.sum(jnp.where(truth.weight > 0, losses, 0.0)), jnp.sum(truth.weight)
+    weighed = jnp.where(truth.weight > 0, truth.weight * losses, 0.0)
+    return jnp.sum(weighed), jnp.sum(truth.weight)

@@ -28,7 +28,14 @@ from confluence.evaluate import US_PER_DAY, evaluate, main_metric
 from confluence.log import Log
 from confluence.predict import predict
 from confluence.stop import StopRequest, TrainingStopped
-from confluence.stores import Mixture, OpenStore, category_limit, first_biases, row_shape
+from confluence.stores import (
+    Mixture,
+    OpenStore,
+    SeedWeights,
+    category_limit,
+    first_biases,
+    row_shape,
+)
 from confluence.train import (
     Constants,
     Feed,
@@ -133,7 +140,7 @@ class Session:
 
         started = time.perf_counter()
         state = fit(
-            state, runner, Feed(self.mixture.next_batch, self.mixture.state_dict),
+            state, runner, Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights()),
             steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.is_made,
             is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
         )  # fmt: skip
@@ -144,6 +151,10 @@ class Session:
                 **log.summary(),
             )  # fmt: skip
         return state
+
+    def _weights(self) -> list[SeedWeights]:
+        days = self.config.half_life_days
+        return [] if days is None else [SeedWeights(self.stores, days)]
 
     def _evaluate(
         self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log

@@ -13,9 +13,13 @@ from typing import Any
 
 import headwater
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data import (
+    NO_TIME,
+    TRAIN,
     Labels,
     Task,
     TaskError,
@@ -29,6 +33,7 @@ from confluence.data import (
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
 
+US_PER_DAY = 86_400_000_000
 MOMENTS = ("mean", "std", "low", "high", "column_mean", "column_std")
 
 
@@ -127,6 +132,38 @@ class OpenStore:
                 row = row.at[task.index].set(value[task.index])
             rows.append(row)
         return TaskScales(*rows)
+
+
+class SeedWeights:
+    """What train seeds weigh by their age: half of the last one's each `half_life_days`.
+
+    The weights of a task's labelled train seeds have the mean 1, so that tasks keep their shares
+    and the step its size. A seed without a time weighs 1.
+    """
+
+    def __init__(self, stores: Sequence[OpenStore], half_life_days: float) -> None:
+        self._rates: list[dict[int, tuple[float, float]]] = []  # by store and task: last, scale
+        self._half_life_us = half_life_days * US_PER_DAY
+        for store in stores:
+            rates = {}
+            for task, labels in zip(store.tasks, store.labels, strict=True):
+                counts = (labels.splits == TRAIN) & labels.is_labelled
+                times = labels.obs_times[counts & (labels.obs_times != NO_TIME)]
+                last = float(times.max()) if times.size else 0.0
+                mean = float(np.mean(self._raw(times, last))) if times.size else 1.0
+                rates[task.index] = (last, 1.0 / mean)
+            self._rates.append(rates)
+
+    def _raw(self, times: NDArray[np.int64], last: float) -> NDArray[np.float64]:
+        ages = np.maximum(0.0, last - times.astype(np.float64))
+        return np.asarray(np.exp2(-ages / self._half_life_us))
+
+    def __call__(self, batch: Any, store: int) -> NDArray[np.float32]:
+        """The weights of a batch's sequences. → [B]"""
+        times = np.asarray(batch.info["obs_time"])
+        last, scale = self._rates[store][int(batch["task_idx"][0])]
+        weights = np.where(times == NO_TIME, 1.0, scale * self._raw(times, last))
+        return weights.astype(np.float32)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from jax import Array
 from confluence.config import Config
 from confluence.data import to_device
 from confluence.expand import as_dense
-from confluence.loss import TaskScales, batch_loss, read_truth
+from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
 from confluence.row_attention import RowShape
@@ -240,8 +240,11 @@ class Feed:
     def __init__(
         self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
+        weigh: Callable[[Any, int], Any] = lambda batch, store: None,
     ) -> None:  # fmt: skip
+        """`weigh`: what the sequences of a batch weigh in the loss, [B] float32; None: all 1."""
         self._next_batch = next_batch  # and the number of its store
+        self._weigh = weigh
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
@@ -251,7 +254,10 @@ class Feed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
         batch, store = self._next_batch()
-        on_device = Fed(to_device(batch), store)
+        inputs, weights = to_device(batch), self._weigh(batch, store)
+        if weights is not None:
+            inputs[SEED_WEIGHTS] = jax.device_put(weights)
+        on_device = Fed(inputs, store)
         is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
         waited = is_ready is None or is_ready()
         seconds = time.perf_counter() - started

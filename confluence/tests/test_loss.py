@@ -10,7 +10,15 @@ from headwater import SemanticType
 
 from confluence import smoke
 from confluence.config import Config
-from confluence.loss import TARGET_STYPES, Truth, huber, sequence_losses
+from confluence.loss import (
+    SEED_WEIGHTS,
+    TARGET_STYPES,
+    Truth,
+    batch_loss,
+    huber,
+    read_truth,
+    sequence_losses,
+)
 from confluence.model import Output
 
 
@@ -68,3 +76,21 @@ def test_the_type_of_the_target_selects_the_loss(cfg: Config, stype: SemanticTyp
         return float(null + total - logits[i, int(truth.category[i])] + 1e-4 * total**2)
 
     np.testing.assert_allclose(losses, [expected(i) for i in range(4)], rtol=1e-5)
+
+
+def test_seeds_weigh_in_the_loss_what_they_are_given(cfg: Config) -> None:
+    batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
+    weights = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
+    scales = smoke.synthetic_scales(cfg)
+    plain = read_truth(batch, scales)
+    truth = read_truth({**batch, SEED_WEIGHTS: weights}, scales)
+    np.testing.assert_array_equal(truth.weight, plain.weight * weights)
+    output = Output(
+        null=jnp.zeros(4), numerical=jnp.zeros(4), timestamp=jnp.zeros((4, 15)),
+        boolean=jnp.array([1.0, -1.0, 2.0, 0.5]),
+        categorical=jnp.zeros((4, smoke.CATEGORIES_PER_COLUMN)),
+    )  # fmt: skip
+    each = sequence_losses(output, truth, batch, scales, cfg)
+    loss, weight = batch_loss(output, truth, batch, scales, cfg)
+    assert float(weight) == pytest.approx(float(np.sum(truth.weight)))
+    assert float(loss) == pytest.approx(float(np.sum(np.asarray(each) * np.asarray(truth.weight))))

@@ -16,7 +16,7 @@ import confluence
 from confluence.cli import main
 from confluence.config import Config
 from confluence.data import TaskError
-from confluence.stores import Mixture, OpenStore, TaskPlace, find_places, open_stores
+from confluence.stores import Mixture, OpenStore, SeedWeights, TaskPlace, find_places, open_stores
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {
@@ -157,3 +157,37 @@ def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
         confluence.train(shop_store, task="churn", out=part, resume=True, **settings)
     with pytest.raises(confluence.CheckpointError, match="learned from 2 stores"):
         confluence.load(part, store=shop_store)
+
+
+def test_older_seeds_weigh_half_each_half_life_and_a_tasks_seeds_one_in_the_mean(
+    shop_store: Path, cfg: Config
+) -> None:
+    places = find_places([str(shop_store)], ["churn", "rating"])
+    with open_stores(places, cfg.replace(batch_size=64), num_prefetch=0) as stores:
+        weigh = SeedWeights(stores, half_life_days=90)
+        for task, labels in zip(stores[0].tasks, stores[0].labels, strict=True):
+            last = labels.obs_times[labels.splits == 0].max()
+            total, count = 0.0, 0
+            for batch in stores[0].sampler.epoch("train", task=task.name):
+                n = int(batch["num_sequences"][0])
+                weights = weigh(batch, 0)[:n]
+                ages = (last - batch.info["obs_time"][:n]) / 86_400e6
+                first = weights[0] * 2.0 ** (ages[0] / 90)
+                np.testing.assert_allclose(weights, first * 2.0 ** (-ages / 90), rtol=1e-5)
+                total, count = total + float(weights.sum()), count + n
+            assert total / count == pytest.approx(1, rel=1e-4)
+
+
+def test_a_run_of_weighted_seeds_learns_other_weights(shop_store: Path, tmp_path: Path) -> None:
+    runs = [
+        confluence.train(
+            shop_store, task="churn", out=tmp_path / str(days), half_life_days=days,
+            **{**SMALL, "steps": 2},
+        )
+        for days in (None, 30.0)
+    ]  # fmt: skip
+    logs = [(run.out / "log.jsonl").read_text().splitlines() for run in runs]
+    losses = [[json.loads(line)["loss"] for line in log if '"train"' in line] for log in logs]
+    assert losses[0] != losses[1]
+    with pytest.raises(confluence.ConfigError, match="half_life_days is 0"):
+        Config(half_life_days=0)
