@@ -60,6 +60,10 @@ PyObject *core_array(const struct core_state *state, const void *data, struct co
 void core_release_batch(void *batch);
 void core_release_store(void *store);
 
+/* ---- rows.c ------------------------------------------------------------------------------ */
+
+PyObject *core_pack_rows(PyObject *module, PyObject *args);
+
 /* ---- one per type ------------------------------------------------------------------------ */
 
 extern PyType_Spec core_array_spec, core_batch_spec, core_builder_spec, core_store_spec,

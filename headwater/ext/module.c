@@ -339,6 +339,11 @@ static PyObject *calendar_tables(PyObject *module, PyObject *unused) {
     return dict;
 }
 
+PyDoc_STRVAR(pack_rows_doc,
+             "pack_rows(rows: Iterable[tuple], kinds: str, limit: int) -> tuple[object, int, "
+             "bytes]\n\nUp to `limit` rows of int, float, str, bytes and None as an Arrow C stream "
+             "of columns, their number, and the kind of each column (ext/rows.c).");
+
 /* ---- module ------------------------------------------------------------------------------ */
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
@@ -405,6 +410,7 @@ static PyMethodDef module_methods[] = {
     {"hash64", hash64, METH_VARARGS, hash64_doc},
     {"hash_embed", hash_embed, METH_VARARGS, hash_embed_doc},
     {"batch_fields", batch_fields, METH_NOARGS, batch_fields_doc},
+    {"pack_rows", core_pack_rows, METH_VARARGS, pack_rows_doc},
     {"calendar_tables", calendar_tables, METH_NOARGS, calendar_tables_doc},
     {NULL, NULL, 0, NULL},
 };

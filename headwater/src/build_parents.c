@@ -99,8 +99,8 @@ hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArra
 
 /* ---- pairs in any order ------------------------------------------------------------------ */
 
-static hw_status take_pairs(struct hwi_arrow *arrow, struct hwi_build_key *key,
-                            const hw_builder *b, hw_error *error) {
+static hw_status take_pairs(struct hwi_arrow *arrow, struct hwi_build_key *key, const hw_builder *b,
+                            hw_error *error) {
     const struct hwi_build_table *child = &b->tables[key->info.child_table];
     const struct hwi_build_table *parent = &b->tables[key->info.parent_table];
     for (uint64_t i = 0; i < arrow->row_count; i++) {
@@ -165,10 +165,10 @@ hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayS
     hw_status status = take_edges(b, target, stream, edge_count, error);
     uint64_t row_count = b->tables[target->info.child_table].info.row_count;
     if (status == HW_OK && null_count > row_count - *edge_count) {
-        status =
-            hwi_fail(error, HW_BAD_ARGUMENT, "%llu rows with a NULL key and %llu edges of %llu rows",
-                     (unsigned long long)null_count, (unsigned long long)*edge_count,
-                     (unsigned long long)row_count);
+        status = hwi_fail(error, HW_BAD_ARGUMENT,
+                          "%llu rows with a NULL key and %llu edges of %llu rows",
+                          (unsigned long long)null_count, (unsigned long long)*edge_count,
+                          (unsigned long long)row_count);
     }
     target->info.edge_count = target->is_never ? 0 : *edge_count;
     target->info.null_count = null_count;

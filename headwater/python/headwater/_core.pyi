@@ -5,9 +5,9 @@ buffer that keeps the memory alive; `numpy.asarray` makes a view of it.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Final, Protocol, SupportsIndex, final
+from typing import Any, Final, Protocol, SupportsIndex, final
 
 from _typeshed import ReadableBuffer
 
@@ -34,6 +34,18 @@ LOADS: Final[dict[str, int]]
 EMBEDDING_KINDS: Final[dict[str, int]]
 CELL_BITS: Final[dict[str, int]]
 TIME_SHIFTS: Final[dict[str, int]]
+
+def pack_rows(
+    rows: Iterable[tuple[Any, ...]], kinds: str, limit: SupportsIndex, /
+) -> tuple[object, int, bytes]:
+    """Up to `limit` rows of int, float, str, bytes and None as an Arrow C stream (a capsule), their
+    number (fewer at the end, or where texts are long), and the kind of each column.
+
+    kinds: one letter per column, what is known of it: '?' only NULL so far, 'l' int64, 'g' float64,
+    'u' str, 'x' bytes, which become hexadecimal text. In the answer '!' marks a column whose values
+    have no kind in common; then the stream is of no use. Integers up to 2^53 and floats have 'g' in
+    common, as long as no earlier call said 'l'.
+    """
 
 def hash64(data: ReadableBuffer, seed: SupportsIndex = 0, /) -> int:
     """XXH64 of the bytes."""

@@ -263,9 +263,7 @@ def _tables(layout: Layout, edge_counts: dict[int, int]) -> list[dict[str, Any]]
                             "columns": list(edges.key.references),
                         },
                         "edges": edge_counts[edges.index],
-                        "dangling": table.row_count
-                        - edge_counts[edges.index]
-                        - edges.null_count,
+                        "dangling": table.row_count - edge_counts[edges.index] - edges.null_count,
                         "nulls": edges.null_count,
                     }
                     for edges in keys

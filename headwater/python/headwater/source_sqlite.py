@@ -1,7 +1,9 @@
 """An SQLite file as a source: every table, copied in chunks by the standard library's sqlite3.
 
-SQLite stores a type per value. Per column the narrowest DuckDB type that holds every value exactly
-is found by one pass over the table before it is copied; blobs arrive as hexadecimal text.
+SQLite stores a type per value. A column gets the narrowest DuckDB type that holds every value
+exactly; blobs arrive as hexadecimal text. Most columns hold one type (or integers and reals), so a
+table is copied with the types that its values turn out to have (`pack_rows`, in C). Where a value
+contradicts those before it, the copy is begun again with types from a pass that counts them all.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import SourceError
 from .selection import Selection
@@ -19,7 +21,8 @@ from .sources import SourceColumn, SourceData, SourceTable, quote
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-SQLITE_CHUNK_ROWS = 65_536
+CHUNK_ROWS = 245_760  # two row groups of DuckDB
+CHUNK_CELLS = 1 << 22  # of a wide table fewer rows, so that a chunk takes some 40 MB
 
 
 def load_sqlite(
@@ -78,14 +81,14 @@ class _SqliteTable:
         columns = [str(row[1]) for row in info]
         if not columns:
             raise SourceError(f"table '{self.name}' has no columns")
-        row_count, kinds = self.kinds(columns)
         try:
-            self.copy(columns, kinds)
+            row_count, kinds = self.read(columns)
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
             self.database.text_factory = self.decode  # slower, so only where it is needed
-            self.copy(columns, kinds)
+            self.undecodable_count = 0
+            row_count, kinds = self.read(columns)
             self.database.text_factory = str
         parts = sorted((row[5], row[1]) for row in info if row[5])
         return SourceTable(
@@ -100,7 +103,7 @@ class _SqliteTable:
             foreign_keys=tuple(self.foreign_keys(names)),
         )
 
-    def kinds(self, columns: list[str]) -> tuple[int, list[str]]:
+    def kinds(self, columns: list[str]) -> list[str]:
         """Per column the narrowest kind that holds every value it really has, exactly: integers
         beyond 2^53 beside reals are text, as doubles would make one key of two."""
         counts = ", ".join(
@@ -108,9 +111,9 @@ class _SqliteTable:
             for name in columns
             for measure in _SQLITE_MEASURES
         )
-        row = self.database.execute(f"SELECT count(*), {counts} FROM {quote(self.name)}").fetchone()
+        row = self.database.execute(f"SELECT {counts} FROM {quote(self.name)}").fetchone()
         kinds, step = [], len(_SQLITE_MEASURES)
-        for position in range(1, len(row), step):
+        for position in range(0, len(row), step):
             integer, real, text, blob, wide = (
                 count > 0 for count in row[position : position + step]
             )
@@ -118,25 +121,61 @@ class _SqliteTable:
                 kinds.append("mixed" if integer or real or blob else "text")
             else:
                 kinds.append("blob" if blob else "real" if real else "integer")
-        return row[0], kinds
+        return kinds
 
-    def create(self, kinds: list[str]) -> None:
-        columns = ", ".join(f"c{j} {_SQLITE_TYPES[kind]}" for j, kind in enumerate(kinds))
+    def read(self, columns: list[str]) -> tuple[int, list[str]]:
+        """Copy the table; its rows, and the kind of each column."""
+        asked = self.undecodable_count
+        found = self.copy([quote(name) for name in columns], "?" * len(columns))
+        if found is not None:
+            row_count, letters = found
+            return row_count, [_LETTER_KINDS[letter] for letter in letters]
+        self.undecodable_count = asked
+        kinds = self.kinds(columns)
+        names = zip(columns, kinds, strict=True)
+        selected = [_SQLITE_READ[kind].format(quote(name)) for name, kind in names]
+        found = self.copy(selected, "".join(_KIND_LETTERS[kind] for kind in kinds))
+        assert found is not None
+        return found[0], kinds
+
+    def copy(self, selected: list[str], letters: str) -> tuple[int, str] | None:
+        """Copy what is selected to raw.t<index>: rows and kinds (`pack_rows`) that were found; None
+        if the values of a column have none in common."""
+        from ._core import pack_rows
+
+        cursor = self.database.execute(f"SELECT {', '.join(selected)} FROM {quote(self.name)}")
+        self.create(letters)
+        limit = min(CHUNK_ROWS, max(CHUNK_CELLS // len(letters), 1))
+        total = 0
+        while True:
+            chunk, count, kinds = pack_rows(cursor, letters, limit)
+            found = kinds.decode()
+            if "!" in found:
+                return None
+            if count == 0:
+                return total, letters
+            self.settle_types(letters, found)
+            letters, total = found, total + count
+            self.connection.register("chunk", chunk)
+            self.connection.execute(f"INSERT INTO raw.t{self.index} SELECT * FROM chunk")
+            self.connection.unregister("chunk")
+
+    def create(self, letters: str) -> None:
+        kinds = [_SQLITE_TYPES[_LETTER_KINDS[letter]] for letter in letters]
+        columns = ", ".join(f"c{j} {kind}" for j, kind in enumerate(kinds))
         self.connection.execute(f"CREATE OR REPLACE TABLE raw.t{self.index} ({columns})")
 
-    def copy(self, columns: list[str], kinds: list[str]) -> None:
-        names = zip(columns, kinds, strict=True)
-        selected = ", ".join(_SQLITE_READ[kind].format(quote(name)) for name, kind in names)
-        select = f"SELECT {selected} FROM {quote(self.name)}"
-        self.create(kinds)
-        inserted = ", ".join(f"CASE WHEN n{j} THEN NULL ELSE v{j} END" for j in range(len(kinds)))
-        for rows in _chunks(self.database.execute(select)):
-            arrays = {}
-            for j, (values, kind) in enumerate(zip(zip(*rows, strict=True), kinds, strict=True)):
-                arrays[f"v{j}"], arrays[f"n{j}"] = _numpy_column(values, kind)
-            self.connection.register("chunk", arrays)
-            self.connection.execute(f"INSERT INTO raw.t{self.index} SELECT {inserted} FROM chunk")
-            self.connection.unregister("chunk")
+    def settle_types(self, before: str, after: str) -> None:
+        """Give columns that held only NULL so far the types they turn out to have."""
+        if after == before:
+            return
+        if before == "?" * len(before):
+            self.create(after)
+            return
+        for j, (old, new) in enumerate(zip(before, after, strict=True)):
+            if old != new:
+                kind = _SQLITE_TYPES[_LETTER_KINDS[new]]
+                self.connection.execute(f"ALTER TABLE raw.t{self.index} ALTER c{j} TYPE {kind}")
 
     def decode(self, data: bytes) -> str:
         try:
@@ -183,6 +222,9 @@ _SQLITE_READ = {
     "blob": "lower(hex({0}))",
     "mixed": "CASE typeof({0}) WHEN 'blob' THEN lower(hex({0})) ELSE CAST({0} AS TEXT) END",
 }
+# Kinds by what pack_rows calls them, and back: the SQL above makes text of "mixed" and of "blob".
+_LETTER_KINDS = {"?": "integer", "l": "integer", "g": "real", "u": "text", "x": "blob"}
+_KIND_LETTERS = {"integer": "l", "real": "g", "text": "u", "blob": "u", "mixed": "u"}
 # What kinds() counts: the storage classes, and integers that a double does not hold.
 _SQLITE_MEASURES = (
     *(f"typeof({{0}}) = '{kind}'" for kind in ("integer", "real", "text", "blob")),
@@ -190,23 +232,3 @@ _SQLITE_MEASURES = (
 )
 # hex(NULL) is '' in SQLite.
 _SQLITE_READ["blob"] = "CASE WHEN {0} IS NULL THEN NULL ELSE lower(hex({0})) END"
-
-
-def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
-    while rows := cursor.fetchmany(SQLITE_CHUNK_ROWS):
-        yield rows
-
-
-def _numpy_column(values: tuple[Any, ...], kind: str) -> tuple[Any, Any]:
-    """Values without NULL, and where the NULLs are: DuckDB guesses the type of an object array
-    from its first values, which may all be NULL."""
-    import numpy
-
-    kept = values
-    is_null = numpy.zeros(len(values), bool)
-    if None in values:
-        is_null = numpy.fromiter((value is None for value in values), bool, len(values))
-        zero: Any = 0 if kind in ("integer", "real") else ""
-        kept = tuple(zero if value is None else value for value in values)
-    dtypes = {"integer": numpy.int64, "real": numpy.float64}
-    return numpy.array(kept, dtypes.get(kind, object)), is_null
