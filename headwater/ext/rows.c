@@ -14,8 +14,9 @@
 
 #define EXACT_INTEGER ((int64_t)1 << 53) /* as far as this a double holds every integer */
 #define FIRST_TEXT_BYTES 4096u
-#define MOST_TEXT_BYTES (64u << 20) /* a chunk ends after the row with which its texts pass this   \
-                                     */
+#define MOST_TEXT_BYTES                                                                            \
+    (64u << 20) /* a chunk ends after the row with which its texts pass this                       \
+                 */
 #define LARGE_TEXT "U"
 
 struct column {

@@ -177,6 +177,10 @@ typedef struct hw_builder_options {
     size_t struct_bytes;
     const char *name; /* of the database */
     int64_t stats_until_us; /* moments use rows up to here; INT64_MAX: all rows */
+    const char *spill_directory; /* an existing folder of the builder's own, in which a builder that
+                                    is killed leaves what it had done for the next one with the same
+                                    declarations and data (hw_builder_resume); NULL: it leaves
+                                    nothing */
 } hw_builder_options;
 
 typedef struct hw_table_spec {
@@ -237,6 +241,15 @@ HW_CHECK hw_status hw_builder_add_key(hw_builder *b, const hw_key_spec *spec, ui
                                       hw_error *error);
 HW_CHECK hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t *index,
                                        hw_error *error);
+/*
+ * Ends the declarations and takes up what a killed builder left in spill_directory. The rows of the
+ * first *table_count tables are there and are not to be written; of edges hw_builder_has_edges says
+ * it (1, and how many). Seeds and vectors are written again. Whoever owns the folder sees to it
+ * that the data did not change, and removes it.
+ */
+HW_CHECK hw_status hw_builder_resume(hw_builder *b, uint32_t *table_count, hw_error *error);
+HW_API int hw_builder_has_edges(const hw_builder *b, uint32_t key, uint64_t *edge_count);
+
 /* Categories of a categorical column of a table, in value order, before its rows are written. */
 HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
                                              const char *const *categories, uint32_t count,

@@ -139,7 +139,7 @@ static hw_status take_edges(const hw_builder *b, struct hwi_build_key *key,
     struct hwi_arrow arrow;
     snprintf(subject, sizeof subject, "foreign key '%s.%s'", child->name,
              b->columns[key->columns[0]].name);
-    HW_TRY(hwi_spill_open(&key->parents, b->directory, error));
+    HW_TRY(hwi_builder_spill(b, "parents", (uint32_t)(key - b->keys), &key->parents, error));
     HW_TRY(hwi_spill_extend(&key->parents, 4 * (uint64_t)child->info.row_count, &at, error));
     clear_parents(key, child->info.row_count);
     hw_status status = hwi_arrow_open(&arrow, stream, subject, fields, 2, error);
@@ -170,10 +170,14 @@ hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayS
                           (unsigned long long)null_count, (unsigned long long)*edge_count,
                           (unsigned long long)row_count);
     }
+    target->given_count = *edge_count;
     target->info.edge_count = target->is_never ? 0 : *edge_count;
     target->info.null_count = null_count;
     target->info.dangling_count = row_count - *edge_count - null_count;
     hwi_spill_seal(&target->parents);
     target->written = status == HW_OK;
+    if (status == HW_OK) {
+        status = hwi_builder_record_edges(b, key, *edge_count, error);
+    }
     return hwi_builder_latch(b, status);
 }

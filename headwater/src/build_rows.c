@@ -89,17 +89,18 @@ static hw_status list_fields(struct rows_reader *reader, hw_error *error) {
 
 static hw_status open_spills(struct rows_reader *reader, hw_error *error) {
     struct hwi_build_table *table = reader->table;
-    const char *directory = reader->b->directory;
+    const hw_builder *b = reader->b;
+    uint32_t index = (uint32_t)(table - b->tables);
     uint64_t zero = 0;
-    HW_TRY(hwi_spill_open(&table->rows, directory, error));
+    HW_TRY(hwi_builder_spill(b, "rows", index, &table->rows, error));
     if (table->info.flags & HWI_TABLE_TEMPORAL) {
-        HW_TRY(hwi_spill_open(&table->times, directory, error));
+        HW_TRY(hwi_builder_spill(b, "times", index, &table->times, error));
     }
     if (table->info.flags & HWI_TABLE_KEYED) {
-        HW_TRY(hwi_spill_open(&table->key_offsets, directory, error));
+        HW_TRY(hwi_builder_spill(b, "key_offsets", index, &table->key_offsets, error));
         HW_TRY(hwi_spill_append(&table->key_offsets, &zero, sizeof zero, error));
-        HW_TRY(hwi_spill_open(&table->key_bytes, directory, error));
-        HW_TRY(hwi_spill_open(&table->key_hashes, directory, error));
+        HW_TRY(hwi_builder_spill(b, "key_bytes", index, &table->key_bytes, error));
+        HW_TRY(hwi_builder_spill(b, "key_hashes", index, &table->key_hashes, error));
     }
     return HW_OK;
 }
@@ -498,6 +499,7 @@ hw_status hw_builder_write_rows(hw_builder *b, uint32_t table, struct ArrowArray
     free(reader.fields);
     if (status == HW_OK) {
         finish_table(&reader);
+        status = hwi_builder_record_rows(b, table, error);
     }
     return hwi_builder_latch(b, status);
 }

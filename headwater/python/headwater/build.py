@@ -38,7 +38,7 @@ from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
 from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
-from .tasks import create_views, load_labels, make_seeds, run_queries, stats_until_us
+from .tasks import TaskSeeds, create_views, load_labels, make_seeds, run_queries, stats_until_us
 from .validate import check_schema, csv_formats, parse_schema
 from .vector_cache import default_folder
 from .workspace import Workspace, file_facts, open_workspace, source_files, work_key
@@ -388,11 +388,21 @@ class _Build:
         self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
     ) -> Layout:
         self.tell("tasks", "seeds")
+        seeds = self.seeds(connection, schema, tables)
+        edges = find_parents(connection, tables, tell=lambda key: self.tell("keys", key))
+        return Layout.plan(tables, edges, seeds)
+
+    def seeds(
+        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
+    ) -> list[TaskSeeds]:
+        done = self.journal.find("seeds")
+        if done is not None:
+            return [restore(TaskSeeds, facts) for facts in done]
         connection.execute("DROP SCHEMA IF EXISTS seeds CASCADE")
         connection.execute("DROP TABLE IF EXISTS labels.matched")
         seeds = make_seeds(connection, schema, tables)
-        edges = find_parents(connection, tables, tell=lambda key: self.tell("keys", key))
-        return Layout.plan(tables, edges, seeds)
+        self.journal.record("seeds", [dataclasses.asdict(task) for task in seeds])
+        return seeds
 
     def encode(
         self,
@@ -406,9 +416,14 @@ class _Build:
         from ._core import Builder
 
         until_us = _until_us(connection, self.options.stats_until, schema, layout)
-        builder = Builder(self.folder / "store", name=schema.name, stats_until_us=until_us)
+        builder = Builder(
+            self.folder / "store",
+            name=schema.name,
+            stats_until_us=until_us,
+            spill_directory=self.workspace.encoded(),
+        )
         try:
-            encoder = Encoder(builder, connection, layout)
+            encoder = Encoder(builder, connection, layout, self.journal)
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
             text, counts = self.embed(encoder)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .convert import CanonicalTable
 from .edges import Edges
 from .embed import category_phrase, column_phrase
+from .journal import Journal
 from .schema import MICROSECONDS, Column, ColumnRef
 from .tasks import TaskSeeds, value_order
 
@@ -102,8 +103,11 @@ class Layout:
 class Encoder:
     """Feeds a builder from a DuckDB connection."""
 
-    def __init__(self, builder: Any, connection: DuckDBPyConnection, layout: Layout) -> None:
+    def __init__(
+        self, builder: Any, connection: DuckDBPyConnection, layout: Layout, journal: Journal
+    ) -> None:
         self.builder, self.connection, self.layout = builder, connection, layout
+        self.journal = journal
         self.categories: dict[int, tuple[str, ...]] = {}  # by global column
         self.edge_counts: dict[int, int] = {}  # by foreign key
 
@@ -170,24 +174,35 @@ class Encoder:
             self.categories[self.layout.target_column(seeds)] = seeds.categories
 
     def write(self, tell: Callable[[str], None]) -> None:
-        """Categories, rows of every table, parents of every key, seeds of every task."""
-        for number, table in enumerate(self.layout.tables):
-            self.write_categories(number, table)
+        """Categories, rows of every table, edges of every key, seeds of every task; what a killed
+        build had written of rows and edges is taken as it is."""
+        self.write_categories()
+        done = self.builder.resume()
         for number, table in enumerate(self.layout.tables):
             tell(table.table.name)
+            if number < done:
+                self.journal.resumed.append(f"rows {number}")
+                continue
             selected = ", ".join(stream_columns(table))
             with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
                 self.builder.write_rows(number, rows)
         for edges in self.layout.edges:
             tell(f"{edges.child.table.name}.{'+'.join(edges.key.columns)}")
-            with self.stream(edges.pairs()) as pairs:
-                count = self.builder.write_edges(edges.index, pairs, edges.null_count)
-            self.edge_counts[edges.index] = count
+            self.edge_counts[edges.index] = self.write_edges(edges)
         for seeds in self.layout.tasks:
             tell(seeds.task.name)
             columns = SEED_COLUMNS + (", known_at" if seeds.label_times else "")
             with self.stream(f"SELECT {columns} FROM {seeds.relation}") as rows:
                 self.builder.write_seeds(seeds.index, rows)
+
+    def write_edges(self, edges: Edges) -> int:
+        """The number of the edges, which may be there already."""
+        count: int | None = self.builder.edge_count(edges.index)
+        if count is not None:
+            self.journal.resumed.append(f"edges {edges.index}")
+            return count
+        with self.stream(edges.pairs()) as pairs:
+            return int(self.builder.write_edges(edges.index, pairs, edges.null_count))
 
     @contextmanager
     def stream(self, query: str) -> Iterator[Any]:
@@ -198,13 +213,21 @@ class Encoder:
         finally:
             cursor.close()
 
-    def write_categories(self, number: int, table: CanonicalTable) -> None:
-        for slot, column in enumerate(table.table.columns):
-            if column.stype == "categorical":
-                query = f"SELECT c{slot} AS v FROM {table.relation}"
-                values = value_order(self.connection, query)
-                self.categories[self.layout.column_starts[number] + slot] = values
-                self.builder.set_categories(self.layout.column_starts[number] + slot, list(values))
+    def write_categories(self) -> None:
+        """The categories of all tables, in value order."""
+        done = self.journal.find("categories")
+        found = {} if done is None else {int(column): values for column, values in done.items()}
+        for number, table in enumerate(self.layout.tables):
+            for slot, column in enumerate(table.table.columns):
+                if column.stype == "categorical" and done is None:
+                    query = f"SELECT c{slot} AS v FROM {table.relation}"
+                    values = value_order(self.connection, query)
+                    found[self.layout.column_starts[number] + slot] = values
+        if done is None:
+            self.journal.record("categories", found)
+        for place, values in found.items():
+            self.categories[place] = tuple(values)
+            self.builder.set_categories(place, list(values))
 
     def category_phrases(self) -> list[str]:
         """Phrases of all categories in the order of the store's category numbers."""

@@ -44,6 +44,12 @@ class Workspace:
     def database(self) -> Path:
         return self.folder / "work.duckdb"
 
+    def encoded(self) -> Path:
+        """Where the builder keeps the tables that it has encoded."""
+        folder = self.folder / "encoded"
+        folder.mkdir(exist_ok=True)
+        return folder
+
 
 @contextmanager
 def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
@@ -71,7 +77,8 @@ def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
             if stale.name != name:
                 shutil.rmtree(stale, ignore_errors=True)
         workspace.folder.mkdir(exist_ok=True)
-        for rest in ("store", "spill"):  # half-written files of a build and of its database
+        # Half-written files of a build and of its database; `encoded` says itself what is whole.
+        for rest in ("store", "spill"):
             shutil.rmtree(workspace.folder / rest, ignore_errors=True)
         try:
             yield workspace
@@ -126,10 +133,13 @@ def file_facts(files: Iterable[Path]) -> list[list[Any]]:
 def code_digest() -> str:
     """This package's code: a newer one may convert otherwise."""
     digest = hashlib.blake2b(digest_size=KEY_BYTES)
+    from . import _core
+
     folder = Path(__file__).parent
     for file in sorted(folder.rglob("*.py")):
         name = str(file.relative_to(folder))
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    digest.update(Path(_core.__file__).read_bytes())
     return digest.hexdigest()
 
 
