@@ -178,6 +178,12 @@ def canonical_text(value: str, type_name: str) -> str:
     return f"CAST({value} AS VARCHAR)"
 
 
+def category_text(value: str, type_name: str) -> str:
+    """SQL: a value as a category. Names end at a zero character in C, so it is replaced."""
+    text = canonical_text(value, type_name)
+    return f"replace({text}, chr(0), chr(65533))" if type_name == "VARCHAR" else text
+
+
 def _exact(value: str) -> str:
     """SQL: whether a whole number of this size is exact in a double."""
     return f"CAST({value} AS DOUBLE) BETWEEN -{EXACT_LIMIT} AND {EXACT_LIMIT}"
@@ -461,6 +467,8 @@ class _Converter:
             return f"CAST({value} AS BIGINT)", "BIGINT"
         if meaning == "identifier" and profile.integral:
             return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+        if meaning == "categorical":
+            return category_text(value, source.type), "VARCHAR"
         return canonical_text(value, source.type), "VARCHAR"
 
     def days(self) -> bool:

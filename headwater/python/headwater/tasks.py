@@ -22,13 +22,14 @@ from .convert import (
     ZONED_TYPE,
     CanonicalTable,
     canonical_text,
+    category_text,
     count_rows,
     query_view,
     to_boolean,
     to_numerical,
     to_timestamp,
 )
-from .errors import HeadwaterError, SourceError, TaskError, collected, nearest, raise_together
+from .errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
 from .source_folder import scan_of
 from .sources import brief, literal, quote
@@ -225,9 +226,6 @@ def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
         f"SELECT v FROM (SELECT DISTINCT v, TRY_CAST(v AS DOUBLE) AS n FROM ({values}) "
         "WHERE v IS NOT NULL) ORDER BY CASE WHEN count(*) OVER () = count(n) OVER () THEN n END, v"
     ).fetchall()
-    for (value,) in rows:
-        if "\0" in value:
-            raise SourceError(f"the category {value!r} holds a zero character")
     return tuple(row[0] for row in rows)
 
 
@@ -408,7 +406,7 @@ class _SeedMaker:
             zone = self.schema.timezone if piece.local else None
             target = f"epoch_us({to_timestamp(sql, type_name, zone=zone)[0]})"
         else:
-            target = canonical_text(sql, type_name)
+            target = category_text(sql, type_name)
         return [f"{target} AS target", f"{sql} IS NOT NULL AS target_given", "true AS labelled"]
 
     def label_time(self, piece: _Piece) -> str:
