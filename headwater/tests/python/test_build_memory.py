@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 LIMIT_BYTES = 256_000_000
-DEVICES, READINGS, SENSORS = 100_000, 6_200_000, 6  # numbers of up to 18 digits
+DEVICES, READINGS, SENSORS = 100_000, 7_000_000, 6  # numbers of up to 18 digits
 
 SENSOR_COLUMNS = ", ".join(
     f"(hash(range * {SENSORS} + {i}) >> 11) / 9007199254740992.0 AS s{i}" for i in range(SENSORS)
