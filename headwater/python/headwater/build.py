@@ -305,14 +305,19 @@ class _Build:
             return restore(SourceData, found)
         connection.execute("DROP SCHEMA IF EXISTS raw CASCADE")
         document = self.options.document()
-        data = load_source(
-            self.options.source,
-            connection,
-            selection=self.options.selection,
-            tell=lambda name: self.tell("read", name),
-            csv_formats={} if document is None else csv_formats(document),
-            detect_csv=document is None,
-        )
+        try:
+            data = load_source(
+                self.options.source,
+                connection,
+                selection=self.options.selection,
+                tell=lambda name: self.tell("read", name),
+                csv_formats={} if document is None else csv_formats(document),
+                detect_csv=document is None,
+            )
+        except SourceError:
+            if document is not None and not isinstance(document, Schema):
+                parse_schema(document)  # what is wrong in it may be why, and is told all at once
+            raise
         self.journal.record("source", data)
         return data
 

@@ -232,3 +232,17 @@ def test_a_line_too_long_for_the_memory_is_told(tmp_path: Path, size: int) -> No
     source = folder(tmp_path, "t.csv", text.encode())
     with pytest.raises(SourceError, match=r"t\.csv'.*a line is longer than the 3,1[0-9,]* bytes"):
         build(source, tmp_path / "s", metadata(), memory_limit="200MB", cache=False)
+
+
+def test_what_is_wrong_in_the_metadata_is_told_before_a_file_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """Only the file's encoding was told, which the metadata should have named."""
+    (tmp_path / "t.csv").write_bytes("id;naam\n1;Zo\u00eb\n".encode("latin-1"))
+    wrong = {"tables": {"t": {"primary_kye": "id", "columns": {"id": {"stype": "identifer"}}}}}
+    with pytest.raises(SchemaError) as caught:
+        build(tmp_path, tmp_path / "s", wrong)
+    assert "'primary_kye'" in str(caught.value) and "'identifer'" in str(caught.value)
+    (tmp_path / "list.json").write_text("[1, 2]")
+    with pytest.raises(SchemaError, match="expected an object"):
+        build(tmp_path, tmp_path / "s", tmp_path / "list.json")
