@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 from databases import TinyTable, arrow_tables, write_csv, write_parquet, write_sqlite
-from headwater.build import build, memory_settings, open_database
+from headwater.build import build
 from headwater.convert import convert_tables
+from headwater.database import memory_settings, open_database
 from headwater.document import STYPES
 from headwater.encode import stream_columns
 from headwater.errors import SchemaError, SourceError
@@ -48,6 +49,15 @@ def test_null_spellings_are_a_setting_and_never_guessed(tmp_path: Path) -> None:
     report, rows = build_table(tmp_path, source, table, null_values=[r"\N"])
     assert [row["cells"]["v"] for row in rows] == ["NA", None, "x", None, None, None]
     assert report.metadata["tables"][0]["null_values"] == 3
+
+
+def test_a_zero_character_in_a_category_is_replaced_and_kept_in_a_text(tmp_path: Path) -> None:
+    """The build ended: "the category 'a\\x00b' holds a zero character"."""
+    source = write_sqlite(tmp_path / "d.db", one_column("TEXT", ["a\0b", "c", "a\0b"]))
+    _, rows = build_table(tmp_path, source, keyed({"stype": "categorical"}))
+    assert [row["cells"]["v"] for row in rows] == ["a\ufffdb", "c", "a\ufffdb"]
+    _, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
+    assert [row["cells"]["v"] for row in rows] == ["a\0b", "c", "a\0b"]
 
 
 def test_numbers_that_are_none_become_null_and_are_counted(tmp_path: Path) -> None:

@@ -244,5 +244,5 @@ def test_what_is_wrong_in_the_metadata_is_told_before_a_file_that_cannot_be_read
         build(tmp_path, tmp_path / "s", wrong)
     assert "'primary_kye'" in str(caught.value) and "'identifer'" in str(caught.value)
     (tmp_path / "list.json").write_text("[1, 2]")
-    with pytest.raises(SchemaError, match="expected an object"):
+    with pytest.raises(SchemaError, match="must be an object, found a list"):
         build(tmp_path, tmp_path / "s", tmp_path / "list.json")
