@@ -91,7 +91,7 @@ def write_postgres(address: str, connection: Any) -> None:
 
 def measure(kind: str, source: str, memory_limit: str) -> dict[str, Any]:
     """Read a source once, in this process."""
-    from headwater.build import open_database
+    from headwater.database import open_database
     from headwater.selection import Selection
     from headwater.sources import load_source
 

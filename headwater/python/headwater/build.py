@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .convert import CanonicalTable, convert_tables, to_timestamp
+from .convert import CanonicalTable, convert_tables
+from .database import import_duckdb, open_database
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
@@ -32,14 +32,16 @@ from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
 from .errors import EmbedderError, SourceError, StoreError
 from .journal import Journal, restore
+from .labels import create_views, load_labels, run_queries
 from .previous import PreviousStore, store_changes
 from .rehearsal import Rehearsal, rehearse
 from .report import BuildReport, file_sizes, store_metadata
 from .schema import Schema
 from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
-from .tasks import TaskSeeds, create_views, load_labels, make_seeds, run_queries, stats_until_us
+from .tasks import TaskSeeds, make_seeds, stats_until_us
 from .validate import check_schema, csv_formats, parse_schema
+from .value_sql import to_timestamp
 from .vector_cache import default_folder
 from .workspace import Workspace, file_facts, open_workspace, source_files, work_key
 
@@ -52,17 +54,7 @@ Metadata = str | os.PathLike[str] | Mapping[str, Any] | Schema
 
 Cache = str | os.PathLike[str] | bool
 
-DUCKDB_VERSION_MIN = (1, 5, 4)
 CHANGES_TEXTS = 65_536  # compared with the store before at a time
-
-MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
-MEMORY_UNITS = {"B": 1} | {
-    unit + suffix: base ** (power + 1)
-    for power, unit in enumerate("KMGT")
-    for suffix, base in (("B", 1000), ("IB", 1024))
-}
-OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
-THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
 
 
 def build(
@@ -501,58 +493,6 @@ class _Build:
         if self.options.strict and report.losses():
             lines = "".join(f"\n  {line}" for line in report.losses())
             raise SourceError(f"the build is strict, and not all was taken as it is:{lines}")
-
-
-def open_database(
-    folder: Path, *, memory_limit: str | None = None, locked: bool = False
-) -> DuckDBPyConnection:
-    """The database of a build: times in UTC, nothing taken from the caller's variables."""
-    duckdb = import_duckdb()
-    connection: DuckDBPyConnection = duckdb.connect(str(folder / "work.duckdb"))
-    settings = {
-        "temp_directory": f"'{str(folder / 'spill').replace(chr(39), chr(39) * 2)}'",
-        "TimeZone": "'UTC'",
-        "python_enable_replacements": "false",
-        "autoinstall_known_extensions": "false",
-        "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
-        "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
-    }
-    if memory_limit is not None:
-        settings |= memory_settings(memory_limit)
-    if locked:
-        settings |= {"threads": "1", "enable_external_access": "false"}
-        settings["lock_configuration"] = "true"
-    try:
-        connection.execute("SET enable_progress_bar = false")
-        for name, value in settings.items():
-            connection.execute(f"SET GLOBAL {name} = {value}")
-    except duckdb.Error as error:
-        connection.close()
-        raise ValueError(f"DuckDB does not take the setting: {error}") from error
-    return connection
-
-
-def memory_settings(memory_limit: str) -> dict[str, str]:
-    """DuckDB's share of what the build may take, and as many threads as have room in it."""
-    match = MEMORY_SIZE.fullmatch(memory_limit.strip())
-    size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
-    if size <= 0:
-        raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
-    share = int(max(size - OWN_BYTES, size / 4))
-    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
-    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
-
-
-def import_duckdb() -> Any:
-    """The duckdb module, or an error that says how to get it."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise ImportError("building needs DuckDB: pip install 'headwater[build]'") from error
-    version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
-    if not DUCKDB_VERSION_MIN <= version < (2,):
-        raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")
-    return duckdb
 
 
 def _until_us(

@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .convert import INTEGER_TYPES, canonical_text, without_nulls
 from .schema import ColumnRef, Schema, Table
 from .sources import SourceColumn, SourceData, SourceTable
+from .value_sql import INTEGER_TYPES, canonical_text, without_nulls
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

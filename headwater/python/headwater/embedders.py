@@ -320,7 +320,7 @@ class Precomputed:
     def load(self) -> NDArray[np.float32]:
         import tempfile
 
-        from .build import import_duckdb
+        from .database import import_duckdb
         from .sources import brief, literal
 
         if self.vectors is not None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .convert import NAIVE_TYPES, ZONED_TYPE
 from .inference.draft import ColumnDraft, Draft, TableDraft
 from .inference.facts import column_facts
 from .inference.keys import draft_foreign_keys, draft_primary_key
@@ -23,6 +22,7 @@ from .schema import Schema
 from .selection import Selection
 from .sources import Source, SourceData, SourceTable, load_source
 from .validate import csv_formats
+from .value_sql import NAIVE_TYPES, ZONED_TYPE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -51,7 +51,7 @@ def draft_source(
     exclude_tables: Sequence[str] = (),
 ) -> Draft:
     """What is inferred, with reasons; an edited schema says how files and NULLs are written."""
-    from .build import open_database
+    from .database import open_database
 
     selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
     formats = {} if edited is None else csv_formats(edited)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .convert import LAST_US, Conversion
+from .convert import Conversion
 from .encode import Encoder, Layout, StoreColumn
 from .previous import change_lines
 from .schema import SPLITS
 from .tasks import FOREVER_US, TaskSeeds
+from .value_sql import LAST_US
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

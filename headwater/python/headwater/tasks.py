@@ -1,7 +1,7 @@
 """From tasks to seeds: which anchor row, at which time, with which target, in which split.
 
-A task's rows come from its query, run in a DuckDB that may reach nothing but the tables
-(`run_queries`), or from label tables (`load_labels`). `make_seeds` matches them to anchor rows,
+A task's rows come from its query, run in a DuckDB that may reach nothing but the tables,
+or from label tables (labels.py). `make_seeds` matches them to anchor rows,
 converts the target, settles observation time and split, drops what docs/2-sampling.md says is no
 seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it:
 (anchor, obs_time, target, labelled, split, position).
@@ -9,41 +9,32 @@ seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .convert import (
+from .convert import CanonicalTable, count_rows
+from .errors import HeadwaterError, TaskError, collected, nearest, raise_together
+from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
+from .sources import literal, quote
+from .value_sql import (
     INTEGER_TEXT,
     INTEGER_TYPES,
     NAIVE_TYPES,
     ZONED_TYPE,
-    CanonicalTable,
     canonical_text,
     category_text,
-    count_rows,
-    query_view,
     to_boolean,
     to_numerical,
     to_timestamp,
 )
-from .errors import HeadwaterError, TaskError, collected, nearest, raise_together
-from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
-from .source_folder import scan_of
-from .sources import brief, literal, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
-CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
-TOKEN = re.compile(
-    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$\$.*?\$\$|\w+|\s+|.", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -86,117 +77,6 @@ class _Piece:
     split: str | None  # None: by the split column or by hash
     columns: dict[str, str]  # name to DuckDB type
     local: bool  # naive times are in the schema's zone; in a query's result they are UTC
-
-
-def create_views(connection: DuckDBPyConnection, tables: Sequence[CanonicalTable]) -> None:
-    """Name every table as queries may: orders, "orders", 'orders.parquet', 'orders.csv'."""
-    names = {table.table.name.casefold() for table in tables}
-    for table in tables:
-        connection.execute(f"CREATE VIEW {quote(table.table.name)} AS {query_view(table)}")
-        for suffix in (".parquet", ".csv"):
-            name = table.table.name + suffix
-            if name.casefold() not in names:
-                connection.execute(f"CREATE VIEW {quote(name)} AS {query_view(table)}")
-
-
-def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:
-    """Write each query's result, in its order, to `labels.q<k>`. The connection is locked down."""
-    import duckdb
-
-    problems: list[HeadwaterError] = []
-    for index, task in enumerate(schema.tasks):
-        if task.query is None:
-            continue
-        with collected(problems):
-            query = _only_select(connection, task, [table.name for table in schema.tables])
-            try:
-                connection.execute(f"CREATE TABLE labels.q{index} AS SELECT * FROM (\n{query}\n)")
-            except duckdb.OutOfMemoryException:
-                raise  # the build says what to do
-            except duckdb.Error as error:
-                raise _error(f"the query of task '{task.name}' failed: {error}") from error
-    raise_together(problems)
-
-
-def _only_select(connection: DuckDBPyConnection, task: Task, tables: list[str]) -> str:
-    import duckdb
-
-    assert task.query is not None
-    try:
-        statements = connection.extract_statements(name_files(task.query, tables))
-    except duckdb.Error as error:
-        raise _error(f"the query of task '{task.name}' is not SQL: {error}") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise _error(f"the query of task '{task.name}' must be one SELECT statement")
-    tokens = TOKEN.findall(statements[0].query)
-    refuse_unrepeatable(connection, task, tokens)
-    while tokens and (tokens[-1].isspace() or tokens[-1] == ";" or _is_comment(tokens[-1])):
-        tokens.pop()
-    return "".join(tokens)
-
-
-def refuse_unrepeatable(connection: DuckDBPyConnection, task: Task, tokens: list[str]) -> None:
-    """TaskError for a function that gives another answer tomorrow: the same source gives the same
-    store (a hash of the key splits at random, a fixed time stands for now)."""
-    rows = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
-        "AND function_type = 'scalar'"
-    ).fetchall()
-    unstable = {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS)
-    code = [token.lower() for token in tokens if not (token.isspace() or _is_comment(token))]
-    for before, token, after in zip(["", *code], code, [*code[1:], ""], strict=False):
-        is_call = token in unstable and after == "(" and before != "."
-        is_word = token in CLOCK_WORDS and before not in (".", "as") and after != "."
-        is_sample = token == "tablesample" or (before, token) == ("using", "sample")
-        if is_call or is_word or (is_sample and "repeatable" not in code):
-            raise _error(
-                f"the query of task '{task.name}' uses '{token}', whose result differs from run to "
-                "run; use a hash of the key instead of chance, and a fixed time instead of now"
-            )
-
-
-def _is_comment(token: str) -> bool:
-    return token.startswith(("--", "/*"))
-
-
-def name_files(query: str, tables: list[str]) -> str:
-    """FROM 'orders.parquet' and JOIN 'orders.csv' become "orders", so that orders.id works too."""
-    names = {f"'{table}{suffix}'": table for table in tables for suffix in (".parquet", ".csv")}
-    tokens = TOKEN.findall(query)
-    before = ""
-    for position, token in enumerate(tokens):
-        if token in names and before in ("from", "join"):
-            tokens[position] = quote(names[token])
-        if not (token.isspace() or _is_comment(token)):
-            before = token.lower()
-    return "".join(tokens)
-
-
-def load_labels(connection: DuckDBPyConnection, schema: Schema, directories: Sequence[Path]) -> int:
-    """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV. A table is
-    looked for in each of the folders."""
-    import duckdb
-
-    csv_bytes = 0
-    for index, task in enumerate(schema.tasks):
-        for split, name in task.seeds:
-            paths = [directory / name for directory in directories]
-            path = next((path for path in paths if path.is_file()), paths[0])
-            relation = f"labels.q{index}_{split}"
-            where = f"label table '{path}' of task '{task.name}'"
-            if path.suffix not in (".csv", ".parquet"):
-                raise _error(f"{where} is neither .csv nor .parquet")
-            if not path.is_file():
-                raise _error(f"{where} is not there")
-            try:
-                scan = scan_of(connection, path)
-                connection.execute(f"CREATE TABLE {relation} AS SELECT * FROM {scan}")
-            except duckdb.Error as error:
-                raise _error(f"{where} cannot be read: {brief(error)}") from error
-            sizes = "coalesce(strlen(CAST(COLUMNS(*) AS VARCHAR)), 0) + 1"
-            query = f"SELECT sum(list_sum([{sizes}])) FROM {relation}"
-            csv_bytes += count_rows(connection, query)
-    return csv_bytes
 
 
 def make_seeds(

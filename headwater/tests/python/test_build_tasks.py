@@ -19,9 +19,9 @@ from databases import (
 )
 from headwater.build import build
 from headwater.errors import SchemaError, TaskError
+from headwater.labels import name_files
 from headwater.report import BuildReport
 from headwater.store import Store
-from headwater.tasks import name_files
 
 FOREVER_US = 2**63 - 1
 

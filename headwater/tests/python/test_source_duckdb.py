@@ -8,7 +8,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from headwater.build import build, open_database
+from headwater.build import build
+from headwater.database import open_database
 from headwater.errors import SourceError
 from headwater.infer import infer
 from headwater.selection import Selection

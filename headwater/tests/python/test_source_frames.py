@@ -12,7 +12,8 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from headwater.build import build, open_database
+from headwater.build import build
+from headwater.database import open_database
 from headwater.errors import SourceError
 from headwater.infer import infer
 from headwater.sources import load_source

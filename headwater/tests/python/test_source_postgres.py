@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater.build import build, open_database
+from headwater.build import build
 from headwater.cli import main
+from headwater.database import open_database
 from headwater.errors import SourceError
 from headwater.infer import infer
 from headwater.selection import Selection

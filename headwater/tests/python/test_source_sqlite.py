@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from headwater import source_sqlite
 from headwater._core import pack_rows
-from headwater.build import open_database
+from headwater.database import open_database
 from headwater.sources import SourceData, load_source
 
 WIDE = 2**53 + 1  # no double holds it

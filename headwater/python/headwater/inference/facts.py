@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..convert import (
+from ..sources import SourceColumn, SourceTable, literal
+from ..value_sql import (
     INTEGER_TYPES,
     REAL_TYPES,
     WIDE_TYPES,
@@ -21,7 +22,6 @@ from ..convert import (
     to_numerical,
     to_timestamp,
 )
-from ..sources import SourceColumn, SourceTable, literal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..convert import INTEGER_TYPES, canonical_text
 from ..schema import ColumnRef, ForeignKey
+from ..value_sql import INTEGER_TYPES, canonical_text
 from .draft import ColumnDraft, TableDraft
 from .facts import raw_value
 from .names import is_code_name, is_id_name, own_key_score, reference_score, words_of

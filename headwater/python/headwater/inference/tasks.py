@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..convert import canonical_text, to_boolean, to_numerical
 from ..schema import ColumnRef, Task
 from ..sources import quote
+from ..value_sql import canonical_text, to_boolean, to_numerical
 from .draft import ColumnDraft, TableDraft
 from .facts import raw_value
 from .names import words_of

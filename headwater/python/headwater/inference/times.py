@@ -13,8 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..convert import count_rows, to_boolean, to_timestamp
+from ..convert import count_rows
 from ..schema import ColumnRef, Known
+from ..value_sql import to_boolean, to_timestamp
 from .draft import ColumnDraft, TableDraft
 from .facts import ColumnFacts, raw_value
 from .keys import key_text

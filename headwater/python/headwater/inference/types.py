@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..convert import INTEGER_TYPES, NAIVE_TYPES, ZONED_TYPE, is_nested
 from ..sources import SourceColumn
+from ..value_sql import INTEGER_TYPES, NAIVE_TYPES, ZONED_TYPE, is_nested
 from .draft import ColumnDraft, TableDraft
 from .facts import NEVER_VALUES, ColumnFacts, is_number_type
 from .names import is_id_name, words_of

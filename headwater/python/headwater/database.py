@@ -1,0 +1,73 @@
+"""The DuckDB of a build: its settings, its share of the memory, and which version it has to be."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DUCKDB_VERSION_MIN = (1, 5, 4)
+MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
+MEMORY_UNITS = {"B": 1} | {
+    unit + suffix: base ** (power + 1)
+    for power, unit in enumerate("KMGT")
+    for suffix, base in (("B", 1000), ("IB", 1024))
+}
+OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
+
+
+def open_database(
+    folder: Path, *, memory_limit: str | None = None, locked: bool = False
+) -> DuckDBPyConnection:
+    """The database of a build: times in UTC, nothing taken from the caller's variables."""
+    duckdb = import_duckdb()
+    connection: DuckDBPyConnection = duckdb.connect(str(folder / "work.duckdb"))
+    settings = {
+        "temp_directory": f"'{str(folder / 'spill').replace(chr(39), chr(39) * 2)}'",
+        "TimeZone": "'UTC'",
+        "python_enable_replacements": "false",
+        "autoinstall_known_extensions": "false",
+        "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
+        "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
+    }
+    if memory_limit is not None:
+        settings |= memory_settings(memory_limit)
+    if locked:
+        settings |= {"threads": "1", "enable_external_access": "false"}
+        settings["lock_configuration"] = "true"
+    try:
+        connection.execute("SET enable_progress_bar = false")
+        for name, value in settings.items():
+            connection.execute(f"SET GLOBAL {name} = {value}")
+    except duckdb.Error as error:
+        connection.close()
+        raise ValueError(f"DuckDB does not take the setting: {error}") from error
+    return connection
+
+
+def memory_settings(memory_limit: str) -> dict[str, str]:
+    """DuckDB's share of what the build may take, and as many threads as have room in it."""
+    match = MEMORY_SIZE.fullmatch(memory_limit.strip())
+    size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
+    if size <= 0:
+        raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
+    share = int(max(size - OWN_BYTES, size / 4))
+    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
+    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
+
+
+def import_duckdb() -> Any:
+    """The duckdb module, or an error that says how to get it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ImportError("building needs DuckDB: pip install 'headwater[build]'") from error
+    version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
+    if not DUCKDB_VERSION_MIN <= version < (2,):
+        raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")
+    return duckdb
