@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from databases import (
     arrow_tables,
@@ -24,8 +25,9 @@ from databases import (
     write_sqlite,
 )
 from fake_endpoint import FakeEndpoint
-from headwater import Store, build
+from headwater import Store, _core, build
 from headwater.convert import CanonicalTable, Conversion
+from headwater.encode import Encoder
 from headwater.errors import EmbedderError, SourceError
 from headwater.journal import restore
 from headwater.schema import CsvFormat, Task
@@ -93,7 +95,8 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) 
         "read", "convert", "tasks", "keys", "encode", "embed", "write",
     ]  # fmt: skip
     resumed: dict[int, tuple[str, ...]] = {}
-    for number in (0, 2, 4, 5, names.index("tasks") + 1, names.index("encode"), len(told) - 1):
+    encode, embed = names.index("encode"), names.index("embed")
+    for number in (0, 2, 4, 5, names.index("tasks") + 1, *range(encode, embed + 1), len(told) - 1):
         out = tmp_path / f"killed{number}"
         assert start(source, out, document, str(number)).wait() == -signal.SIGKILL
         left = list(out.glob(".building-*"))
@@ -105,8 +108,76 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) 
     assert resumed[0] == resumed[2] == ()
     assert resumed[4] == ("source", "table 0")
     assert resumed[5] == ("source", "table 0", "table 1")
-    every = ("source", "table 0", "table 1", "table 2", "labels")
-    assert resumed[len(told) - 1] == resumed[names.index("encode")] == every
+    tables = ("source", "table 0", "table 1", "table 2", "labels")
+    assert resumed[names.index("tasks") + 1] == tables
+    rows, edges = ("rows 0", "rows 1", "rows 2"), ("edges 0", "edges 1", "edges 2")
+    every = (*tables, "seeds", "categories", *rows, *edges)
+    before = len(every) - len(rows) - len(edges)
+    for done, number in enumerate(range(encode, embed)):  # the last one is told before the seeds
+        assert resumed[number] == every[: before + done]
+    assert resumed[embed] == resumed[len(told) - 1] == every
+
+
+def test_what_is_encoded_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the tables are gone when the build goes on, and are not missed."""
+    source = write_sqlite(tmp_path / "b.db", bookstore())
+    document = metadata()
+    told = stages(source, tmp_path / "whole", document)
+    number = [stage for stage, _ in told].index("embed")
+    assert start(source, tmp_path / "s", document, str(number)).wait() == -signal.SIGKILL
+    monkeypatch.setattr(Encoder, "stream", only_seeds(Encoder.stream))
+    report = build(source, tmp_path / "s", document, cache=False)
+    assert report.fingerprint == Store(tmp_path / "whole").fingerprint
+
+
+def only_seeds(stream: Any) -> Any:
+    def guarded(encoder: Encoder, query: str) -> Any:
+        assert "seeds." in query, query
+        return stream(encoder, query)
+
+    return guarded
+
+
+@pytest.mark.parametrize("damage", ["short", "log", "declared"])
+def test_what_is_encoded_is_used_only_as_it_was_left(tmp_path: Path, damage: str) -> None:
+    def columns(builder: _core.Builder, stype: str) -> None:
+        builder.add_table("t", key_part_count=1)
+        builder.add_column(0, "id", stype=_core.SEMANTIC_TYPES["identifier"])
+        builder.add_column(0, "x", stype=_core.SEMANTIC_TYPES[stype])
+
+    def builder(name: str, stype: str = "numerical") -> _core.Builder:
+        opened = _core.Builder(
+            tmp_path / name, name="d", stats_until_us=2**63 - 1, spill_directory=tmp_path / "e"
+        )
+        columns(opened, stype)
+        return opened
+
+    (tmp_path / "e").mkdir()
+    first = builder("one")
+    assert first.resume() == 0
+    first.write_rows(0, arrow_rows())
+    again = builder("two")
+    assert again.resume() == 1 and again.column_stats(1)["mean"] == 2.0
+    if damage == "short":
+        os.truncate(tmp_path / "e" / "rows-00000", 1)
+    elif damage == "log":
+        log = bytearray((tmp_path / "e" / "log").read_bytes())
+        log[100] ^= 1
+        (tmp_path / "e" / "log").write_bytes(log)
+    third = builder("three", "timestamp" if damage == "declared" else "numerical")
+    assert third.resume() == 0
+    if damage != "declared":
+        third.write_rows(0, arrow_rows())
+        assert builder("four").resume() == 1
+
+
+def arrow_rows() -> Any:
+    columns = {
+        "key": pa.array([1, 2, 3], pa.int64()),
+        "id": pa.array([True, True, True]),
+        "x": pa.array([1.0, 2.0, 3.0]),
+    }
+    return pa.table(columns)
 
 
 def derived_metadata(kind: Any) -> dict[str, Any]:
@@ -226,8 +297,9 @@ def test_an_endpoint_that_fails_does_not_cost_the_tables(tmp_path: Path) -> None
             build(source, tmp_path / "s", metadata(), embedder=embedder, cache=False)
         report = build(source, tmp_path / "s", metadata(), embedder=embedder, cache=False)
     assert "labels" in report.resumed
-    assert "taken from a build that was cut short: source, labels, 3 converted tables" in str(
-        report
+    assert (
+        "taken from a build that was cut short: source, labels, seeds, categories, 3 converted "
+        "tables, 3 encoded tables, 3 encoded foreign keys" in str(report)
     )
 
 
