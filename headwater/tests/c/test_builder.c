@@ -34,7 +34,7 @@ struct bench {
 
 static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_time_visible) {
     struct bench *bench = calloc(1, sizeof *bench);
-    hw_builder_options options = {sizeof options, "bench", stats_until_us};
+    hw_builder_options options = {sizeof options, "bench", stats_until_us, NULL};
     hw_table_spec table = {.struct_bytes = sizeof table,
                            .name = "events",
                            .key_part_count = 1,
@@ -228,6 +228,69 @@ static void too_few_parents_are_refused(void **state) {
                      HW_BAD_SOURCE);
     assert_non_null(strstr(bench->error.message, "has 3 parents, table 'events' has 6 rows"));
     stream.release(&stream);
+}
+
+/* Writes the pairs (child, parent) of the events' own key. */
+static hw_status write_pairs(struct bench *bench, const int32_t *children, const int32_t *parents,
+                             uint64_t count, uint64_t null_count, uint64_t *edge_count) {
+    struct ArrowArrayStream stream;
+    struct fixture_column columns[2] = {{"child", "i", children, NULL},
+                                        {"parent", "i", parents, NULL}};
+    fixture_stream(&stream, columns, 2, count, 2);
+    hw_status status =
+        hw_builder_write_edges(bench->b, 0, &stream, null_count, edge_count, &bench->error);
+    stream.release(&stream);
+    return status;
+}
+
+static void edges_come_in_any_order(void **state) {
+    struct bench *bench = *state;
+    struct fixture_column columns[EVENT_FIELDS];
+    uint64_t edge_count = 0;
+    good_columns(columns);
+    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
+    assert_int_equal(hw_builder_has_edges(bench->b, 0, &edge_count), 0);
+    assert_int_equal(
+        write_pairs(bench, (int32_t[]){5, 0, 3}, (int32_t[]){1, 5, 5}, 3, 2, &edge_count), HW_OK);
+    assert_int_equal(edge_count, 3);
+    edge_count = 0;
+    assert_int_equal(hw_builder_has_edges(bench->b, 0, &edge_count), 1);
+    assert_int_equal(edge_count, 3);
+    assert_int_equal(hw_builder_has_edges(bench->b, 1, &edge_count), 0);
+}
+
+static void a_row_with_two_parents_is_refused(void **state) {
+    struct bench *bench = *state;
+    struct fixture_column columns[EVENT_FIELDS];
+    uint64_t edge_count = 0;
+    good_columns(columns);
+    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
+    assert_int_equal(
+        write_pairs(bench, (int32_t[]){2, 0, 2}, (int32_t[]){1, 2, 3}, 3, 0, &edge_count),
+        HW_BAD_SOURCE);
+    assert_non_null(strstr(bench->error.message, "has two parents for row 2"));
+}
+
+static void edges_of_rows_that_are_not_there_are_refused(void **state) {
+    struct bench *bench = *state;
+    struct fixture_column columns[EVENT_FIELDS];
+    uint64_t edge_count = 0;
+    good_columns(columns);
+    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
+    assert_int_equal(write_pairs(bench, (int32_t[]){6}, (int32_t[]){0}, 1, 0, &edge_count),
+                     HW_BAD_SOURCE);
+    assert_non_null(strstr(bench->error.message, "holds 6 in row 0"));
+}
+
+static void more_null_keys_than_rows_are_refused(void **state) {
+    struct bench *bench = *state;
+    struct fixture_column columns[EVENT_FIELDS];
+    uint64_t edge_count = 0;
+    good_columns(columns);
+    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
+    assert_int_equal(write_pairs(bench, (int32_t[]){1}, (int32_t[]){0}, 1, 6, &edge_count),
+                     HW_BAD_ARGUMENT);
+    assert_non_null(strstr(bench->error.message, "6 rows with a NULL key and 1 edges of 6 rows"));
 }
 
 static void finishing_too_early_says_what_is_missing(void **state) {
@@ -466,7 +529,7 @@ static void five_thousand_rows_keep_their_keys_and_children(void **state) {
  */
 static void a_key_known_some_time_after_a_column_is_listed_by_that(void **state) {
     struct bench *bench = *state;
-    hw_builder_options options = {sizeof options, "links", INT64_MAX};
+    hw_builder_options options = {sizeof options, "links", INT64_MAX, NULL};
     hw_table_spec table = {.struct_bytes = sizeof table, .name = "links", .temporal = 1};
     const hw_column_spec specs[] = {
         {.name = "at", .stype = HW_TIMESTAMP, .temporal = 1},
@@ -624,7 +687,7 @@ static void an_unfinished_build_leaves_nothing(void **state) {
 
 static void a_directory_that_exists_is_not_built_in(void **state) {
     struct bench *bench = *state;
-    hw_builder_options options = {sizeof options, "again", INT64_MAX};
+    hw_builder_options options = {sizeof options, "again", INT64_MAX, NULL};
     hw_builder *b = NULL;
     assert_int_equal(hw_builder_open(bench->directory, &options, &b, &bench->error), HW_IO);
     assert_null(b);
@@ -645,6 +708,10 @@ int main(void) {
         ON(open_bench, errors_of_the_stream_come_through),
         ON(open_bench, parents_out_of_range_or_number_are_refused),
         ON(open_bench, too_few_parents_are_refused),
+        ON(open_bench, edges_come_in_any_order),
+        ON(open_bench, a_row_with_two_parents_is_refused),
+        ON(open_bench, edges_of_rows_that_are_not_there_are_refused),
+        ON(open_bench, more_null_keys_than_rows_are_refused),
         ON(open_bench, finishing_too_early_says_what_is_missing),
         ON(open_bench, a_duplicate_key_is_refused_at_finish),
         ON(open_bench, vectors_that_are_not_finite_are_refused),
