@@ -112,6 +112,17 @@ def make_parser() -> argparse.ArgumentParser:
     there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
     _add_settings(command)
 
+    command = _command(
+        commands, "pretrain", pretrain_command, "learn masked cells of a store, before any task"
+    )
+    command.add_argument("store")
+    command.add_argument("--task", action="append", help="whose seeds; default: all; repeatable")
+    command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
+    there = command.add_mutually_exclusive_group()
+    there.add_argument("--resume", action="store_true", help="go on with the run that is there")
+    there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+    _add_settings(command)
+
     command = _command(commands, "evaluate", evaluate_command, "metrics beside baselines")
     command.add_argument("run", type=Path, help="folder of a trained run")
     command.add_argument("--store", action="append", help="another place of its store, or of each")
@@ -191,6 +202,7 @@ def _settings() -> dict[str, Callable[[str], Any]]:
     readers["split_ratios"] = _tuple_reader(float)
     readers["staleness"] = _tuple_reader(float)
     readers["time_split"] = _tuple_reader(str)
+    readers["seed_tables"] = _tuple_reader(str)
     return readers
 
 
@@ -285,12 +297,27 @@ def train_command(options: argparse.Namespace) -> int:
     return _show(options, result, lines)
 
 
+def pretrain_command(options: argparse.Namespace) -> int:
+    """Learn masked cells and save."""
+    from confluence.log import read_summary
+    from confluence.pretrain import pretrain
+
+    run = pretrain(
+        options.store, out=options.out, tasks=options.task, preset=options.preset,
+        overwrite=options.overwrite, resume=options.resume, **_overrides(options),
+    )  # fmt: skip
+    summary = read_summary(run.out)
+    result = {"out": str(run.out), "steps": run.config.steps, "summary": summary}
+    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
+    return _show(options, result, lines)
+
+
 def evaluate_command(options: argparse.Namespace) -> int:
     """Evaluate a trained run."""
     from confluence.run import load
 
     run = load(options.run, store=options.store, which=options.checkpoint)
-    titles = run.titles if options.task is None else [options.task]
+    titles = (run.titles or [None]) if options.task is None else [options.task]
     results = [
         run.evaluate(
             options.split, task=title, regime=options.regime, visible_until=options.visible_until
@@ -417,8 +444,20 @@ def describe_backtest(result: Result) -> list[str]:
     return lines[1:]
 
 
+def describe_held_out(result: Result) -> list[str]:
+    """The losses of masked cells, by type."""
+    lines = [f"masked cells on {result['split']}, {result['contexts']:,} contexts"]
+    parts = [("all", result["loss"], "")]
+    parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
+    for name, loss, cells in parts:
+        lines.append(f"  {name:<12} {'-' if loss is None else f'{loss:.4f}':>10}  {cells}".rstrip())
+    return lines
+
+
 def describe_evaluation(result: Result) -> list[str]:
     """The metrics of the model and its baselines as a small table."""
+    if result.get("objective") == "masked_cells":
+        return describe_held_out(result)
     regime = result["regime"]
     if result["visible_until"]:
         regime += f" at {result['visible_until']}"

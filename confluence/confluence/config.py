@@ -75,6 +75,16 @@ class Config:
     half_life_days: float | None = None  # in the end a train seed that much older weighs half
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
+    # --- masked cells
+    objective: str = "task"  # what is learned: "task", or "masked_cells" (`confluence pretrain`)
+    auxiliary_weight: float = 0.0  # of the loss of masked cells beside a task's; 0: none is masked
+    mask_ratio: float = 0.15  # probability that a cell is masked, where cells are
+    max_targets_per_type: int | None = None  # M, masked cells of one type in a context at most;
+    # None: chosen from a sample
+    seed_tables: tuple[str, ...] | None = None  # with objective masked_cells: their rows are the
+    # contexts' anchors, in place of the tasks' seeds
+    init_from: str | None = None  # folder of a run whose weights this one starts with, by name
+
     # --- loss
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
     z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
@@ -109,6 +119,7 @@ class Config:
             "identifier_cells": ("all", "foreign_keys", "none"),
             "layout": ("compact", "dense"),
             "metric": ("mae", "rmse"),
+            "objective": ("task", "masked_cells"),
         }
         checks = [
             (getattr(self, n) < 1, f"{n} is {getattr(self, n)}, must be ≥ 1") for n in positive
@@ -127,6 +138,10 @@ class Config:
                 self.half_life_days is not None and not self.half_life_days > 0,
                 f"half_life_days is {self.half_life_days}, must be > 0",
             ),
+            (not 0 < self.mask_ratio <= 1, "mask_ratio must be in (0, 1]"),
+            (not 0 <= self.auxiliary_weight < math.inf, "auxiliary_weight must be ≥ 0"),
+            ((self.max_targets_per_type or 1) < 1, "max_targets_per_type must be ≥ 1"),
+            *self._objective_checks(),
             (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
             *(
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
@@ -134,6 +149,26 @@ class Config:
             ),
         ]
         return checks
+
+    def _objective_checks(self) -> list[tuple[bool, str]]:
+        alone = self.objective == "masked_cells"
+        return [
+            (alone and self.auxiliary_weight > 0, "auxiliary_weight needs objective 'task'"),
+            (
+                alone and self.half_life_days is not None,
+                "half_life_days needs objective 'task'",
+            ),
+            (alone and self.label_rows > 0, "label_rows need objective 'task'"),
+            (
+                not alone and self.seed_tables is not None,
+                "seed_tables need objective 'masked_cells'",
+            ),
+        ]
+
+    @property
+    def masks_cells(self) -> bool:
+        """Whether train contexts have masked cells."""
+        return self.objective == "masked_cells" or self.auxiliary_weight > 0
 
     @property
     def head_width(self) -> int:
@@ -166,7 +201,7 @@ class Config:
         if unknown:
             raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
         settings = dict(values)
-        for name in ("split_ratios", "staleness", "time_split"):  # JSON has lists
+        for name in ("split_ratios", "staleness", "time_split", "seed_tables"):  # JSON has lists
             if isinstance(settings.get(name), list):
                 settings[name] = tuple(settings[name])
         return cls(**settings)

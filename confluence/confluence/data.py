@@ -110,18 +110,25 @@ def _logit(share: float) -> float:
 
 
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
-    """A sampler of one or more tasks with the run's options."""
+    """A sampler of some tasks, or of all, with the run's options."""
     options = {
         "db_path": store_path, "rank": 0, "world_size": 1, "seed": cfg.seed,
         "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
-        "identifier_cells": cfg.identifier_cells, "tasks": list(tasks),
+        "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "staleness": cfg.staleness, "time_split": cfg.time_split,
     }  # fmt: skip
+    if cfg.masks_cells:
+        options |= {
+            "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
+            "max_targets_per_type": cfg.max_targets_per_type,
+        }  # fmt: skip
+    if cfg.seed_tables is not None:
+        options |= {"tasks": None, "seed_tables": cfg.seed_tables}
     return headwater.Sampler(**{**options, **overrides})
 
 
@@ -229,10 +236,17 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
     categories = np.asarray(sampler.categorical_embeddings(), np.float16)
     padding = np.zeros((category_limit, columns.shape[1]), np.float16)
     categories = np.concatenate([categories.reshape(-1, columns.shape[1]), padding])
-    return Tables(columns=jax.device_put(columns), categories=jax.device_put(categories))
+    owners = np.full(len(categories), -1, np.int32)
+    for number, column in enumerate(sampler.store.metadata["columns"]):
+        stats = column.get("stats") or {}
+        if "cat_emb_start" in stats:
+            start = int(stats["cat_emb_start"])
+            owners[start : start + len(stats["categories"])] = number
+    return Tables(*(jax.device_put(table) for table in (columns, categories, owners)))
 
 
 def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
     """The arrays that the model reads, on the device. The batch itself is left as it is."""
-    names = COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS
+    names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
+    names += [name for name in batch if name == "target_indices" or name.startswith("masked_")]
     return {name: jax.device_put(batch[name]) for name in names}

@@ -71,7 +71,7 @@ def adjacency(parents: Array) -> Array:
 
 def _hidden(batch: Inputs) -> Array:
     """Cells to predict that are empty, as their truth stands beside. → [B,S] bool"""
-    is_target = batch["cells"] & CELL_BITS["is_target"] != 0
+    is_target: Array = batch["cells"] & CELL_BITS["is_target"] != 0
     if "target_values" in batch:
         return is_target
     if "masked_numerical_indices" not in batch:

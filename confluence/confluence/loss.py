@@ -17,7 +17,7 @@ from headwater import SemanticType
 from jax import Array
 
 from confluence.config import Config
-from confluence.model import Inputs, Output
+from confluence.model import Inputs, Output, target_positions
 
 TARGET_STYPES = (
     SemanticType.NUMERICAL,
@@ -51,14 +51,13 @@ class Truth(NamedTuple):
 
 def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
     """Take the truth out of a batch with inline targets."""
-    is_target = (batch["is_target"] > 0) & (batch["is_padding"] == 0)  # [B,S]
-    target = jnp.argmax(is_target, axis=1)[:, None]  # [B,1]
+    target = target_positions(batch)[:, None]  # [B,1]
 
     def at_target(name: str) -> Array:
         return jnp.take_along_axis(batch[name], target, axis=1)[:, 0]
 
     task = batch["task_idx"][0].astype(jnp.int32)
-    sequences = jnp.arange(is_target.shape[0])
+    sequences = jnp.arange(target.shape[0])
     counts = sequences < batch["num_sequences"][0].astype(jnp.int32)
     weight = (counts & (batch["is_labelled"] > 0)).astype(jnp.float32)
     times = jnp.take_along_axis(batch["timestamp_values"], target[..., None], axis=1)[:, 0]

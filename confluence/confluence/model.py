@@ -45,6 +45,8 @@ class Tables(NamedTuple):
 
     columns: Array  # [C,T] float16
     categories: Array  # [V+L,T] float16, padded by L rows so that a slice of L never clamps
+    category_columns: Array | None = None  # [V+L] int32, the column of each category, padding -1;
+    # only masked cells need it
 
 
 class Output(NamedTuple):
@@ -104,6 +106,8 @@ def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     affine("heads.timestamp", D, TIME_PARTS)
     affine("heads.boolean", D, 1)
     affine("heads.categorical", D, D)
+    if cfg.masks_cells:
+        affine("heads.text", D, T)
     return table
 
 
@@ -207,7 +211,7 @@ class Cells(NamedTuple):
     column_ids: Array  # [B,S] int32
     stypes: Array  # [B,S] int32
     is_cell: Array  # [B,S] bool
-    is_target: Array  # [B,S] bool
+    is_target: Array  # [B,S] bool, masked cells too
     target: Array  # [B] int32, position of the target; 0 in an empty sequence
 
 
@@ -227,8 +231,16 @@ def read_cells(batch: Inputs, hidden: Array | None = None) -> Cells:
         stypes=ids("semantic_types"),
         is_cell=is_cell,
         is_target=is_target,
-        target=jnp.argmax(is_target, axis=1).astype(jnp.int32),
+        target=target_positions(batch),
     )
+
+
+def target_positions(batch: Inputs) -> Array:
+    """Where the target of each sequence stands; 0 where there is none. → [B] int32"""
+    if "target_indices" in batch:  # beside masked cells, which look like targets
+        return jnp.maximum(batch["target_indices"].astype(jnp.int32), 0)
+    is_target = (batch["is_target"] > 0) & (batch["is_padding"] == 0)
+    return jnp.argmax(is_target, axis=1).astype(jnp.int32)
 
 
 def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Config) -> Array:
@@ -239,7 +251,7 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
     """
     dtype = compute_dtype(cfg)
     value_table, value_ids = _value_table(params, batch, cells, tables, dtype)
-    columns = _project(params, "encoder.column", tables.columns, dtype)  # [C,D]
+    columns = project(params, "encoder.column", tables.columns, dtype)  # [C,D]
     ages = _age_numbers(batch, cells)
     if not cfg.ages:
         ages = jnp.zeros_like(ages)
@@ -258,7 +270,7 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
     return rms_norm(total, params["encoder.norm"], dtype)
 
 
-def _project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:
+def project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:
     """Linear(T→D) of a frozen table. [n,T] float16 → [n,D]."""
     weight = params[f"{name}.weight"].astype(dtype)
     return table.astype(dtype) @ weight + params[f"{name}.bias"].astype(dtype)
@@ -275,8 +287,8 @@ def _value_table(
         "boolean": params["encoder.boolean"],
         "null": params["encoder.null"],
         "mask": params["encoder.mask"],
-        "categorical": _project(params, "encoder.categorical", tables.categories, dtype),
-        "text": _project(params, "encoder.text", batch["text_batch_embeddings"], dtype),
+        "categorical": project(params, "encoder.categorical", tables.categories, dtype),
+        "text": project(params, "encoder.text", batch["text_batch_embeddings"], dtype),
     }
     starts: dict[str, int] = {}
     count = 0
@@ -420,22 +432,24 @@ def at_target(x: Array, cells: Cells) -> Array:
     return jnp.take_along_axis(x, cells.target[:, None, None], axis=1)
 
 
-def transform(params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config) -> Array:
-    """All layers. [B,S,D] → [B,D] at the target.
+def transform(
+    params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config, *, everywhere: bool
+) -> Array:
+    """All layers. [B,S,D] → [B,1,D] at the target, or [B,S,D] everywhere.
 
-    Only the target is read, so the last column attention and feed-forward are computed there alone;
-    this changes no result.
+    Where only the target is read, the last column attention and feed-forward are computed there
+    alone; this changes no result.
     """
     for layer in range(cfg.layers):
         x = x + attention_sublayer(params, layer, 0, x, x, patterns.outbound)
         x = x + attention_sublayer(params, layer, 1, x, x, patterns.inbound)
         is_last = layer == cfg.layers - 1
         rows, mix = x, patterns.column
-        if is_last:
+        if is_last and not everywhere:
             rows, mix = at_target(x, cells), patterns.target_column
         x = rows + attention_sublayer(params, layer, 2, x, rows, mix)
         x = x + feed_forward_sublayer(params, layer, x)
-    return x[:, 0]
+    return x
 
 
 # --------------------------------------------------------------------------------------- the heads
@@ -452,7 +466,7 @@ def apply_heads(
     start = batch["cat_emb_start"][0].astype(jnp.int32)
     count = batch["cat_emb_count"][0].astype(jnp.int32)
     choices = jax.lax.dynamic_slice_in_dim(tables.categories, start, category_limit)  # [L,T]
-    projected = _project(params, "encoder.categorical", choices, dtype)  # [L,D]
+    projected = project(params, "encoder.categorical", choices, dtype)  # [L,D]
     scores = jnp.einsum("bd,ld->bl", head("categorical"), projected.astype(jnp.float32))
     is_choice = jnp.arange(category_limit) < count
     return Output(
@@ -462,6 +476,36 @@ def apply_heads(
         boolean=head("boolean")[:, 0],
         categorical=jnp.where(is_choice, scores, -1e9),
     )
+
+
+def read_context(
+    params: Params,
+    batch: Inputs,
+    tables: Tables,
+    cfg: Config,
+    *,
+    row_shape: RowShape | None = None,
+    hidden: Array | None = None,
+    everywhere: bool = False,
+) -> Array:
+    """What the layers make of a batch, normed for the heads. → [B,1,D] or [B,S,D] float32
+
+    Args:
+        batch: the arrays named in `data.INPUT_FIELDS`, shapes and types as headwater gives them.
+        row_shape: most cells and parents of a row (`data.read_row_shape`); for attention by rows.
+        hidden: [B,S] bool, cells that dropout removes from this step.
+        everywhere: at every cell, not at the target alone.
+    """
+    cells = read_cells(batch, hidden)
+    if attention_path(cfg) == "rows":
+        if row_shape is None:
+            raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
+        patterns = row_patterns(batch, cells, cfg, row_shape)
+    else:
+        patterns = dense_patterns(batch, cells, cfg)
+    x = encode(params, batch, cells, tables, cfg)  # [B,S,D]
+    x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
+    return rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
 
 
 def forward(
@@ -474,22 +518,10 @@ def forward(
     row_shape: RowShape | None = None,
     hidden: Array | None = None,
 ) -> Output:
-    """The whole model.
+    """The whole model, at the targets; the other arguments are those of `read_context`.
 
     Args:
-        batch: the arrays named in `data.INPUT_FIELDS`, shapes and types as headwater gives them.
         category_limit: L, most categories of the run's tasks, at least 1.
-        row_shape: most cells and parents of a row (`data.read_row_shape`); for attention by rows.
-        hidden: [B,S] bool, cells that dropout removes from this step.
     """
-    cells = read_cells(batch, hidden)
-    if attention_path(cfg) == "rows":
-        if row_shape is None:
-            raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
-        patterns = row_patterns(batch, cells, cfg, row_shape)
-    else:
-        patterns = dense_patterns(batch, cells, cfg)
-    x = encode(params, batch, cells, tables, cfg)  # [B,S,D]
-    x = transform(params, x, cells, patterns, cfg)  # [B,D]
-    h = rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
+    h = read_context(params, batch, tables, cfg, row_shape=row_shape, hidden=hidden)[:, 0]
     return apply_heads(params, h, batch, tables, category_limit, compute_dtype(cfg))

@@ -31,6 +31,7 @@ from confluence.data import (
     read_task,
 )
 from confluence.evaluate import Predictions, evaluate, time_text
+from confluence.held_out import HeldOut
 from confluence.log import to_json
 from confluence.model import Params
 from confluence.own_columns import tree_baseline
@@ -55,6 +56,7 @@ class Run:
     step: int  # of the weights
     params: Params
     average: Params
+    stores: tuple[str, ...] = ()  # paths, in the run's order
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -92,8 +94,10 @@ class Run:
                 the earliest obs_time of the split.
         """
         check_split(split)
+        if self.config.objective == "masked_cells":
+            return self._held_out(split)
         place = self.place(task)
-        cfg = self._regime(place, split, regime, visible_until)
+        cfg = self._regime(place, split, regime, visible_until).replace(auxiliary_weight=0.0)
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
             batches = sampler.epoch(split, task=place.name)
@@ -123,17 +127,30 @@ class Run:
         if split is not None:
             check_split(split)
         place = self.place(task)
-        with open_sampler(place.store, self.config, place.name) as sampler:
+        cfg = self.config.replace(auxiliary_weight=0.0)  # no cell is masked
+        with open_sampler(place.store, cfg, place.name) as sampler:
             target, _ = _read(sampler, place)
             if split is not None:
                 batches = sampler.epoch(split, task=place.name)
             else:
                 batches = sampler.batches_for(place.name, keys=list(keys or ()), obs_time=at)
-            predictions = self._predictions(self.config, sampler, batches, target)
+            predictions = self._predictions(cfg, sampler, batches, target)
         rows = to_rows(predictions, target, headwater.Store(place.store))
         default = self.results(task) / f"predictions-{split or 'keys'}.csv"
         write_csv(rows, Path(path) if path is not None else default)
         return rows
+
+    def _held_out(self, split: str) -> dict[str, Any]:
+        """The loss of masked cells in the contexts of a split."""
+        with open_sampler(self.stores[0], self.config) as sampler:
+            held_out = HeldOut(
+                self.config, device_tables(sampler, 1),
+                row_shape=read_row_shape(sampler.database_metadata(), self.config),
+            )  # fmt: skip
+            result = held_out.evaluate(self.average, sampler, split)
+        path = self.out / f"evaluation-{split}.json"
+        path.write_text(to_json(result) + "\n", encoding="utf-8")
+        return result
 
     def _regime(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
@@ -207,6 +224,8 @@ def train(
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
+    if cfg.objective == "masked_cells":
+        raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     paths = [str(path) for path in _listed(store)]
     folder, places = Path(out), find_places(paths, list(_listed(task)), task_weights)
     with open_stores(places, cfg) as stores:
@@ -228,7 +247,7 @@ def train(
         state = session.train(done)
     return Run(
         out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
-        average=state.average,
+        average=state.average, stores=tuple(paths),
     )  # fmt: skip
 
 
@@ -277,8 +296,12 @@ def load(
             f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
-    for number, path in enumerate(dict.fromkeys(place.store for place in places)):
+    known = tuple(paths) or tuple(str(entry["path"]) for entry in record["stores"])
+    for number, path in enumerate(known):
         with headwater.Store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
     params, average = checkpoint.load_weights(folder, record)
-    return Run(out=folder, places=places, config=cfg, step=step, params=params, average=average)
+    return Run(
+        out=folder, places=places, config=cfg, step=step, params=params, average=average,
+        stores=known,
+    )  # fmt: skip

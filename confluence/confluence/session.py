@@ -25,6 +25,7 @@ from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
 from confluence.data import VAL, Task, device_tables
 from confluence.evaluate import US_PER_DAY, evaluate, main_metric
+from confluence.held_out import HeldOut
 from confluence.log import Log
 from confluence.predict import predict
 from confluence.stop import StopRequest, TrainingStopped
@@ -45,6 +46,7 @@ from confluence.train import (
     first_state,
     fit,
 )
+from confluence.transfer import start_from
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,8 @@ class Session:
         cfg = self.config
         width = int(self.record["embedder"]["dim"])
         state = first_state(cfg, width, first_biases(self.stores))
+        if cfg.init_from is not None and resume_step is None:
+            state = start_from(state, Path(cfg.init_from), cfg, self.record["embedder"])
         losses: list[float] = []
         if resume_step is not None:
             state, losses = self._restore(state, resume_step)
@@ -124,12 +128,16 @@ class Session:
             text_width=width, category_limit=limit, row_shape=shape,
         )  # fmt: skip
         predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
+        held_out = HeldOut(cfg, tables[0], row_shape=shape)
         keeper = Keeper(self.out, keep_last=cfg.keep_last)
 
         def on_state(state: TrainState, step: int, position: Any) -> None:
             score = None
             if _every(cfg.eval_every, step):
-                score = self._evaluate(predictors, state, step, log)
+                if cfg.objective == "masked_cells":
+                    score = self._evaluate_masked(held_out, state, step, log)
+                else:
+                    score = self._evaluate(predictors, state, step, log)
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
@@ -187,6 +195,15 @@ class Session:
             return known[0]
         mean = sum(score.goodness for score in known) / len(known)
         return Score(f"mean over {len(known)} tasks", mean, mean)
+
+    def _evaluate_masked(
+        self, held_out: HeldOut, state: TrainState, step: int, log: Log
+    ) -> Score | None:
+        """The loss of masked cells on val; None where val has no contexts."""
+        result = held_out.evaluate(state.average, self.stores[0].sampler, "val")
+        log.event("evaluate", step=step, **result)
+        loss = result["loss"]
+        return None if loss is None else Score("masked-cell loss", loss, -loss)
 
     def _what_is_left(self, log: Log) -> str:
         """What to say of a run that was interrupted between checkpoints."""

@@ -118,11 +118,13 @@ class OpenStore:
 
     @property
     def weight(self) -> float:
-        """How often batches come from this store, beside the others."""
-        return sum(place.weight for place in self.places)
+        """How often batches come from this store, beside the others; 1 where no task is learned."""
+        return sum(place.weight for place in self.places) if self.places else 1.0
 
     def scales(self, cfg: Config) -> TaskScales:
         """The scales of its tasks, by task index of the store."""
+        if not self.tasks:  # masked cells are in z units of their columns
+            return TaskScales(*(jnp.full(1, value, jnp.float32) for value in (1.0, 0.0, 1.0)))
         parts = [task.scales(cfg) for task in self.tasks]
         count = max(task.index for task in self.tasks) + 1
         rows = []
@@ -222,7 +224,7 @@ def _check_widths(stores: Sequence[OpenStore]) -> None:
 
 def category_limit(stores: Sequence[OpenStore]) -> int:
     """L, most categories of a target of the run."""
-    return max(task.category_limit for store in stores for task in store.tasks)
+    return max((task.category_limit for store in stores for task in store.tasks), default=1)
 
 
 def row_shape(stores: Sequence[OpenStore], cfg: Config) -> RowShape:

@@ -27,6 +27,7 @@ from confluence.config import Config
 from confluence.data import to_device
 from confluence.expand import as_dense
 from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
+from confluence.masked_loss import loss_with_masks
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
 from confluence.row_attention import RowShape
@@ -114,6 +115,11 @@ def gradient_sums(
     truth = read_truth(batch, scales)
 
     def loss_of(params: Params) -> tuple[Array, Array]:
+        if cfg.masks_cells:
+            return loss_with_masks(
+                params, batch, truth, tables, scales, cfg,
+                category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+            )  # fmt: skip
         output = forward(
             params, batch, tables, cfg,
             category_limit=category_limit, row_shape=row_shape, hidden=hidden,

@@ -57,7 +57,10 @@ def assert_device_makes(dense: Any, compact: Any) -> None:
 
 
 @pytest.mark.parametrize("task", ["churn", "subscribed", "next_order", "device", "rating"])
-@pytest.mark.parametrize("more", [{}, {"targets": "separate"}, {"packing": True, "max_hops": 1}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"targets": "separate"}, {"packing": True, "max_hops": 1}, {"mask_ratio": 0.4}],
+)
 def test_the_shop_expands_on_the_device_as_on_the_host(
     shop_store: Path, task: str, more: dict[str, Any]
 ) -> None:

@@ -1,0 +1,65 @@
+"""How well masked cells of contexts that were not trained on are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from confluence.config import Config
+from confluence.data import to_device
+from confluence.expand import as_dense
+from confluence.masked_loss import MASKED_TYPES, masked_losses, sequence_means
+from confluence.model import Inputs, Params, Tables, read_context
+from confluence.row_attention import RowShape
+
+
+class HeldOut:
+    """The compiled loss of masked cells, summed over the contexts of a split."""
+
+    def __init__(self, cfg: Config, tables: Tables, *, row_shape: RowShape | None = None) -> None:
+        def losses(params: Params, batch: Inputs, tables: Tables) -> dict[str, Array]:
+            dense = as_dense(batch)
+            h = read_context(params, dense, tables, cfg, row_shape=row_shape, everywhere=True)
+            sums, counts = masked_losses(params, h, dense, tables, cfg)
+            means, is_masked = sequence_means(sums, counts)
+            found = {"loss": jnp.sum(means * is_masked), "contexts": jnp.sum(is_masked)}
+            for name, value in sums.items():
+                found[f"{name} loss"] = jnp.sum(value)
+                found[f"{name} cells"] = jnp.sum(counts[name])
+            return found
+
+        self._losses: Any = jax.jit(losses)
+        self._tables = tables
+
+    def evaluate(self, params: Params, sampler: Any, split: str) -> dict[str, Any]:
+        """The mean loss of the split's contexts, as in training, and the mean by type over cells.
+
+        None where there is none. The contexts and their masks are those of epoch 0.
+        """
+        totals: dict[str, float] = {}
+        batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
+        for batch in batches:
+            found = jax.device_get(self._losses(params, to_device(batch), self._tables))
+            for name, value in found.items():
+                totals[name] = totals.get(name, 0.0) + float(np.float64(value))
+        types = {}
+        for stype in MASKED_TYPES:
+            name = stype.name.lower()
+            cells = int(totals.get(f"{name} cells", 0))
+            types[name] = {"cells": cells, "loss": _mean(totals.get(f"{name} loss", 0.0), cells)}
+        contexts = int(totals.get("contexts", 0))
+        return {
+            "objective": "masked_cells",
+            "split": split,
+            "contexts": contexts,
+            "loss": _mean(totals.get("loss", 0.0), contexts),
+            "types": types,
+        }
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None
