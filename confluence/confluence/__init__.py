@@ -9,6 +9,7 @@ from confluence.backtest import backtest
 from confluence.checkpoint import CheckpointError
 from confluence.config import PRESETS, Config, ConfigError, preset
 from confluence.data import TaskError
+from confluence.meeting import RendezvousError
 from confluence.run import Run, load, train
 from confluence.stop import TrainingStopped
 from confluence.train import NonFiniteLossError, RecompilationError
@@ -22,6 +23,7 @@ __all__ = [
     "ConfigError",
     "NonFiniteLossError",
     "RecompilationError",
+    "RendezvousError",
     "Run",
     "TaskError",
     "TrainingStopped",

@@ -36,8 +36,11 @@ FOLDER = "checkpoints"
 FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
 FREE_SETTINGS = frozenset(
-    {"num_prefetch", "num_threads", "layout", "log_every", "eval_every", "save_every", "keep_last"}
-)
+    {
+        "num_prefetch", "num_threads", "layout", "log_every", "eval_every", "save_every",
+        "keep_last", "collective_timeout_s",
+    }
+)  # fmt: skip
 """Settings that a run may change when it goes on: they do not change what is learned."""
 
 
@@ -172,7 +175,7 @@ class Keeper:
 
         told = {"step": step, "score": None if score is None else score._asdict()}
         items: dict[str, Any] = {name: ocp.args.StandardSave(dict(parts[name])) for name in PARTS}
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        with _checkpointer() as checkpointer:
             checkpointer.save(
                 (self._out / FOLDER / str(step)).absolute(),
                 args=ocp.args.Composite(record=ocp.args.JsonSave({**record, **told}), **items),
@@ -189,6 +192,22 @@ class Keeper:
                 _remove(self._out / FOLDER / str(checkpoint.step))
 
 
+def _checkpointer() -> Any:
+    """Orbax for this process alone: where several train, the others do not take part."""
+    import orbax.checkpoint as ocp
+
+    rank = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=rank, active_processes={rank}, barrier_sync_key_prefix=f"rank{rank}"
+    )
+    if jax.process_count() == 1:
+        alone = ocp.options.MultiprocessingOptions()
+    handler = ocp.CompositeCheckpointHandler(
+        composite_options=ocp.CompositeOptions(multiprocessing_options=alone)
+    )
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
+
+
 # -------------------------------------------------------------------------------------- reading
 
 
@@ -197,7 +216,7 @@ def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
     import orbax.checkpoint as ocp
 
     step = find_step(out) if step is None else step
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
         restored = checkpointer.restore(
             (out / FOLDER / str(step)).absolute(),
             args=ocp.args.Composite(record=ocp.args.JsonRestore()),
@@ -214,7 +233,7 @@ def load_parts(
     """Parts of a checkpoint; `shapes` has the shape and dtype of every array of each."""
     import orbax.checkpoint as ocp
 
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     leaf: Any = jax.ShapeDtypeStruct
     items: dict[str, Any] = {
         part: ocp.args.StandardRestore(
@@ -222,7 +241,7 @@ def load_parts(
         )
         for part, arrays in shapes.items()
     }
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
         restored = checkpointer.restore(
             (out / FOLDER / str(step)).absolute(), args=ocp.args.Composite(**items)
         )

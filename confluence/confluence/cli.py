@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import signal
 import sys
 import typing
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluence.config import PRESETS, Config
+from confluence.config import PRESETS, Config, preset
 
 Result = dict[str, Any]
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
@@ -27,8 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     if options.command is run_command:
         _check_question(parser, options)
+    return _leave(_status(options))
+
+
+def _status(options: argparse.Namespace) -> int:
     try:
         return int(options.command(options))
     except KeyboardInterrupt as error:
@@ -40,6 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if _is_headwater_error(error):
             return _fail(_one_line(error))
         raise
+
+
+def _leave(status: int) -> int:
+    """The exit status; a rank of several that failed ends here and does not wait for the others."""
+    if "confluence.parallel" in sys.modules:
+        from confluence.parallel import leave_after_failure
+
+        leave_after_failure(status)
+    return status
 
 
 def _fail(message: str) -> int:
@@ -110,6 +125,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="go on with the run that is there as if it had not stopped; start it if there is none",
     )  # fmt: skip
     there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+    _add_ranks(command)
     _add_settings(command)
 
     command = _command(
@@ -190,6 +206,25 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
             metavar="VALUE",
             default=argparse.SUPPRESS,
         )
+
+
+def _add_ranks(command: argparse.ArgumentParser) -> None:
+    """Options of training on several devices."""
+    group = command.add_argument_group("several devices (docs/11-parallel.md)")
+    group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
+    group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")
+    group.add_argument("--rank", type=int, metavar="R", help="which one this is, from 0")
+    group.add_argument(
+        "--join-timeout-s", type=float, default=300.0, metavar="S",
+        help="how long the ranks wait for each other at the start; default: 300",
+    )  # fmt: skip
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
 
 
 def _settings() -> dict[str, Callable[[str], Any]]:
@@ -279,16 +314,29 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def train_command(options: argparse.Namespace) -> int:
-    """Train and save."""
+    """Train and save, on one device or as one of several ranks, or start these."""
+    from confluence.launch import is_launched, launch
+
+    if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
+        return launch(options.arguments, options.devices)
     from confluence.log import read_summary
+    from confluence.meeting import find_place
+    from confluence.parallel import Joined
     from confluence.run import train
 
+    cfg = preset(options.preset, **_overrides(options))
     names = [name for name, _ in options.task]
-    run = train(
-        options.store, task=names, out=options.out or Path("runs") / "-".join(names),
-        task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
-        resume=options.resume, **_overrides(options),
-    )  # fmt: skip
+    limits = {
+        "timeout_s": options.join_timeout_s, "collective_timeout_s": cfg.collective_timeout_s
+    }  # fmt: skip
+    with Joined(find_place(vars(options), os.environ), **limits) as group:
+        run = train(
+            options.store, task=names, out=options.out or Path("runs") / "-".join(names),
+            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
+            resume=options.resume, **_overrides(options),
+        )  # fmt: skip
+    if not group.is_first:
+        return 0
     summary = read_summary(run.out)
     result = {
         "out": str(run.out), "tasks": run.titles, "steps": run.config.steps, "summary": summary

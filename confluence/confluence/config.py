@@ -49,7 +49,7 @@ class Config:
     split_seed: int = 123  # decides who is in which split, nothing else
 
     # --- batches
-    batch_size: int = 32  # B, contexts per step
+    batch_size: int = 32  # B, contexts per step, over all devices
     num_prefetch: int = 3  # batches prepared ahead; 0: made when asked for
     num_threads: int | None = None  # threads of the sampler; None: headwater decides
     layout: str = "compact"  # how batches travel to the device: "compact" or "dense"
@@ -96,6 +96,9 @@ class Config:
     eval_every: int = 0  # steps between evaluations on val during training; 0: never
     save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
     keep_last: int = 2  # checkpoints that stay, beside the best on val
+
+    # --- several devices
+    collective_timeout_s: float = 600.0  # after so long a rank that waits for another ends all
 
     def __post_init__(self) -> None:
         problems = [message for broken, message in self._checks() if broken]

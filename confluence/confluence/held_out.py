@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -35,10 +36,16 @@ class HeldOut:
         self._losses: Any = jax.jit(losses)
         self._tables = tables
 
-    def evaluate(self, params: Params, sampler: Any, split: str) -> dict[str, Any]:
+    def evaluate(
+        self, params: Params, sampler: Any, split: str,
+        gather: Callable[[dict[str, float]], list[dict[str, float]]] = lambda own: [own],
+    ) -> dict[str, Any]:  # fmt: skip
         """The mean loss of the split's contexts, as in training, and the mean by type over cells.
 
         None where there is none. The contexts and their masks are those of epoch 0.
+
+        Args:
+            gather: of the sums over this rank's contexts, those of all ranks.
         """
         totals: dict[str, float] = {}
         batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
@@ -46,6 +53,10 @@ class HeldOut:
             found = jax.device_get(self._losses(params, to_device(batch), self._tables))
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + float(np.float64(value))
+        parts = gather(totals)
+        totals = {
+            name: sum(part.get(name, 0.0) for part in parts) for part in parts for name in part
+        }
         types = {}
         for stype in MASKED_TYPES:
             name = stype.name.lower()

@@ -35,6 +35,7 @@ from confluence.held_out import HeldOut
 from confluence.log import to_json
 from confluence.model import Params
 from confluence.own_columns import tree_baseline
+from confluence.parallel import current
 from confluence.predict import Row, predict, to_rows, write_csv
 from confluence.session import Session
 from confluence.stores import TaskPlace, find_places, open_stores
@@ -207,6 +208,8 @@ def train(
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
     SIGTERM and Ctrl-C end the training after a step with a checkpoint and `TrainingStopped`.
+    Where this process has joined others (`confluence.parallel.join`), they train together: all call
+    this with the same arguments, and rank 0 alone reads and writes `out`.
 
     Args:
         store, task: one, or a list. Of several stores each has at least one of the tasks, and texts
@@ -228,23 +231,20 @@ def train(
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     paths = [str(path) for path in _listed(store)]
     folder, places = Path(out), find_places(paths, list(_listed(task)), task_weights)
-    with open_stores(places, cfg) as stores:
+    group = current()
+    with open_stores(places, cfg, **group.sampler_options(cfg)) as stores:
         places = tuple(
             place.with_moments(task)
             for store in stores
             for place, task in zip(store.places, store.tasks, strict=True)
         )
         record = checkpoint.make_record(cfg, places, {s.path: s.metadata for s in stores})
-        done = None
-        if resume and checkpoint.saved_steps(folder):
-            done = checkpoint.find_step(folder)
-            checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
-        else:
-            clear_run(folder, overwrite=overwrite)
-        if done == cfg.steps:
-            return load(folder, store=paths)
-        session = Session(out=folder, config=cfg, stores=stores, record=record)
-        state = session.train(done)
+        known = [entry["fingerprint"] for entry in record["stores"]]
+        group.check_same({**cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known})
+        done = _prepare(folder, record, resume, overwrite) if group.is_first else None
+        done = group.tell(done)
+        session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
+        state = session.train(done) if done != cfg.steps else session.open(done)
     return Run(
         out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
         average=state.average, stores=tuple(paths),
@@ -253,6 +253,16 @@ def train(
 
 def _listed(given: Any) -> Sequence[Any]:
     return [given] if isinstance(given, str | Path) else list(given)
+
+
+def _prepare(folder: Path, record: dict[str, Any], resume: bool, overwrite: bool) -> int | None:
+    """The step that the run in a folder goes on from; None where it begins, in an empty folder."""
+    if resume and checkpoint.saved_steps(folder):
+        done = checkpoint.find_step(folder)
+        checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
+        return done
+    clear_run(folder, overwrite=overwrite)
+    return None
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:

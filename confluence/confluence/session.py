@@ -5,6 +5,9 @@
 Everything a run does beside stepping happens here, at steps that the configuration names: lines of
 the log, evaluation on val, checkpoints. A state is saved after it was evaluated, so that a run that
 goes on evaluates at the same steps as one that was never stopped.
+
+Where several ranks train, each has a session. They step and evaluate together; rank 0 alone reads
+and writes the folder, and tells the others what they need of it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from confluence.data import VAL, Task, device_tables
 from confluence.evaluate import US_PER_DAY, evaluate, main_metric
 from confluence.held_out import HeldOut
 from confluence.log import Log
+from confluence.parallel import ALONE, AgreedStop, Group
 from confluence.predict import predict
+from confluence.rank_log import RankLog
 from confluence.stop import StopRequest, TrainingStopped
 from confluence.stores import (
     Mixture,
@@ -57,6 +62,7 @@ class Session:
     config: Config
     stores: tuple[OpenStore, ...]
     record: Mapping[str, Any]  # checkpoint.make_record
+    group: Group = ALONE  # the ranks that train together
 
     @functools.cached_property
     def mixture(self) -> Mixture:
@@ -67,23 +73,15 @@ class Session:
         """Train up to the last step, from a checkpoint's step if given, and save."""
         cfg = self.config
         width = int(self.record["embedder"]["dim"])
-        state = first_state(cfg, width, first_biases(self.stores))
-        if cfg.init_from is not None and resume_step is None:
-            state = start_from(state, Path(cfg.init_from), cfg, self.record["embedder"])
-        losses: list[float] = []
-        if resume_step is not None:
-            state, losses = self._restore(state, resume_step)
-        log = Log(
-            self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
-            contexts_per_step=cfg.batch_size * cfg.accumulate,
-            read_stats=self.stores[0].sampler.stats,
-        )  # fmt: skip
-        with log, StopRequest() as stop:
+        state, losses = self._first_state(width, resume_step)
+        with self._log(losses) as log, StopRequest() as stop:
             self._begin(log, resume_step)
+            agreed = AgreedStop(self.group, stop)
             try:
-                state = self._fit(state, width, log, stop)
+                state = self._fit(state, width, log, agreed)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(self._what_is_left(log)) from None
+            agreed.adopt()
             done = len(log.losses)
             if done < cfg.steps:
                 log.event("stop", step=done, by=stop.name(), **log.summary())
@@ -94,12 +92,31 @@ class Session:
                 " (`confluence train`: with --resume)",
                 stop.signal_number or 0,
             )
-        return state
+        return self.group.local(state)
 
-    def _begin(self, log: Log, resume_step: int | None) -> None:
+    def open(self, step: int) -> TrainState:
+        """The state of a run that is done."""
+        state, _ = self._first_state(int(self.record["embedder"]["dim"]), step)
+        return self.group.local(state)
+
+    def _log(self, losses: list[float]) -> Log | RankLog:
+        if not self.group.is_first:
+            return RankLog(steps_done=len(losses))
+        cfg = self.config
+        log = Log(
+            self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
+            contexts_per_step=cfg.batch_size * cfg.accumulate,
+            read_stats=self.stores[0].sampler.stats,
+        )  # fmt: skip
+        if self.group.watchdog is not None:
+            self.group.watchdog.on_end = lambda message: log.event("error", message=message)
+        return log
+
+    def _begin(self, log: Log | RankLog, resume_step: int | None) -> None:
         place = {
             "stores": [store.path for store in self.stores],
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
+            "ranks": self.group.size,
         }
         device = jax.devices()[0].device_kind
         if resume_step is not None:
@@ -109,38 +126,60 @@ class Session:
         else:
             log.event("start", device=device, config=self.config.to_dict(), **place)
 
+    def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
+        """Rank 0's state to begin with, and the losses up to it; samplers go to their place."""
+        make = functools.partial(first_state, self.config, width, first_biases(self.stores))
+        state = make() if self.group.is_first else jax.eval_shape(make)
+        if self.config.init_from is not None and step is None and self.group.is_first:
+            start = Path(self.config.init_from)
+            state = start_from(state, start, self.config, self.record["embedder"])
+        losses: list[float] = [] if step is None else [0.0] * step
+        position = None
+        if step is not None and self.group.is_first:
+            state, losses = self._restore(state, step)
+            position = checkpoint.load_record(self.out, step)["samplers"]
+        position = self.group.tell(position)
+        if position is not None:
+            self.mixture.load_state_dict(position)
+        return self.group.broadcast(state), losses
+
     def _restore(self, like: TrainState, step: int) -> tuple[TrainState, list[float]]:
-        """The state after a step, and the losses up to it; the samplers go back to their place."""
+        """The state after a step, and the losses up to it."""
         rest = {"optimizer": like.optimizer, "step": like.step}
         params, average, rest, losses = checkpoint.from_parts(
             self.out, step, (like.params, like.average, rest)
         )
-        self.mixture.load_state_dict(checkpoint.load_record(self.out, step)["samplers"])
         return TrainState(params, average, rest["optimizer"], rest["step"]), losses
 
-    def _fit(self, state: TrainState, width: int, log: Log, stop: StopRequest) -> TrainState:
-        cfg, limit = self.config, category_limit(self.stores)
+    def _fit(
+        self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop
+    ) -> TrainState:
+        cfg, limit, group = self.config, category_limit(self.stores), self.group
         shape = row_shape(self.stores, cfg)
         tables = [device_tables(store.sampler, limit) for store in self.stores]
         runner = StepRunner(
             cfg,
             [Constants(t, s.scales(cfg)) for t, s in zip(tables, self.stores, strict=True)],
-            text_width=width, category_limit=limit, row_shape=shape,
+            text_width=width, category_limit=limit, row_shape=shape, group=group,
         )  # fmt: skip
         predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
         held_out = HeldOut(cfg, tables[0], row_shape=shape)
-        keeper = Keeper(self.out, keep_last=cfg.keep_last)
+        keeper = Keeper(self.out, keep_last=cfg.keep_last) if group.is_first else None
 
         def on_state(state: TrainState, step: int, position: Any) -> None:
-            score = None
+            group.beat(f"the state after step {step}")
+            state, score = group.local(state), None
             if _every(cfg.eval_every, step):
                 if cfg.objective == "masked_cells":
                     score = self._evaluate_masked(held_out, state, step, log)
                 else:
                     score = self._evaluate(predictors, state, step, log)
+            if keeper is None:
+                return
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
+                state = group.host(state)
                 rest = {"optimizer": state.optimizer, "step": state.step}
                 parts = checkpoint.to_parts(state.params, state.average, rest, log.losses)
                 keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
@@ -148,8 +187,9 @@ class Session:
 
         started = time.perf_counter()
         state = fit(
-            state, runner, Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights()),
-            steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.is_made,
+            state, runner,
+            Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights(), group=group),
+            steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.ask,
             is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
         )  # fmt: skip
         if len(log.losses) == cfg.steps:
@@ -167,9 +207,10 @@ class Session:
         return [SeedWeights(self.stores, days, lambda: self.mixture.count / total)]
 
     def _evaluate(
-        self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log
+        self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
-        """Score the averaged weights on val; None where the metric cannot be computed.
+        """Score the averaged weights on val, each rank its share of the seeds; None where the
+        metric cannot be computed, and on ranks that do not save.
 
         Several tasks have the mean of their scores, errors of numbers and times in units of the
         spread of their train labels, so that all count alike.
@@ -182,6 +223,9 @@ class Session:
                     continue
                 batches = iter(store.sampler.epoch("val", task=task.name))
                 predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
+                predictions = self.group.joined(predictions)
+                if not self.group.is_first:
+                    continue
                 result = evaluate(
                     predictions, labels, task, split="val", metric=cfg.metric,
                     visible_until=until.get("val") if isinstance(until, dict) else until,
@@ -197,15 +241,16 @@ class Session:
         return Score(f"mean over {len(known)} tasks", mean, mean)
 
     def _evaluate_masked(
-        self, held_out: HeldOut, state: TrainState, step: int, log: Log
+        self, held_out: HeldOut, state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
-        result = held_out.evaluate(state.average, self.stores[0].sampler, "val")
+        sampler = self.stores[0].sampler
+        result = held_out.evaluate(state.average, sampler, "val", self.group.gather)
         log.event("evaluate", step=step, **result)
         loss = result["loss"]
         return None if loss is None else Score("masked-cell loss", loss, -loss)
 
-    def _what_is_left(self, log: Log) -> str:
+    def _what_is_left(self, log: Log | RankLog) -> str:
         """What to say of a run that was interrupted between checkpoints."""
         said = f"interrupted after step {len(log.losses)} of {self.config.steps}: "
         steps = checkpoint.saved_steps(self.out)

@@ -1,4 +1,4 @@
-"""Training on one device: state, the compiled step, and the loop.
+"""Training: state, the compiled step on one device or on those of a group, and the loop.
 
 The loop keeps the device busy: batch k+1 is fetched and put on the device while step k runs, and
 the metrics of step k are read after step k+1 is dispatched, except where the state is asked for.
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.sharding import Mesh
 
 from confluence.config import Config
 from confluence.data import to_device
@@ -30,6 +31,7 @@ from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.masked_loss import loss_with_masks
 from confluence.model import Inputs, Output, Params, Tables, forward, init
 from confluence.optimizer import learning_rate_share, make_optimizer, update_average
+from confluence.parallel import ALONE, Group, over_ranks, part_of_draw
 from confluence.row_attention import RowShape
 
 
@@ -104,30 +106,53 @@ def gradient_sums(
     cfg: Config,
     category_limit: int,
     row_shape: RowShape | None = None,
+    mesh: Mesh | None = None,
 ) -> GradientSums:
-    """Loss and gradients of one batch, the `part`-th of its step."""
-    batch = as_dense(batch)
-    hidden = None
-    if cfg.cell_dropout > 0:
-        key = jax.random.fold_in(jax.random.key(cfg.seed + 1), state.step)
-        key = jax.random.fold_in(key, part)
-        hidden = jax.random.bernoulli(key, cfg.cell_dropout, batch["is_padding"].shape)
-    truth = read_truth(batch, scales)
+    """Loss and gradients of one batch, the `part`-th of its step; with a mesh of all ranks."""
+    sums = functools.partial(loss_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape)
+    summed = over_ranks(sums, mesh)
 
     def loss_of(params: Params) -> tuple[Array, Array]:
-        if cfg.masks_cells:
-            return loss_with_masks(
-                params, batch, truth, tables, scales, cfg,
-                category_limit=category_limit, row_shape=row_shape, hidden=hidden,
-            )  # fmt: skip
-        output = forward(
-            params, batch, tables, cfg,
-            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
-        )  # fmt: skip
-        return batch_loss(output, truth, batch, scales, cfg)
+        loss, weight = summed(params, batch, state.step, part, tables, scales)
+        return loss, weight
 
     (loss, weight), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
     return GradientSums(gradients, loss, weight)
+
+
+def loss_sums(
+    params: Params,
+    batch: Inputs,
+    step: Array,
+    part: Array,
+    tables: Tables,
+    scales: TaskScales,
+    *,
+    cfg: Config,
+    category_limit: int,
+    row_shape: RowShape | None,
+    shard: tuple[Array | int, int],
+) -> tuple[Array, Array]:
+    """Sum of losses and of weights of one rank's share of a batch."""
+    batch = as_dense(batch)
+    hidden = None
+    if cfg.cell_dropout > 0:
+        key = jax.random.fold_in(jax.random.key(cfg.seed + 1), step)
+        key = jax.random.fold_in(key, part)
+        B, S = batch["is_padding"].shape
+        whole = jax.random.bernoulli(key, cfg.cell_dropout, (B * shard[1], S))  # as of one rank
+        hidden = part_of_draw(whole, shard)
+    truth = read_truth(batch, scales)
+    if cfg.masks_cells:
+        return loss_with_masks(
+            params, batch, truth, tables, scales, cfg,
+            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+        )  # fmt: skip
+    output = forward(
+        params, batch, tables, cfg,
+        category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+    )  # fmt: skip
+    return batch_loss(output, truth, batch, scales, cfg)
 
 
 def apply_sums(
@@ -161,11 +186,12 @@ class StepRunner:
 
     def __init__(
         self, cfg: Config, stores: Sequence[Constants], *, text_width: int, category_limit: int,
-        row_shape: RowShape | None = None,
+        row_shape: RowShape | None = None, group: Group = ALONE,
     ) -> None:  # fmt: skip
         sums_of = functools.partial(
-            gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape
-        )
+            gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape,
+            mesh=group.mesh,
+        )  # fmt: skip
         apply = functools.partial(apply_sums, cfg=cfg, text_width=text_width)
 
         def train_step(
@@ -188,12 +214,13 @@ class StepRunner:
             return apply(state, sums)
 
         self.accumulate = cfg.accumulate
-        self._step: Any = jax.jit(train_step, donate_argnums=0)
-        self._zeros: Any = jax.jit(no_gradients)
-        self._add: Any = jax.jit(add_batch, donate_argnums=0)
-        self._apply: Any = jax.jit(apply_step, donate_argnums=0)
-        self._parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
-        self._stores = tuple(stores)
+        results = group.placement()
+        self._step: Any = jax.jit(train_step, donate_argnums=0, **results)
+        self._zeros: Any = jax.jit(no_gradients, **results)
+        self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
+        self._apply: Any = jax.jit(apply_step, donate_argnums=0, **results)
+        parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
+        self._parts, self._stores = group.same((parts, tuple(stores)))
 
     def step(
         self, state: TrainState, first: Fed, next_input: Callable[[Array], Fed] | None = None
@@ -246,15 +273,17 @@ class Feed:
     def __init__(
         self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
-        weigh: Callable[[Any, int], Any] = lambda batch, store: None,
+        weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
     ) -> None:  # fmt: skip
         """`weigh`: what the sequences of a batch weigh in the loss, [B] float32; None: all 1."""
         self._next_batch = next_batch  # and the number of its store
         self._weigh = weigh
+        self.group = group
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
         self.cells = 0  # of the contexts handed out, without padding
+        self._batches = 0  # handed out by this process
 
     def next_on_device(self, running: Array | None = None) -> Fed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
@@ -263,7 +292,9 @@ class Feed:
         inputs, weights = to_device(batch), self._weigh(batch, store)
         if weights is not None:
             inputs[SEED_WEIGHTS] = jax.device_put(weights)
-        on_device = Fed(inputs, store)
+        on_device = Fed(self.group.shards(inputs), store)
+        self.group.beat(f"train batch {self._batches}")
+        self._batches += 1
         is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
         waited = is_ready is None or is_ready()
         seconds = time.perf_counter() - started
@@ -314,6 +345,7 @@ def fit(
     is_last = step >= steps
     while not is_last:
         step += 1
+        feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
         position = feed.read_position()
         is_last = step == steps or should_stop()

@@ -1,0 +1,184 @@
+"""Ends a rank that waits in vain for another one, and says for which.
+
+A collective waits for all ranks and cannot be interrupted. So the main thread of each rank beats as
+it goes from step to step, the same beats on every rank, and a thread publishes how many there were
+and the last one's name. A rank whose own beat is older than the limit compares: those with the
+fewest beats did not come, the others wait for them. It says so, to the other ranks too, and leaves
+the process without asking the main thread, which cannot answer. The same thread ends this rank when
+another one failed or when the launcher is gone.
+
+What is published lies in JAX's coordination service, in rank 0's process. If that is stopped, calls
+to it do not return; a second thread therefore judges, from what was read last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+FAILURE = "confluence/failure"
+BEATS = "confluence/beats/"
+PARTS = 20  # looks within the limit
+LONGEST_LOOK_S, SHORTEST_LOOK_S = 2.0, 0.05
+EXIT_STATUS = 1
+
+
+class Beat(NamedTuple):
+    """How far a rank has come."""
+
+    number: int
+    doing: str
+
+
+class RankFailedError(ConnectionError):
+    """Another rank ended or was silent, and this one ends with it; the message says why."""
+
+
+class Failure(NamedTuple):
+    """Why all ranks end, as the first that noticed says."""
+
+    rank: int
+    message: str
+
+
+def explain_silence(
+    beats: Sequence[Beat | None], rank: int, timeout_s: float, *, answers: bool
+) -> str:
+    """Why `rank` has waited for longer than the limit.
+
+    Args:
+        beats: the last known of each rank; None: it has never published any.
+        answers: whether rank 0, where they are published, still answers.
+    """
+    limit = f"for more than {timeout_s:g} s (collective_timeout_s)"
+    if not answers and rank != 0:
+        return f"rank 0 is silent: it has not answered {limit}{_last(beats[0])}"
+    counts = [-1 if beat is None else beat.number for beat in beats]
+    silent = [r for r, count in enumerate(counts) if count == min(counts)]
+    if len(silent) == len(beats):
+        return f"no rank has gone on {limit}{_last(beats[rank])}: none is behind the others"
+    waiting = next(r for r in range(len(beats)) if r not in silent)
+    who = ", ".join(f"rank {r}" for r in silent)
+    are = "is" if len(silent) == 1 else "are"
+    return (
+        f"{who} {are} silent{_last(beats[silent[0]])}: rank {waiting} has waited {limit},"
+        f" at {_name(beats[waiting])}"
+    )
+
+
+def _last(beat: Beat | None) -> str:
+    return "" if beat is None else f", last at {_name(beat)}"
+
+
+def _name(beat: Beat | None) -> str:
+    return "its start" if beat is None else f"'{beat.doing}'"
+
+
+class Watchdog:
+    """The two threads of one rank. `store` is JAX's client of the coordination service."""
+
+    def __init__(
+        self, store: Any, *, rank: int, size: int, timeout_s: float, launcher: int | None = None,
+        end: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`launcher`: the process that started this one. `end`: what to do instead of leaving."""
+        self.on_end: Callable[[str], None] = lambda message: None  # told before the process ends
+        self.timeout_s = timeout_s
+        self._store, self._rank, self._size, self._launcher = store, rank, size, launcher
+        self._end = end or leave
+        self._look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, timeout_s / PARTS))
+        self._beat = Beat(0, "joining")
+        self._beat_at = self._answered_at = time.monotonic()
+        self._beats: list[Beat | None] = [None] * size
+        self._stopped = threading.Event()
+        for work in (self._publish, self._judge):
+            threading.Thread(target=work, name=f"watchdog-{work.__name__}", daemon=True).start()
+
+    def beat(self, doing: str) -> None:
+        """The main thread goes on with this. Every rank makes the same beats."""
+        self._beat = Beat(self._beat.number + 1, doing)
+        self._beat_at = time.monotonic()
+
+    def tell_failure(self, message: str) -> None:
+        """End the other ranks with the reason; the first one's stays.
+
+        Rank 0 then waits until they can have read it: its end is also that of the service.
+        """
+        try:
+            self._store.key_value_set(FAILURE, json.dumps([self._rank, message]))
+        except Exception:  # another rank was first, or the service is gone: nobody to tell
+            return
+        if self._rank == 0:
+            time.sleep(2 * self._look_s)
+
+    def reason(self) -> str | None:
+        """Why the ranks end, if one has said so already."""
+        try:
+            failure = Failure(*json.loads(self._store.key_value_try_get(FAILURE)))
+        except Exception:  # there is none, or nobody to ask
+            return None
+        return failure.message if failure.rank == self._rank else _of_another(failure)
+
+    def stop(self) -> None:
+        """All is done; whoever is late no longer matters."""
+        self._stopped.set()
+
+    def _publish(self) -> None:
+        wait_s = 0.0
+        while not self._stopped.wait(wait_s):
+            wait_s = self._look_s
+            try:
+                self._store.key_value_set(
+                    f"{BEATS}{self._rank}", json.dumps(self._beat), allow_overwrite=True
+                )
+                failure = self._read()
+            except Exception:  # of the service; the other thread notices that nothing is answered
+                continue
+            self._answered_at = time.monotonic()
+            if failure is not None and failure.rank != self._rank:
+                self._leave(_of_another(failure))
+
+    def _read(self) -> Failure | None:
+        found = dict(self._store.key_value_dir_get("confluence/"))
+        for rank in range(self._size):
+            text = found.get(f"{BEATS}{rank}")
+            self._beats[rank] = None if text is None else Beat(*json.loads(text))
+        return Failure(*json.loads(found[FAILURE])) if FAILURE in found else None
+
+    def _judge(self) -> None:
+        while not self._stopped.wait(self._look_s):
+            if self._launcher is not None and os.getppid() != self._launcher:
+                self._leave("the process that started the ranks is gone")
+            now = time.monotonic()
+            if now - self._beat_at <= self.timeout_s:
+                continue
+            message = explain_silence(
+                self._beats, self._rank, self.timeout_s,
+                answers=now - self._answered_at <= max(3 * self._look_s, self.timeout_s / 2),
+            )  # fmt: skip
+            teller = threading.Thread(target=self.tell_failure, args=(message,), daemon=True)
+            teller.start()
+            teller.join(timeout=3 * self._look_s)  # without rank 0 it does not return
+            self._leave(message)
+
+    def _leave(self, message: str) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self.on_end(message)
+            self._end(message)
+
+
+def _of_another(failure: Failure) -> str:
+    return f"rank {failure.rank} ended: {failure.message}"
+
+
+def leave(message: str) -> None:
+    """End this process now, with the reason."""
+    sys.stderr.write(f"confluence: {message}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_STATUS)

@@ -1,0 +1,268 @@
+"""Several ranks train what one trains: equal sums, losses and parameters; a stop, evaluations and a
+resumption with another number of ranks in between. The ranks are processes, as in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from headwater import SemanticType
+
+import confluence
+from confluence import checkpoint, smoke
+from confluence.config import Config, ConfigError
+from confluence.data import INPUT_FIELDS, to_device
+from confluence.evaluate import Predictions
+from confluence.launch import free_port
+from confluence.parallel import ALONE, AgreedStop, Group, part_of_draw
+from confluence.stop import StopRequest
+from confluence.train import Constants, StepRunner, first_state
+
+CONFIG: dict[str, Any] = {
+    "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
+    "steps": 4, "accumulate": 2, "cell_dropout": 0.2, "attention_block": 8, "warmup_steps": 0,
+    "newton_schulz_steps": 1,
+}  # fmt: skip
+FIRST_PARTS = """
+import os, sys
+from pathlib import Path
+import jax
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+sys.path.insert(0, sys.argv[2])
+"""
+STEPPING = (
+    FIRST_PARTS
+    + """
+from confluence.meeting import find_place
+from confluence.parallel import Joined
+from test_parallel import take_steps
+
+with Joined(find_place({}, os.environ), collective_timeout_s=200.0) as group:
+    take_steps(group, Path(sys.argv[3]))
+"""
+)
+
+
+def share(batch: dict[str, Any], group: Group) -> dict[str, Any]:
+    """A rank's part of a synthetic batch, with its own texts under its own ids."""
+    B = CONFIG["batch_size"]
+    part = {
+        name: value[group.rank :: group.size] if value.shape[0] == B else value
+        for name, value in batch.items()
+        if name in INPUT_FIELDS
+    }
+    part["num_sequences"] = np.array([B // group.size], np.uint32)
+    used, ids = np.unique(np.append(0, part["text_embed_ids"]), return_inverse=True)
+    table = np.zeros_like(batch["text_batch_embeddings"])
+    table[: used.size] = batch["text_batch_embeddings"][used]
+    part["text_batch_embeddings"] = table
+    part["text_embed_ids"] = ids[1:].reshape(part["text_embed_ids"].shape).astype(np.uint32)
+    return part
+
+
+def take_steps(group: Group, out: Path) -> None:
+    """Two steps of two batches; writes what each came to."""
+    cfg = Config(**CONFIG)
+    runner = StepRunner(
+        cfg, [Constants(smoke.synthetic_tables(), smoke.synthetic_scales(cfg))],
+        text_width=smoke.TEXT_WIDTH, category_limit=smoke.CATEGORIES_PER_COLUMN, group=group,
+    )  # fmt: skip
+    state = group.broadcast(first_state(cfg, smoke.TEXT_WIDTH))
+    found: dict[str, Any] = {}
+    batches = [share(smoke.synthetic_batch(cfg, SemanticType(1), seed=s), group) for s in range(4)]
+    for step in range(2):
+        sums = runner._zeros(state.params)
+        for part, index in enumerate(runner._parts):
+            batch = group.shards(to_device(batches[2 * step + part]))
+            sums = runner._add(sums, state, batch, index, runner._stores[0])
+        if step == 0:
+            found |= {f"gradient {n}": np.array(v) for n, v in sums.gradients.items()}
+            found |= {"loss": np.array(sums.loss), "weight": np.array(sums.weight)}
+        state, metrics = runner._apply(state, sums)
+        found[f"loss of step {step}"] = np.array(metrics["loss"])
+    runner.assert_one_compilation()
+    found |= {f"parameter {n}": np.array(v) for n, v in group.local(state.params).items()}
+    rows = Predictions(  # 64 bits must survive
+        seed_index=np.arange(group.rank, 11, group.size, dtype=np.uint32),
+        anchor_rows=np.arange(group.rank, 11, group.size, dtype=np.uint32),
+        obs_times=2**60 + np.arange(group.rank, 11, group.size, dtype=np.int64),
+        values=np.arange(group.rank, 11, group.size) / 3,
+        probabilities=np.arange(group.rank, 11, group.size) / 3,
+        null_probabilities=np.arange(group.rank, 11, group.size) / 3,
+    )
+    joined = group.joined(rows)
+    found |= {
+        f"row {name}": getattr(joined, name) for name in ("seed_index", "obs_times", "values")
+    }
+    np.savez(out / f"{group.size}-{group.rank}.npz", **found)
+
+
+@pytest.fixture(scope="module")
+def steps_of_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("steps")
+    take_steps(ALONE, out)
+    return dict(np.load(out / "1-0.npz"))
+
+
+# At first the scores of attention hardly matter: their gradients are small differences of large
+# sums. They are equal to rounding like all others, but Muon makes all directions of a gradient
+# equally long, those that rounding decides among them, so the updates of these parameters differ.
+DECIDED_BY_ROUNDING = {f"parameter attention.{n}" for n in ("query", "key", "temperature")}
+
+
+def test_four_ranks_step_like_one_process_on_the_joined_batch(
+    steps_of_one: dict[str, Any], tmp_path: Path
+) -> None:
+    size = 4
+    place = {
+        "CONFLUENCE_COORDINATOR": f"127.0.0.1:{free_port()}", "CONFLUENCE_PROCESSES": str(size)
+    }  # fmt: skip
+    cache = str(jax.config.jax_compilation_cache_dir)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", STEPPING, cache, str(Path(__file__).parent), str(tmp_path)],
+            env={**os.environ, **place, "CONFLUENCE_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    said = [rank.communicate(timeout=300)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * size, said
+    found = [dict(np.load(tmp_path / f"{size}-{rank}.npz")) for rank in range(size)]
+    for other in found[1:]:  # bit for bit the same everywhere
+        assert [n for n, value in found[0].items() if not np.array_equal(value, other[n])] == []
+    assert found[0].keys() == steps_of_one.keys()
+    assert found[0]["weight"] == steps_of_one["weight"] == 2 * CONFIG["batch_size"]
+    for name, expected in steps_of_one.items():
+        if name not in DECIDED_BY_ROUNDING:
+            atol = 2e-5 * float(np.max(np.abs(expected)))
+            np.testing.assert_allclose(found[0][name], expected, rtol=2e-5, atol=atol, err_msg=name)
+
+
+# ---------------------------------------------------------------------------------- whole runs
+
+STEPS = 10
+SETTINGS: dict[str, Any] = {
+    "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
+    "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
+    "collective_timeout_s": 200.0,
+}  # fmt: skip
+ASKED_TO_STOP = (
+    FIRST_PARTS
+    + """
+import signal
+import confluence.cli, confluence.rank_log
+
+report = confluence.rank_log.RankLog.report
+
+def report_and_ask(self, of_step):
+    report(self, of_step)
+    if of_step.step == 3 and os.environ["CONFLUENCE_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+confluence.rank_log.RankLog.report = report_and_ask
+sys.exit(confluence.cli.main(sys.argv[3:]))
+"""
+)
+LAUNCHING = """
+import sys
+from confluence.launch import launch
+code, *arguments = sys.argv[1:]
+sys.exit(launch(arguments, 2, command=[sys.executable, "-c", code]))
+"""
+
+
+def events(out: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
+
+
+def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    run = confluence.train(shop_store, task="subscribed", out=whole, **SETTINGS)
+    command = ["train", str(shop_store), "--task", "subscribed", "--out", str(out), "--json"]
+    for name, value in SETTINGS.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    cache = str(jax.config.jax_compilation_cache_dir)
+    stopped = subprocess.run(
+        [sys.executable, "-c", LAUNCHING, ASKED_TO_STOP, cache, str(Path(__file__).parent),
+         *command],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert stopped.stdout == ""  # nor what libraries print
+    (step,) = checkpoint.saved_steps(out)[-1:]
+    assert step in (5, 6, 7)  # votes are read two steps late, and reports one
+    for rank in range(2):
+        assert f"[rank {rank}] confluence: stopped by SIGTERM after step {step}" in stopped.stderr
+    assert events(out, "start")[0]["ranks"] == 2
+    assert [event["step"] for event in events(out, "stop")] == [step]
+    found = checkpoint.load_record(out)
+    assert found["samplers"]["samplers"][0]["streams"]["train"]["positions"] == {
+        "subscribed": step * 8
+    }
+    assert not [name for name in found["config"] if "rank" in name]
+
+    again = confluence.train(shop_store, task="subscribed", out=out, resume=True, **SETTINGS)
+    for name, kind in (("train", "loss"), ("train", "gradient_norm")):
+        expected = [event[kind] for event in events(whole, name)]
+        np.testing.assert_allclose([e[kind] for e in events(out, name)], expected, rtol=1e-3)
+    losses = [[e["loss"] for e in events(folder, "train")] for folder in (whole, out)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    assert events(out, "resume")[0]["ranks"] == 1
+    first, other = (events(folder, "evaluate")[0] for folder in (whole, out))
+    assert (first["step"], other["step"]) == (4, 4)  # the second by two ranks
+    assert first["scored"] == other["scored"] > 10
+    assert first["metrics"]["auroc"] == pytest.approx(other["metrics"]["auroc"], abs=0.02)
+    assert again.step == run.step == STEPS
+
+
+# ------------------------------------------------------------------------------- without ranks
+
+
+def test_a_batch_that_cannot_be_dealt_is_refused() -> None:
+    options = Group(rank=1, size=4).sampler_options(Config(batch_size=32))
+    assert options == {
+        "rank": 1, "world_size": 4, "local_world_size": 1, "default_batch_size": 8
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="batch_size is 30: 4 ranks need a multiple of 4"):
+        Group(rank=1, size=4).sampler_options(Config(batch_size=30))
+
+
+def test_a_group_of_one_changes_nothing() -> None:
+    arrays = to_device(smoke.synthetic_batch(Config(**CONFIG), SemanticType.BOOLEAN))
+    assert ALONE.shards(arrays) is arrays and ALONE.same(arrays) is arrays
+    assert ALONE.tell([1, None]) == [1, None] and ALONE.gather(3) == [3]
+    ALONE.check_same({"split_ratios": (0.8, 0.1, 0.1)})
+    request = StopRequest()
+    stop = AgreedStop(ALONE, request)
+    assert not stop.ask()
+    request.signal_number = signal.SIGTERM
+    assert stop.ask() and stop.is_made()
+
+
+def test_a_draw_is_dealt_as_sequences_are() -> None:
+    whole = np.arange(12).reshape(6, 2)
+    for count in (1, 2, 3):
+        for index in range(count):
+            part = part_of_draw(jax.numpy.asarray(whole), (index, count))
+            assert np.array_equal(part, whole[index::count])
+
+
+def test_ranks_with_other_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "tell", lambda self, value: {**value, "steps": 7, "num_threads": 3})
+    with pytest.raises(ConfigError, match=r"same: steps is 8 on rank 1 and 7 on rank 0$"):
+        Group(rank=1, size=2).check_same({"steps": 8, "num_threads": None})
