@@ -21,6 +21,7 @@ const struct core_format CORE_UINT32 = {'I', 4};
 const struct core_format CORE_INT64 = {sizeof(long) == 8 ? 'l' : 'q', 8};
 const struct core_format CORE_UINT64 = {sizeof(long) == 8 ? 'L' : 'Q', 8};
 const struct core_format CORE_FLOAT16 = {'e', 2};
+const struct core_format CORE_FLOAT64 = {'d', 8};
 
 static const struct {
     const char *name;

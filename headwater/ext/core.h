@@ -51,7 +51,8 @@ struct core_format {
     char code;
     uint8_t bytes;
 };
-extern const struct core_format CORE_UINT8, CORE_UINT32, CORE_INT64, CORE_UINT64, CORE_FLOAT16;
+extern const struct core_format CORE_UINT8, CORE_UINT32, CORE_INT64, CORE_UINT64, CORE_FLOAT16,
+    CORE_FLOAT64;
 struct core_format core_format_of(hw_dtype dtype);
 const char *core_dtype_name(hw_dtype dtype);
 /* A read-only C-contiguous array; takes over one reference of the owner, also when it fails. */

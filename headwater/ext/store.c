@@ -463,6 +463,85 @@ static PyObject *seeds(PyObject *self, PyObject *args) {
     return dict;
 }
 
+/* A new array that owns its memory, which *data receives to be filled. */
+static PyObject *new_array(PyObject *self, struct core_format format, uint64_t count, void **data) {
+    *data = NULL;
+    if (count <= (uint64_t)PY_SSIZE_T_MAX / format.bytes) {
+        *data = PyMem_Malloc((size_t)count * format.bytes);
+    }
+    if (*data == NULL) {
+        return PyErr_NoMemory();
+    }
+    return core_array(core_state_of(Py_TYPE(self)), *data, format, 1, &count,
+                      (struct core_owner){*data, PyMem_Free});
+}
+
+PyDoc_STRVAR(edges_doc,
+             "edges(key: int) -> tuple[Array, Array, Array]\n\n"
+             "starts uint64 [parent rows + 1], child rows uint32 [n], when visible int64 us [n].");
+
+static PyObject *edges(PyObject *self, PyObject *args) {
+    uint32_t key, parent_rows = 0;
+    uint64_t count = 0;
+    void *starts, *rows, *times;
+    hw_error error;
+    const hw_store *open = store_open(self);
+    if (open == NULL || !PyArg_ParseTuple(args, "O&", core_u32, &key)) {
+        return NULL;
+    }
+    if (hw_store_edge_counts(open, key, &parent_rows, &count, &error) != HW_OK) {
+        return raise(self, &error);
+    }
+    hw_store *handle = core_store_handle(self);
+    PyObject *arrays[3] = {new_array(self, CORE_UINT64, parent_rows + (uint64_t)1, &starts),
+                           new_array(self, CORE_UINT32, count, &rows),
+                           new_array(self, CORE_INT64, count, &times)};
+    PyObject *result = NULL;
+    if (arrays[0] != NULL && arrays[1] != NULL && arrays[2] != NULL) {
+        hw_status status;
+        Py_BEGIN_ALLOW_THREADS status = hw_store_edges(handle, key, starts, rows, times, &error);
+        Py_END_ALLOW_THREADS result = status != HW_OK
+                                          ? raise(self, &error)
+                                          : PyTuple_Pack(3, arrays[0], arrays[1], arrays[2]);
+    }
+    hw_store_close(handle);
+    for (int i = 0; i < 3; i++) {
+        Py_XDECREF(arrays[i]);
+    }
+    return result;
+}
+
+PyDoc_STRVAR(column_doc,
+             "column(column: int) -> tuple[Array, Array]\n\n"
+             "Cells as numbers float64 [rows], when known int64 us [rows], of a table's column.");
+
+static PyObject *column(PyObject *self, PyObject *args) {
+    uint32_t number, row_count = 0;
+    void *numbers, *times;
+    hw_error error;
+    const hw_store *open = store_open(self);
+    if (open == NULL || !PyArg_ParseTuple(args, "O&", core_u32, &number)) {
+        return NULL;
+    }
+    if (hw_store_column_rows(open, number, &row_count, &error) != HW_OK) {
+        return raise(self, &error);
+    }
+    hw_store *handle = core_store_handle(self);
+    PyObject *arrays[2] = {new_array(self, CORE_FLOAT64, row_count, &numbers),
+                           new_array(self, CORE_INT64, row_count, &times)};
+    PyObject *result = NULL;
+    if (arrays[0] != NULL && arrays[1] != NULL) {
+        hw_status status;
+        Py_BEGIN_ALLOW_THREADS status = hw_store_column(handle, number, numbers, times, &error);
+        Py_END_ALLOW_THREADS result =
+            status != HW_OK ? raise(self, &error) : PyTuple_Pack(2, arrays[0], arrays[1]);
+    }
+    hw_store_close(handle);
+    Py_XDECREF(arrays[0]);
+    Py_XDECREF(arrays[1]);
+    return result;
+}
+
 static PyMethodDef store_methods[] = {
     {"counts", counts, METH_NOARGS, counts_doc},
     {"fingerprint", fingerprint, METH_NOARGS, fingerprint_doc},
@@ -479,6 +558,8 @@ static PyMethodDef store_methods[] = {
     {"text", text, METH_VARARGS, text_doc},
     {"vectors", vectors, METH_VARARGS, vectors_doc},
     {"seeds", seeds, METH_VARARGS, seeds_doc},
+    {"edges", edges, METH_VARARGS, edges_doc},
+    {"column", column, METH_VARARGS, column_doc},
     {"close", store_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -419,6 +419,28 @@ typedef struct hw_seeds {
 } hw_seeds;
 HW_CHECK hw_status hw_store_seeds(const hw_store *store, uint32_t task, hw_seeds *seeds,
                                   hw_error *error);
+/*
+ * A whole foreign key (global number): the child rows of each parent, oldest first, and when each
+ * edge becomes visible: with the child, or when the key is known if that is later; INT64_MIN:
+ * always, INT64_MAX: never. Those of parent p, counted within its table, are at starts[p] to
+ * starts[p + 1]. starts is [parent_rows + 1], rows and times_us [edges], as hw_store_edge_counts
+ * says. Outputs are undefined after an error. O(parent_rows + edges).
+ */
+HW_CHECK hw_status hw_store_edge_counts(const hw_store *store, uint32_t key, uint32_t *parent_rows,
+                                        uint64_t *edges, hw_error *error);
+HW_CHECK hw_status hw_store_edges(const hw_store *store, uint32_t key, uint64_t *starts,
+                                  uint32_t *rows, int64_t *times_us, hw_error *error);
+/*
+ * A whole column (global number) of a table that is not ignored, both [rows of the table, as
+ * hw_store_column_rows says]: its cells as numbers, NaN where NULL (numerical; boolean 0 or 1;
+ * timestamp in us; categorical by its place among the column's categories; text by its index;
+ * identifier 1), and when each is known, never before its row; INT64_MIN: always, INT64_MAX: never.
+ * O(rows).
+ */
+HW_CHECK hw_status hw_store_column_rows(const hw_store *store, uint32_t column, uint32_t *rows,
+                                        hw_error *error);
+HW_CHECK hw_status hw_store_column(const hw_store *store, uint32_t column, double *numbers,
+                                   int64_t *times_us, hw_error *error);
 /* Reads every page once with `threads` threads, so that later reads do not wait for the disk. */
 HW_CHECK hw_status hw_store_warm_up(const hw_store *store, uint32_t threads, hw_error *error);
 

@@ -243,8 +243,14 @@ class Store:
 
     def seeds(self, task: SupportsIndex, /) -> dict[str, Array]:
         """anchors uint32, obs_times int64, targets uint64 (float64 bits, us, 0/1 or index in the
-        block), states uint8 (label state | split << 4), key_hashes uint64, positions uint32; all
-        [seeds]."""
+        block), states uint8 (label state | split << 4), key_hashes uint64, positions uint32, and
+        label_times int64 where the task says when labels are known; all [seeds]."""
+
+    def edges(self, key: SupportsIndex, /) -> tuple[Array, Array, Array]:
+        """starts uint64 [parent rows + 1], child rows uint32 [n], when visible int64 us [n]."""
+
+    def column(self, column: SupportsIndex, /) -> tuple[Array, Array]:
+        """Cells as numbers float64 [rows], when known int64 us [rows], of a table's column."""
 
     def close(self) -> None:
         """Drops the map; arrays over it keep it alive."""

@@ -146,8 +146,35 @@ class Store:
             if key["references"]["table"] == name:
                 rows = np.asarray(self.core.children(row, number))
                 kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
-                found[f"{child}.{'+'.join(key['columns'])}"] = kept
+                found[key_name(child, key)] = kept
         return found
+
+    # ---- whole keys and columns ----------------------------------------------------------
+
+    def edges(self, key: str) -> dict[str, NDArray[Any]]:
+        """A whole foreign key by its name in `children` ("orders.customer_id").
+
+        rows uint32 [n]: child rows by parent, those of one parent oldest first; times int64 us [n]:
+        when each becomes visible, with the child or when the key is known if that is later
+        (-2^63: always, 2^63 - 1: never); starts int64 [rows of the parent table + 1]: where in them
+        the children of each parent begin. ValueError names the nearest key.
+        """
+        starts, rows, times = map(
+            np.asarray, self.core.edges(_index("key", key, self._key_numbers))
+        )
+        return {"starts": starts.astype(np.int64), "rows": rows, "times": times}
+
+    def column(self, table: str, column: str) -> dict[str, NDArray[Any]]:
+        """A whole column of a table, in row order, [rows] each.
+
+        numbers float64, NaN where NULL: numerical in source units; boolean 0 or 1; timestamp us
+        since 1970; categorical the place among its categories; text an index; identifier 1. times
+        int64 us: when the cell is known, never before its row (-2^63: always, 2^63 - 1: never).
+        """
+        low, high = self.metadata["tables"][self.table_index(table)]["column_range"]
+        names = {self.metadata["columns"][c]["name"]: c for c in range(low, high)}
+        numbers, times = map(np.asarray, self.core.column(_index("column", column, names)))
+        return {"numbers": numbers, "times": times}
 
     # ---- tasks ---------------------------------------------------------------------------
 
@@ -157,7 +184,8 @@ class Store:
         anchor_row uint32; obs_time int64 us (2^63 - 1: none); target float64 in source units,
         0 or 1, index within the target's categories, or us; is_null bool; labelled bool; split
         uint8 (0 train, 1 val, 2 test, 255: not given, by hash); position uint32 in the query's
-        result.
+        result; label_time int64 us, when the label is known (2^63 - 1: never), only of tasks that
+        state a label_window or label_known_at.
         """
         number = self.task_index(name)
         seeds = {key: np.asarray(array) for key, array in self.core.seeds(number).items()}
@@ -171,6 +199,7 @@ class Store:
             values = targets.view(np.int64).astype(np.float64)
         else:
             values = targets.astype(np.float64)
+        known = {"label_time": seeds["label_times"]} if "label_times" in seeds else {}
         return {
             "anchor_row": seeds["anchors"],
             "obs_time": seeds["obs_times"],
@@ -179,6 +208,7 @@ class Store:
             "labelled": states != LABEL_NONE,
             "split": np.where(splits == GIVEN_BY_HASH, 255, splits).astype(np.uint8),
             "position": seeds["positions"],
+            **known,
         }
 
     def task_index(self, name: str) -> int:
@@ -225,6 +255,10 @@ class Store:
             for table in self.metadata["tables"]
             for key in table["foreign_keys"]
         ]
+
+    @cached_property
+    def _key_numbers(self) -> dict[str, int]:
+        return {key_name(child, key): number for number, (child, key) in enumerate(self._keys)}
 
     @cached_property
     def _task_numbers(self) -> dict[str, int]:
@@ -281,6 +315,11 @@ def _rounded(value: float, stats: dict[str, Any]) -> float:
     if not 0 < scale < math.inf:
         return value
     return round(value, FLOAT32_DIGITS - 1 - math.floor(math.log10(scale))) + 0.0  # -0.0 is 0
+
+
+def key_name(child: str, key: Mapping[str, Any]) -> str:
+    """How a foreign key is called: its table and columns, "lines.order_id+line_no"."""
+    return f"{child}.{'+'.join(key['columns'])}"
 
 
 def word(option: str, value: str, words: dict[str, int]) -> int:

@@ -186,11 +186,40 @@ static void read_row(const hw_store *store, const hw_store_counts *counts, uint3
     }
 }
 
+/* Whole keys and columns, into memory of the sizes that the store names. */
+static void read_in_bulk(const hw_store *store, const hw_store_counts *counts) {
+    for (uint32_t k = 0; k < counts->key_count; k++) {
+        uint32_t parents = 0;
+        uint64_t edges = 0;
+        demand(hw_store_edge_counts(store, k, &parents, &edges, NULL) == HW_OK, "edge counts");
+        uint64_t *starts = malloc((parents + (size_t)1) * sizeof *starts);
+        uint32_t *rows = malloc((edges + 1) * sizeof *rows);
+        int64_t *times = malloc((edges + 1) * sizeof *times);
+        demand(starts != NULL && rows != NULL && times != NULL, "out of memory");
+        (void)!hw_store_edges(store, k, starts, rows, times, NULL);
+        free(starts);
+        free(rows);
+        free(times);
+    }
+    for (uint32_t c = 0; c < counts->column_count; c++) {
+        uint32_t row_count = 0;
+        if (hw_store_column_rows(store, c, &row_count, NULL) == HW_OK) {
+            double *numbers = malloc((row_count + (size_t)1) * sizeof *numbers);
+            int64_t *times = malloc((row_count + (size_t)1) * sizeof *times);
+            demand(numbers != NULL && times != NULL, "out of memory");
+            (void)!hw_store_column(store, c, numbers, times, NULL);
+            free(numbers);
+            free(times);
+        }
+    }
+}
+
 void damage_read_everything(const hw_store *store) {
     hw_store_counts counts = hw_store_get_counts(store);
     for (uint32_t row = 0; row < counts.row_count; row++) {
         read_row(store, &counts, row);
     }
+    read_in_bulk(store, &counts);
     for (uint32_t i = 0; i < counts.text_count; i++) {
         const char *text = NULL;
         size_t bytes = 0;

@@ -167,6 +167,52 @@ static void parents_and_children_mirror_each_other(void **state) {
     assert_int_equal(store->keys[BOOKS_SEQUEL].null_count, 3);
 }
 
+static void whole_keys_list_the_children_of_each_parent_with_their_times(void **state) {
+    const hw_store *store = store_of(state);
+    uint32_t parents = 0, rows[5];
+    uint64_t edges = 0, starts[7];
+    int64_t times[5];
+    assert_int_equal(hw_store_edge_counts(store, BOOKS_AUTHOR, &parents, &edges, NULL), HW_OK);
+    assert_int_equal(parents, 3);
+    assert_int_equal(edges, 5);
+    assert_int_equal(hw_store_edges(store, BOOKS_AUTHOR, starts, rows, times, NULL), HW_OK);
+    assert_memory_equal(starts, ((uint64_t[]){0, 3, 5, 5}), 32);
+    assert_memory_equal(rows, ((uint32_t[]){3, 4, 8, 5, 7}), 20);
+    /* Book 8 has no time, so it is never visible. */
+    assert_memory_equal(
+        times, ((int64_t[]){10 * DAY_US, 20 * DAY_US, INT64_MAX, 20 * DAY_US, 40 * DAY_US}), 40);
+    assert_int_equal(hw_store_edges(store, BOOKS_SEQUEL, starts, rows, times, NULL), HW_OK);
+    assert_memory_equal(starts, ((uint64_t[]){0, 1, 2, 3, 3, 3, 3}), 56);
+    assert_memory_equal(rows, ((uint32_t[]){4, 6, 8}), 12);
+}
+
+static void whole_columns_are_numbers_with_the_times_they_are_known(void **state) {
+    const hw_store *store = store_of(state);
+    uint32_t rows = 0;
+    double found[6];
+    int64_t times[6];
+    assert_int_equal(hw_store_column_rows(store, BOOKS_PRICE, &rows, NULL), HW_OK);
+    assert_int_equal(rows, 6);
+    const uint32_t columns[] = {BOOKS_PRICE, BOOKS_IN_PRINT, BOOKS_GENRE, BOOKS_PUBLISHED,
+                                BOOKS_SEQUEL_OF};
+    const double expected[][6] = {
+        {10, 20, NAN, 30, 40, 50},
+        {1, 0, NAN, 1, 1, 0},
+        {0, 0, 1, 2, NAN, 1},
+        {10.0 * DAY_US, 20.0 * DAY_US, 20.0 * DAY_US, 30.0 * DAY_US, 40.0 * DAY_US, NAN},
+        {NAN, 1, NAN, 1, NAN, 1}};
+    const int64_t known[6] = {10 * DAY_US, 20 * DAY_US, 20 * DAY_US,
+                              30 * DAY_US, 40 * DAY_US, INT64_MAX};
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+        assert_int_equal(hw_store_column(store, columns[c], found, times, NULL), HW_OK);
+        for (uint32_t i = 0; i < 6; i++) {
+            assert_int_equal(isnan(found[i]), isnan(expected[c][i]));
+            assert_true(isnan(found[i]) || fabs(found[i] - expected[c][i]) < 1e-5);
+        }
+        assert_memory_equal(times, known, sizeof known);
+    }
+}
+
 static void keys_are_found_and_only_those(void **state) {
     const hw_store *store = store_of(state);
     for (uint32_t i = 0; i < 6; i++) {
@@ -225,6 +271,12 @@ static void arguments_out_of_range_are_refused(void **state) {
     assert_int_equal(hw_store_find(store, 2, "", 0, &out, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_text(store, 6, &text, &bytes, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_seeds(store, 2, &seeds, NULL), HW_BAD_ARGUMENT);
+    uint64_t edges;
+    assert_int_equal(hw_store_edge_counts(store, 2, &out, &edges, NULL), HW_BAD_ARGUMENT);
+    assert_int_equal(hw_store_edges(store, 2, &edges, &out, &time, NULL), HW_BAD_ARGUMENT);
+    double number;
+    assert_int_equal(hw_store_column_rows(store, UINT32_MAX, &out, NULL), HW_BAD_ARGUMENT);
+    assert_int_equal(hw_store_column(store, UINT32_MAX, &number, &time, NULL), HW_BAD_ARGUMENT);
 }
 
 static void a_fresh_store_has_no_faults(void **state) {
@@ -243,6 +295,23 @@ static void edges_known_later_are_listed_by_the_later_time(void **state) {
     assert_children(store, 0, PARCELS_COURIER, (uint32_t[]){3, 5, 6, 2}, 4);
     assert_children(store, 1, PARCELS_COURIER, (uint32_t[]){4}, 1);
     assert_memory_equal(store->tables[0].child_times, times, sizeof times);
+    uint64_t starts[3];
+    uint32_t rows[5];
+    int64_t edge_times[5], known[5];
+    double weights[5];
+    assert_int_equal(hw_store_edges(store, PARCELS_COURIER, starts, rows, edge_times, NULL), HW_OK);
+    assert_memory_equal(rows, ((uint32_t[]){3, 5, 6, 2, 4}), sizeof rows);
+    assert_memory_equal(edge_times, times, sizeof times);
+    /* A weight is known two days after its row, a courier when assigned and not before the row. */
+    assert_int_equal(hw_store_column(store, PARCELS_WEIGHT, weights, known, NULL), HW_OK);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(known[i] == (int64_t)(i + 3) * DAY_US);
+    }
+    const int64_t assigned[] = {9 * DAY_US, 3 * DAY_US, INT64_MAX, 4 * DAY_US, 5 * DAY_US};
+    assert_int_equal(hw_store_column(store, PARCELS_COURIER_ID, weights, known, NULL), HW_OK);
+    assert_memory_equal(known, assigned, sizeof assigned);
+    assert_int_equal(hw_store_column(store, PARCELS_LOST_BY, weights, known, NULL), HW_OK);
+    assert_true(known[0] == INT64_MAX && known[4] == INT64_MAX);
 }
 
 static void a_key_that_is_never_known_has_no_edges(void **state) {
@@ -335,6 +404,8 @@ int main(void) {
         cmocka_unit_test(texts_are_numbered_by_first_appearance),
         cmocka_unit_test(categories_booleans_and_times_come_back),
         cmocka_unit_test(parents_and_children_mirror_each_other),
+        cmocka_unit_test(whole_keys_list_the_children_of_each_parent_with_their_times),
+        cmocka_unit_test(whole_columns_are_numbers_with_the_times_they_are_known),
         cmocka_unit_test(keys_are_found_and_only_those),
         cmocka_unit_test(seeds_carry_target_state_and_key_hash),
         cmocka_unit_test(arguments_out_of_range_are_refused),

@@ -80,6 +80,32 @@ def test_links_go_both_ways(store: headwater.Store) -> None:
     assert store.children(6) == {}
 
 
+def test_a_whole_key_lists_the_children_of_each_parent(store: headwater.Store) -> None:
+    edges = store.edges("orders.customer_id")
+    assert edges["starts"].tolist() == [0, 4, 9, 14, 19, 23, 23]  # order 24 dangles
+    for customer in range(6):
+        low, high = edges["starts"][customer : customer + 2]
+        children = store.children(customer)["orders.customer_id"]
+        assert edges["rows"][low:high].tolist() == children.tolist()
+        assert edges["times"][low:high].tolist() == [(int(r) - 5) * DAY_US for r in children]
+    with pytest.raises(ValueError, match=r"did you mean 'orders\.customer_id'"):
+        store.edges("orders.customer")
+
+
+def test_a_whole_column_is_numbers_with_the_times_they_are_known(store: headwater.Store) -> None:
+    quantity = store.column("orders", "quantity")
+    np.testing.assert_allclose(quantity["numbers"][[0, 1, 2, 23]], [0.5, 1.0, np.nan, 12.0], 1e-5)
+    assert quantity["times"].tolist() == [order * DAY_US for order in range(1, 25)]
+    assert store.column("orders", "at")["numbers"][3] == 4 * DAY_US
+    status = store.column("orders", "status")["numbers"]
+    assert set(status) == {0, 1}
+    assert store.row(6 + int(np.flatnonzero(status == 1)[0]))["cells"]["status"] == "paid"
+    timeless = store.column("customers", "vip")
+    assert set(timeless["times"]) == {-(2**63)}
+    with pytest.raises(ValueError, match="did you mean 'quantity'"):
+        store.column("orders", "quantitty")
+
+
 def test_seeds_are_arrays_in_stored_order(store: headwater.Store) -> None:
     seeds = store.task_seeds("quantity")
     assert seeds["anchor_row"].tolist() == list(range(6, 30))
