@@ -20,14 +20,14 @@ import numpy as np
 
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, TaskError, open_sampler, read_labels
-from confluence.evaluate import main_metric, time_text, time_us
+from confluence.evaluate import time_text, time_us
 from confluence.log import to_json
+from confluence.metrics import US_PER_DAY, main_metric
 from confluence.run import Run, train
 from confluence.stores import find_places
 
 FILE = "backtest.json"
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
-US_PER_DAY = 86_400_000_000
 Fold = dict[str, Any]
 
 
@@ -75,7 +75,7 @@ def backtest(
 def _score(run: Run, title: str, at: str, until: str) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
     frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at)
-    rolling = run.evaluate("val", task=title, regime="rolling")
+    rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0)
     return {
         "cutoff": at,
         "until": until,

@@ -149,6 +149,11 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("--split", default="test", choices=("train", "val", "test"))
     command.add_argument("--regime", choices=("rolling", "frozen"))
     command.add_argument("--visible-until", help="the database as of this time")
+    _add_contexts(command)
+    command.add_argument(
+        "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
+    )
+    command.add_argument("--no-trees", action="store_true", help="without those baselines")
 
     command = _command(commands, "predict", predict_command, "predictions as CSV")
     command.add_argument("run", type=Path, help="folder of a trained run")
@@ -161,6 +166,7 @@ def make_parser() -> argparse.ArgumentParser:
     which.add_argument("--split", choices=("train", "val", "test"))
     which.add_argument("--keys", help="keys of the anchor table, separated by commas")
     command.add_argument("--at", help="time of the prediction, with --keys")
+    _add_contexts(command)
     command.add_argument("--output", type=Path, help="CSV file; default: in the run's folder")
 
     command = _command(
@@ -192,6 +198,12 @@ def _command(
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.set_defaults(command=function)
     return command
+
+
+def _add_contexts(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--contexts", type=int, default=1, metavar="K", help="average K contexts of each seed"
+    )
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
@@ -291,6 +303,7 @@ def run_command(options: argparse.Namespace) -> int:
     """Infer, build, train, evaluate, predict."""
     from headwater.cli import selected
 
+    from confluence.evaluation_table import describe_evaluation
     from confluence.pipeline import Question, run_pipeline
 
     task = options.task or options.target
@@ -362,16 +375,18 @@ def pretrain_command(options: argparse.Namespace) -> int:
 
 def evaluate_command(options: argparse.Namespace) -> int:
     """Evaluate a trained run."""
+    from confluence.evaluation_table import describe_evaluation
     from confluence.run import load
 
     run = load(options.run, store=options.store, which=options.checkpoint)
     titles = (run.titles or [None]) if options.task is None else [options.task]
     results = [
         run.evaluate(
-            options.split, task=title, regime=options.regime, visible_until=options.visible_until
+            options.split, task=title, regime=options.regime, visible_until=options.visible_until,
+            contexts=options.contexts, resamples=options.resamples, trees=not options.no_trees,
         )
         for title in titles
-    ]
+    ]  # fmt: skip
     lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
     return _show(options, results[0] if len(results) == 1 else {"tasks": results}, lines)
 
@@ -384,7 +399,10 @@ def predict_command(options: argparse.Namespace) -> int:
     keys = None if options.keys is None else [_key(text) for text in options.keys.split(",")]
     name = f"predictions-{options.split or 'keys'}.csv"
     path = options.output or run.results(options.task) / name
-    rows = run.predict(split=options.split, keys=keys, at=options.at, path=path, task=options.task)
+    rows = run.predict(
+        split=options.split, keys=keys, at=options.at, path=path, task=options.task,
+        contexts=options.contexts,
+    )  # fmt: skip
     result = {"predictions": str(path), "predicted": len(rows)}
     if keys is not None:
         result["rows"] = rows
@@ -438,13 +456,6 @@ def _key(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-TITLES = {
-    "global_constant": "global constant",
-    "per_entity": "per entity",
-    "own_columns": "boosted trees on the anchor's own columns",
-}
-
-
 def describe_summary(summary: Result) -> list[str]:
     """How long steps took, and how much of that the device waited for data."""
     times = summary.get("step_times")
@@ -460,6 +471,8 @@ def describe_summary(summary: Result) -> list[str]:
 
 def describe_backtest(result: Result) -> list[str]:
     """The metric of each task by cutoff and in the mean, beside the baselines."""
+    from confluence.evaluation_table import TITLES
+
     lines: list[str] = []
     for title, summary in result["tasks"].items():
         metric, names = summary["metric"], list(summary["baselines"])
@@ -490,39 +503,6 @@ def describe_backtest(result: Result) -> list[str]:
         if summary["std"] is not None:
             lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
     return lines[1:]
-
-
-def describe_held_out(result: Result) -> list[str]:
-    """The losses of masked cells, by type."""
-    lines = [f"masked cells on {result['split']}, {result['contexts']:,} contexts"]
-    parts = [("all", result["loss"], "")]
-    parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
-    for name, loss, cells in parts:
-        lines.append(f"  {name:<12} {'-' if loss is None else f'{loss:.4f}':>10}  {cells}".rstrip())
-    return lines
-
-
-def describe_evaluation(result: Result) -> list[str]:
-    """The metrics of the model and its baselines as a small table."""
-    if result.get("objective") == "masked_cells":
-        return describe_held_out(result)
-    regime = result["regime"]
-    if result["visible_until"]:
-        regime += f" at {result['visible_until']}"
-    lines = [f"{result['task']} on {result['split']}, {regime}, {result['scored']:,} seeds scored"]
-    names = list(result["metrics"])
-    rows = [("model", result["metrics"])]
-    rows += [(TITLES[name], baseline["metrics"]) for name, baseline in result["baselines"].items()]
-    width = max(len(title) for title, _ in rows) + 2
-    lines.append(" " * (width + 2) + "".join(f"{name:>19}" for name in names))
-    for title, metrics in rows:
-        values = [metrics[name] for name in names]
-        shown = ["-" if value is None else f"{value:.4f}" for value in values]
-        lines.append(f"  {title:<{width}}" + "".join(f"{value:>19}" for value in shown))
-    share = result["baselines"]["per_entity"]["fallback_share"]
-    lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
-    missing = result["baselines"].get("own_columns", {}).get("missing")
-    return [*lines, f"  no boosted trees: {missing}"] if missing else lines
 
 
 def _show(options: argparse.Namespace, result: Result, lines: list[str]) -> int:

@@ -63,6 +63,7 @@ class Labels:
     is_known: NDArray[np.bool_]  # [n] labelled and not NULL
     is_labelled: NDArray[np.bool_]  # [n] has a target, maybe NULL
     splits: NDArray[np.uint8]  # [n] 0 train, 1 val, 2 test
+    label_times: NDArray[np.int64] | None = None  # [n] µs, when each is known; None: not stated
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,6 +144,7 @@ def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
         is_known=labelled & ~np.asarray(seeds["is_null"], bool),
         is_labelled=labelled,
         splits=np.asarray(sampler.splits(task), np.uint8),
+        label_times=None if "label_time" not in seeds else np.asarray(seeds["label_time"]),
     )
 
 

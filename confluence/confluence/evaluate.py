@@ -1,26 +1,31 @@
-"""Metrics on exactly the seeds of a split, beside baselines, with the regime named.
+"""Metrics on exactly the seeds of a split, with intervals, beside baselines, the regime named.
 
-Metrics are plain NumPy. Baselines say what a number is worth: the best constant of the train
-labels; the best constant of each entity's own train labels that were known before the row's time,
-which falls back to the global constant where an entity has none (the share is reported); and, where
-the caller made them, boosted trees on the anchor's own columns (`own_columns.py`).
-Seeds without a label are never scored, nor are NULL targets; both are counted.
+    predictions, labels ──► the rows scored ──► metrics, intervals, differences     `metrics`
+                                      ├──► the same apart by visible history        `history`
+                                      └──► and by obs_time                          `obs_time`
+
+Seeds without a label are never scored, nor are NULL targets; both are counted. Intervals come from
+draws of anchors (`bootstrap.py`); a difference is the model's metric less the baseline's.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.data import NO_TIME, SPLITS, TRAIN, Floats, Labels, Task
+from confluence import bootstrap
+from confluence.baselines import Baseline, baselines
+from confluence.bootstrap import Part
+from confluence.data import NO_TIME, SPLITS, Floats, Labels, Task
+from confluence.metrics import MEASURES, Measured, metrics_of
 
-Metrics = dict[str, float | None]
-US_PER_DAY = 86_400_000_000
+TIME_BUCKETS = 4  # most of them
+MODEL = "model"  # beside the names of baselines
+WHOLE = "whole"  # beside the names of parts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,219 +40,181 @@ class Predictions:
     null_probabilities: Floats  # [n]
 
 
-# ------------------------------------------------------------------------------------- the metrics
-
-
-def auroc(truth: NDArray[np.bool_], score: Floats) -> float | None:
-    """Area under the ROC curve, ties counted half; None where one class is missing."""
-    positives = int(truth.sum())
-    negatives = truth.size - positives
-    if positives == 0 or negatives == 0:
-        return None
-    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(counts) - (counts - 1) / 2.0  # ranks from 1, ties share their mean
-    rank_sum = float(mean_rank[inverse][truth].sum())
-    return (rank_sum - positives * (positives + 1) / 2.0) / (positives * negatives)
-
-
-def average_precision(truth: NDArray[np.bool_], score: Floats) -> float | None:
-    """Mean precision over the steps in recall, ties taken together; None without positives."""
-    if not truth.any():
-        return None
-    order = np.argsort(-score, kind="stable")
-    hits = np.cumsum(truth[order])
-    last = np.append(np.flatnonzero(np.diff(score[order])), truth.size - 1)  # end of each tie
-    precision = hits[last] / (last + 1)
-    recall_gain = np.diff(hits[last], prepend=0) / hits[-1]
-    return float(np.sum(precision * recall_gain))
-
-
-def f1(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float:
-    """2·TP / (2·TP + FP + FN), 0 where that is 0/0."""
-    both = int(np.sum(truth & predicted))
-    total = int(truth.sum()) + int(predicted.sum())
-    return 2.0 * both / total if total else 0.0
-
-
-def boolean_metrics(truth: Floats, score: Floats) -> Metrics:
-    """AUROC, average precision, and accuracy and F1 at one half."""
-    is_true, predicted = truth > 0.5, score > 0.5
-    return {
-        "auroc": auroc(is_true, score),
-        "average_precision": average_precision(is_true, score),
-        "accuracy": float(np.mean(is_true == predicted)) if truth.size else None,
-        "f1": f1(is_true, predicted) if truth.size else None,
-    }
-
-
-def numerical_metrics(truth: Floats, predicted: Floats) -> Metrics:
-    """MAE, RMSE and R² in the units given."""
-    if not truth.size:
-        return {"mae": None, "rmse": None, "r2": None}
-    error = predicted - truth
-    spread = float(np.sum((truth - truth.mean()) ** 2))
-    return {
-        "mae": float(np.mean(np.abs(error))),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "r2": 1.0 - float(np.sum(error**2)) / spread if spread > 0 else None,
-    }
-
-
-def categorical_metrics(truth: Floats, predicted: Floats) -> Metrics:
-    """Accuracy, and F1 averaged over the classes that occur in truth or prediction."""
-    if not truth.size:
-        return {"accuracy": None, "macro_f1": None}
-    classes = np.union1d(truth, predicted)
-    scores = [f1(truth == c, predicted == c) for c in classes]
-    return {"accuracy": float(np.mean(truth == predicted)), "macro_f1": float(np.mean(scores))}
-
-
-def timestamp_metrics(truth: Floats, predicted: Floats) -> Metrics:
-    """MAE and RMSE in days, and R²."""
-    days = numerical_metrics(truth / US_PER_DAY, predicted / US_PER_DAY)
-    return {"mae_days": days["mae"], "rmse_days": days["rmse"], "r2": days["r2"]}
-
-
-METRICS: dict[SemanticType, Callable[[Floats, Floats], Metrics]] = {
-    SemanticType.NUMERICAL: numerical_metrics,
-    SemanticType.TIMESTAMP: timestamp_metrics,
-    SemanticType.BOOLEAN: boolean_metrics,
-    SemanticType.CATEGORICAL: categorical_metrics,
-}
-
-
-def main_metric(stype: SemanticType, metric: str) -> tuple[str, int]:
-    """The metric by which models are compared, and its sign: 1 where larger is better, else -1."""
-    if stype == SemanticType.BOOLEAN:
-        return "auroc", 1
-    if stype == SemanticType.CATEGORICAL:
-        return "accuracy", 1
-    return (f"{metric}_days" if stype == SemanticType.TIMESTAMP else metric), -1
-
-
-# ----------------------------------------------------------------------------------- the baselines
-
-
-def best_constant(stype: SemanticType, metric: str) -> tuple[str, Callable[[Floats], float]]:
-    """The constant that suits a target, by name: base rate, majority, median or mean."""
-    if stype == SemanticType.BOOLEAN:
-        return "base rate", lambda labels: float(labels.mean())
-    if stype == SemanticType.CATEGORICAL:
-        return "majority", lambda labels: float(np.bincount(labels.astype(np.int64)).argmax())
-    if metric == "mae":
-        return "median", lambda labels: float(np.median(labels))
-    return "mean", lambda labels: float(labels.mean())
-
-
-def entity_histories(
-    labels: Labels, rows: NDArray[np.int64], *, visible_until_us: int, label_window_us: int
-) -> list[Floats]:
-    """For each row, the train labels of its anchor that were known at its time.
-
-    A label is known `label_window_us` after its obs_time, or strictly later than it where no window
-    is stated. A row without time sees all labels of its anchor but its own.
-    """
-    train = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
-    train = train[np.lexsort((labels.obs_times[train], labels.anchor_rows[train]))]
-    anchors, targets = labels.anchor_rows[train], labels.targets[train]
-    known_at = labels.obs_times[train]
-    if label_window_us:
-        known_at = np.minimum(known_at, NO_TIME - label_window_us) + label_window_us
-    lows = np.searchsorted(anchors, labels.anchor_rows[rows], "left")
-    highs = np.searchsorted(anchors, labels.anchor_rows[rows], "right")
-    side = "right" if label_window_us else "left"
-    histories = []
-    for row, low, high in zip(rows, lows, highs, strict=True):
-        now = min(int(labels.obs_times[row]), visible_until_us)
-        if now == NO_TIME:
-            histories.append(targets[low:high][train[low:high] != row])
-            continue
-        end = low + int(np.searchsorted(known_at[low:high], now, side))  # type: ignore[call-overload]
-        histories.append(targets[low:end])
-    return histories
-
-
-def baselines(
-    labels: Labels, rows: NDArray[np.int64], task: Task, *, metric: str, visible_until_us: int,
-    trees: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """All baselines on the rows scored: what they predict with, and their metrics."""
-    name, constant = best_constant(task.stype, metric)
-    train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
-    overall = constant(train if train.size else np.zeros(1))
-    histories = entity_histories(
-        labels, rows, visible_until_us=visible_until_us, label_window_us=task.label_window_us
-    )
-    own = np.array([constant(h) if h.size else overall for h in histories], np.float64)
-    without = sum(1 for h in histories if not h.size)
-    truth, measure = labels.targets[rows], METRICS[task.stype]
-    found: dict[str, Any] = {
-        "global_constant": {
-            "constant": f"{name} of the train labels",
-            "value": overall,
-            "metrics": measure(truth, np.full(rows.size, overall)),
-        },
-        "per_entity": {
-            "constant": f"{name} of the entity's train labels known by then",
-            "fallback": "global_constant",
-            "fallback_share": without / rows.size if rows.size else 0.0,
-            "metrics": measure(truth, own),
-        },
-    }
-    if trees is not None:
-        found["own_columns"] = _tree_result(trees, truth, rows, measure)
-    return found
-
-
-def _tree_result(
-    trees: Mapping[str, Any], truth: Floats, rows: NDArray[np.int64],
-    measure: Callable[[Floats, Floats], Metrics],
-) -> dict[str, Any]:  # fmt: skip
-    if "missing" in trees:
-        return {"missing": trees["missing"], "metrics": dict.fromkeys(measure(truth, truth))}
-    return {
-        "model": "boosted trees on the anchor's own columns",
-        "features": trees["features"],
-        "metrics": measure(truth, trees["values"][rows]),
-    }
-
-
-# ---------------------------------------------------------------------------------- the evaluation
-
-
 def evaluate(
     predictions: Predictions, labels: Labels, task: Task, *, split: str, metric: str,
-    visible_until: str | None = None, trees: Mapping[str, Any] | None = None,
+    visible_until: str | None = None, trees: Mapping[str, Mapping[str, Any]] | None = None,
+    has_history: NDArray[np.bool_] | None = None, resamples: int | None = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Score one pass over a split. The result is plain and can be written as JSON.
 
     Args:
-        trees: what `own_columns.tree_baseline` returned; None: that baseline is left out.
+        trees: what `history_trees.tree_baselines` returned; None: those baselines are left out.
+        has_history: of each seed of the task, from `history_trees.visible_history`; None: the
+            result is not told apart by it.
+        resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
+            no intervals, and no parts.
     """
     index = predictions.seed_index.astype(np.int64)
+    check_complete(index, labels, task, split)
+    scored = labels.is_known[index]
+    rows = index[scored]
+    until_us = NO_TIME if visible_until is None else time_us(visible_until)
+    beside = baselines(
+        labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees
+    )  # fmt: skip
+    scores = Scores(
+        labels=labels, task=task, rows=rows, model=predictions.values[scored], beside=beside
+    )
+    parts = {WHOLE: np.arange(rows.size)}
+    if resamples != 0:
+        parts |= history_parts(rows, has_history) | time_parts(labels.obs_times[rows])
+    found, drawn = scores.measure(parts, resamples)
+    whole = found.pop(WHOLE)
+    for name, baseline in beside.items():
+        whole["baselines"][name] = {**baseline.about, **whole["baselines"][name]}
+    result: dict[str, Any] = {
+        "task": task.name,
+        "split": split,
+        "regime": "rolling" if visible_until is None else "frozen",
+        "visible_until": visible_until,
+        "seeds": int(index.size),
+        "scored": whole.pop("scored"),
+        "null": int(np.sum(labels.is_labelled[index] & ~scored)),
+        "unlabelled": int(np.sum(~labels.is_labelled[index])),
+        **whole,
+    }
+    if resamples != 0:
+        result["resampling"] = {
+            "resamples": drawn.count, "level": bootstrap.LEVEL, "clusters": "anchors",
+            "seed": drawn.seed,
+        }  # fmt: skip
+        named = {name: part for name, part in found.items() if name in HISTORY_PARTS}
+        result["history"] = named or None
+        result["obs_time"] = [
+            {**_time_range(labels.obs_times[rows[parts[name]]]), **part}
+            for name, part in found.items()
+            if name not in named
+        ]
+    return result
+
+
+def check_complete(index: NDArray[np.int64], labels: Labels, task: Task, split: str) -> None:
+    """Raise unless these are exactly the seeds of the split, each once."""
     expected = np.flatnonzero(labels.splits == SPLITS[split])
     if not np.array_equal(np.sort(index), expected):
         raise ValueError(
             f"predictions cover {index.size} seeds, split '{split}' of task '{task.name}' has"
             f" {expected.size}, or some came twice"
         )
-    scored = labels.is_known[index]
-    rows = index[scored]
-    until_us = NO_TIME if visible_until is None else time_us(visible_until)
+
+
+# ------------------------------------------------------------------------------------- the scores
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scores:
+    """The rows scored, and what the model and each baseline say of them."""
+
+    labels: Labels
+    task: Task
+    rows: NDArray[np.int64]  # [n] seeds
+    model: Floats  # [n]
+    beside: Mapping[str, Baseline]
+
+    def measure(
+        self, parts: Mapping[str, NDArray[np.int64]], resamples: int | None
+    ) -> tuple[dict[str, dict[str, Any]], bootstrap.Resamples]:
+        """Metrics, intervals and differences of everyone in each part (places among `rows`)."""
+        anchors = self.labels.anchor_rows[self.rows]
+        drawn = bootstrap.draw(anchors, resamples)
+        measured = {
+            name: Part(
+                rows=part,
+                measures={who: self._measure(values[part], part) for who, values in self._said()},
+            )
+            for name, part in parts.items()
+        }
+        samples = bootstrap.resample(measured, drawn) if drawn.count else {}
+        return {
+            name: {
+                "scored": int(part.rows.size),
+                "anchors": int(np.unique(anchors[part.rows]).size),
+                **self._compared(part, samples.get(name, {})),
+            }
+            for name, part in measured.items()
+        }, drawn
+
+    def _said(self) -> list[tuple[str, Floats]]:
+        found = [(name, baseline.values) for name, baseline in self.beside.items()]
+        return [(MODEL, self.model), *((name, v) for name, v in found if v is not None)]
+
+    def _measure(self, values: Floats, part: NDArray[np.int64]) -> Any:
+        return MEASURES[self.task.stype](self.labels.targets[self.rows[part]], values)
+
+    def _compared(self, part: Part, samples: Mapping[str, Measured]) -> dict[str, Any]:
+        """The model's metrics, and those of the baselines with the model's distance to them."""
+        metrics = {who: metrics_of(m, part.rows.size) for who, m in part.measures.items()}
+        ours = metrics[MODEL]
+        found: dict[str, Any] = {"metrics": ours}
+        if samples:
+            found["intervals"] = bootstrap.intervals(samples[MODEL], ours)
+        found["baselines"] = {}
+        for name in self.beside:
+            theirs = metrics.get(name, dict.fromkeys(ours))
+            entry: dict[str, Any] = {"metrics": theirs}
+            if samples and name in samples:
+                entry["intervals"] = bootstrap.intervals(samples[name], ours)
+                entry["differences"] = {
+                    which: bootstrap.difference(ours[which], theirs[which]) for which in ours
+                }
+                apart = bootstrap.differences(samples[MODEL], samples[name])
+                entry["difference_intervals"] = bootstrap.intervals(apart, ours)
+            found["baselines"][name] = entry
+        return found
+
+
+# --------------------------------------------------------------------------------------- the parts
+
+
+HISTORY_PARTS = ("with", "without")
+
+
+def history_parts(
+    rows: NDArray[np.int64], has_history: NDArray[np.bool_] | None
+) -> dict[str, NDArray[np.int64]]:
+    """Places of the rows whose anchor has a visible history, and of those without."""
+    if has_history is None:
+        return {}
+    seen = has_history[rows]
+    return dict(zip(HISTORY_PARTS, (np.flatnonzero(seen), np.flatnonzero(~seen)), strict=True))
+
+
+def time_parts(obs_times: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Places of the rows in up to four buckets of obs_time of about equal size, earliest first.
+
+    Seeds of one time stay together. Rows without a time are in no bucket; where all times are
+    equal, there is none.
+    """
+    has_time = obs_times != NO_TIME
+    times, counts = np.unique(obs_times[has_time], return_counts=True)
+    if times.size < 2:
+        return {}
+    before = np.cumsum(counts) - counts
+    bucket = np.full(obs_times.size, -1)
+    bucket[has_time] = (TIME_BUCKETS * before // counts.sum())[
+        np.searchsorted(times, obs_times[has_time])
+    ]
+    return {f"time {b}": np.flatnonzero(bucket == b) for b in np.unique(bucket[has_time])}
+
+
+def _time_range(obs_times: NDArray[np.int64]) -> dict[str, str]:
     return {
-        "task": task.name,
-        "split": split,
-        "regime": "rolling" if visible_until is None else "frozen",
-        "visible_until": visible_until,
-        "seeds": int(index.size),
-        "scored": int(scored.sum()),
-        "null": int(np.sum(labels.is_labelled[index] & ~scored)),
-        "unlabelled": int(np.sum(~labels.is_labelled[index])),
-        "metrics": METRICS[task.stype](labels.targets[rows], predictions.values[scored]),
-        "baselines": baselines(
-            labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees
-        ),
-    }  # fmt: skip
+        "from": time_text(int(obs_times.min())),
+        "to": time_text(int(obs_times.max())),
+    }
+
+
+# --------------------------------------------------------------------------------------- the times
 
 
 def time_us(value: str | int) -> int:

@@ -1,20 +1,20 @@
 """Baseline: gradient-boosted trees on the anchor's own columns, all there is without relations.
 
     sampler that stops at the anchor ──► which cells may be seen    [n,F] bool
-    store.row, once per anchor       ──► their values               [n,F] float64, NaN otherwise
+    Store.column                     ──► their values               [n,F] float64, NaN otherwise
     LightGBM on the train seeds      ──► a prediction per scored seed
 
 What may be seen is not decided here: a sampler whose contexts end at the anchor's row shows just
 the cells that the model is shown of that row, so `known_at`, hidden columns, the target and a
 frozen database mean the same to the trees as to the model. Features are numbers, truth values,
 categories, times as their age in days at obs_time, and the age of the row; never texts or keys.
-Same store and settings, same trees. Cost: one small sequence per seed, one row read per anchor.
+Same store and settings, same trees. Cost: one small sequence per seed of the splits.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any
 
 import headwater
@@ -23,7 +23,7 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import NO_TIME, TRAIN, Floats, Labels, Task, open_sampler
+from confluence.data import NO_TIME, SPLITS, Floats, Task, open_sampler
 
 FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
 US_PER_DAY = 86_400_000_000
@@ -53,8 +53,8 @@ class Features:
     is_category: tuple[bool, ...]  # [F]
 
 
-def own_columns(store_path: str, cfg: Config, task: Task, split: str) -> Features:
-    """Features of every seed of a split, each column as of the seed's time."""
+def own_columns(store_path: str, cfg: Config, task: Task, seeds: NDArray[np.int64]) -> Features:
+    """Features of some seeds, each given once and in their order, as of the seed's time."""
     store = headwater.Store(store_path)
     entry = store.metadata["tasks"][task.index]
     table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
@@ -65,31 +65,46 @@ def own_columns(store_path: str, cfg: Config, task: Task, split: str) -> Feature
     sampler = open_sampler(
         store_path, cfg, task.name, max_hops=anchor, max_rows=2, identifier_cells="none",
         default_sequence_length=high - low + 3, default_batch_size=SAMPLE_BATCH,
-        layout="dense",
+        layout="dense", child_counts=False, label_rows=0, staleness=None,
     )  # fmt: skip
     index, rows = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
     times, ages = [np.empty(0, np.int64)], [np.empty(0, np.float64)]
     seen = [np.empty((0, len(chosen)), bool)]
     with sampler:
-        for batch in sampler.epoch(split, task=task.name):
+        for batch in passes(sampler, task, seeds):
             count = int(batch["num_sequences"][0])
             index.append(batch.info["seed_index"][:count].astype(np.int64))
             rows.append(batch.info["anchor_rows"][:count].copy())
             times.append(batch.info["obs_time"][:count].copy())
             seen.append(visible_columns(batch, anchor, low, high)[:count, chosen])
             ages.append(batch["row_ages"][:count, anchor].astype(np.float64))
+    found = np.concatenate(index)
+    order = np.argsort(found)
+    place = order[np.searchsorted(found, seeds, sorter=order)]  # of each seed among those passed
     columns = [about[c] for c in chosen]
-    values = row_values(store, np.concatenate(rows), columns)
+    local = np.concatenate(rows)[place].astype(np.int64) - table["row_range"][0]
+    values = np.column_stack(
+        [np.empty((seeds.size, 0))]
+        + [store.column(table["name"], column["name"])["numbers"][local] for column in columns]
+    )
     is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
-    values = as_ages(values, np.concatenate(times), is_time)
-    values = np.where(np.concatenate(seen), values, np.nan)
-    age = np.concatenate(ages)
+    values = as_ages(values, np.concatenate(times)[place], is_time)
+    values = np.where(np.concatenate(seen)[place], values, np.nan)
+    age = np.concatenate(ages)[place]
     return Features(
-        seed_index=np.concatenate(index),
+        seed_index=seeds,
         values=np.column_stack([values, np.where(age >= 0, age, np.nan)]),
         names=(*(column["name"] for column in columns), "row age"),
         is_category=(*(column["stype"] == "categorical" for column in columns), False),
     )
+
+
+def passes(sampler: Any, task: Task, seeds: NDArray[np.int64]) -> Iterator[Any]:
+    """Batches over every split that some of the seeds are in."""
+    used = np.unique(np.asarray(sampler.splits(task.name))[seeds])
+    for name, split in SPLITS.items():
+        if split in used:
+            yield from sampler.epoch(name, task=task.name)
 
 
 def visible_columns(batch: Any, anchor: int, low: int, high: int) -> NDArray[np.bool_]:
@@ -100,38 +115,6 @@ def visible_columns(batch: Any, anchor: int, low: int, high: int) -> NDArray[np.
     visible = np.zeros((shown.shape[0], high - low), bool)
     visible[sequence, batch["column_ids"][sequence, cell] - low] = True
     return visible
-
-
-def row_values(
-    store: headwater.Store, rows: NDArray[np.uint32], columns: list[dict[str, Any]]
-) -> Floats:
-    """Values of columns at rows as numbers, NaN for NULL; each row is read once. → [n,F]"""
-    distinct, place = np.unique(rows, return_inverse=True)
-    codes = [
-        {
-            name: float(code)
-            for code, name in enumerate((c.get("stats") or {}).get("categories", ()))
-        }
-        for c in columns
-    ]
-    table = np.full((distinct.size, len(columns)), np.nan)
-    for number, row in enumerate(distinct):
-        cells = store.row(int(row))["cells"]
-        for feature, column in enumerate(columns):
-            table[number, feature] = _number(cells[column["name"]], codes[feature])
-    return table[place]
-
-
-def _number(value: Any, codes: dict[str, float]) -> float:
-    """A cell as a number: times in µs since 1970, categories by their place among all."""
-    if value is None:
-        return np.nan
-    if isinstance(value, datetime):
-        zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return zoned.timestamp() * 1e6
-    if isinstance(value, str):
-        return codes.get(value, np.nan)
-    return float(value)
 
 
 def as_ages(values: Floats, obs_times: NDArray[np.int64], is_time: NDArray[np.bool_]) -> Floats:
@@ -173,28 +156,3 @@ def fit_and_predict(
     if stype == SemanticType.CATEGORICAL:
         return np.asarray(classes[answer.argmax(axis=1)], np.float64)
     return answer * scale + shift
-
-
-def tree_baseline(
-    store_path: str, cfg: Config, task: Task, labels: Labels, split: str
-) -> dict[str, Any]:
-    """Predictions of the trees for every seed of a split, or why there are none.
-
-    Returns: {"features", "values"} with values float64 [n] by seed of the task, NaN outside the
-    split; or {"missing": reason}.
-    """
-    try:
-        import lightgbm  # noqa: F401
-    except (ImportError, OSError) as error:  # OSError: its OpenMP library is missing
-        return {"missing": MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"}
-    train = own_columns(store_path, cfg, task, "train")
-    wanted = train if split == "train" else own_columns(store_path, cfg, task, split)
-    is_known = labels.is_known[train.seed_index] & (labels.splits[train.seed_index] == TRAIN)
-    known = dataclasses.replace(
-        train, seed_index=train.seed_index[is_known], values=train.values[is_known]
-    )
-    values = np.full(labels.targets.size, np.nan)
-    values[wanted.seed_index] = fit_and_predict(
-        known, labels.targets[known.seed_index], wanted, task.stype, metric=cfg.metric
-    )
-    return {"features": list(train.names), "values": values}

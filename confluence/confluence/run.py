@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import headwater
 from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
+from confluence.contexts import SeveralContexts, context_settings, describe_contexts
 from confluence.data import (
     SPLITS,
     Labels,
@@ -32,9 +33,9 @@ from confluence.data import (
 )
 from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut
+from confluence.history_trees import tree_baselines, visible_history
 from confluence.log import to_json
 from confluence.model import Params
-from confluence.own_columns import tree_baseline
 from confluence.parallel import current
 from confluence.predict import Row, predict, to_rows, write_csv
 from confluence.session import Session
@@ -84,31 +85,41 @@ class Run:
 
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
-        visible_until: VisibleUntil = None,
+        visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
+        trees: bool = True,
     ) -> dict[str, Any]:  # fmt: skip
-        """Metrics on exactly the seeds of a split, beside baselines.
+        """Metrics on exactly the seeds of a split, with intervals, beside baselines.
 
         Args:
             split: "train", "val" or "test".
             regime: "rolling", "frozen", or None for what the run was trained with.
             visible_until: the database as of then ("frozen"). A frozen regime without a time takes
                 the earliest obs_time of the split.
+            contexts: how many contexts of each seed are averaged (`contexts.py`).
+            resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
+            trees: whether to fit the baselines of boosted trees.
         """
         check_split(split)
         if self.config.objective == "masked_cells":
             return self._held_out(split)
         place = self.place(task)
-        cfg = self._regime(place, split, regime, visible_until).replace(auxiliary_weight=0.0)
+        cfg = self._regime(place, split, regime, visible_until)
+        cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
-            batches = sampler.epoch(split, task=place.name)
-            predictions = self._predictions(cfg, sampler, batches, target)
-        trees = tree_baseline(place.store, cfg, target, labels, split)
+            predictions, averaged = self._predictions(
+                cfg, sampler, place, lambda opened: opened.epoch(split, task=place.name), target,
+                contexts,
+            )  # fmt: skip
         until = cfg.visible_until
         result = evaluate(
             predictions, labels, target, split=split, metric=cfg.metric,
-            visible_until=until.get(split) if isinstance(until, dict) else until, trees=trees,
+            visible_until=until.get(split) if isinstance(until, dict) else until,
+            trees=tree_baselines(place.store, cfg, target, labels, split) if trees else None,
+            has_history=visible_history(place.store, cfg, target, labels, split),
+            resamples=resamples,
         )  # fmt: skip
+        result["contexts"] = averaged
         result["task"] = place.title
         path = self.results(task) / f"evaluation-{split}.json"
         path.write_text(to_json(result) + "\n", encoding="utf-8")
@@ -117,11 +128,13 @@ class Run:
     def predict(
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
         at: str | None = None, path: Path | str | None = None, task: str | None = None,
+        contexts: int = 1,
     ) -> list[Row]:  # fmt: skip
         """Predictions for a split, or for keys of the anchor table at a time; also as CSV.
 
         Args:
             path: the CSV file; by default predictions-<split>.csv or predictions-keys.csv.
+            contexts: how many contexts of each seed are averaged (`contexts.py`).
         """
         if (split is None) == (keys is None):
             raise ValueError("predict needs either a split or keys")
@@ -131,11 +144,13 @@ class Run:
         cfg = self.config.replace(auxiliary_weight=0.0)  # no cell is masked
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, _ = _read(sampler, place)
-            if split is not None:
-                batches = sampler.epoch(split, task=place.name)
-            else:
-                batches = sampler.batches_for(place.name, keys=list(keys or ()), obs_time=at)
-            predictions = self._predictions(cfg, sampler, batches, target)
+
+            def batches(opened: Any) -> Any:
+                if split is not None:
+                    return opened.epoch(split, task=place.name)
+                return opened.batches_for(place.name, keys=list(keys or ()), obs_time=at)
+
+            predictions, _ = self._predictions(cfg, sampler, place, batches, target, contexts)
         rows = to_rows(predictions, target, headwater.Store(place.store))
         default = self.results(task) / f"predictions-{split or 'keys'}.csv"
         write_csv(rows, Path(path) if path is not None else default)
@@ -177,13 +192,33 @@ class Run:
             raise ValueError(f"split '{split}' of task '{place.name}' has no times to freeze at")
         return text
 
-    def _predictions(self, cfg: Config, sampler: Any, batches: Any, task: Task) -> Predictions:
+    def _predictions(
+        self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
+        task: Task, contexts: int,
+    ) -> tuple[Predictions, dict[str, Any]]:  # fmt: skip
+        """Answers of the model, and what was averaged; `batches` makes a pass from a sampler."""
+        settings = context_settings(cfg, contexts)
         tables = device_tables(sampler, task.category_limit)
         predictor = Predictor(
             cfg, tables, category_limit=task.category_limit,
             row_shape=read_row_shape(sampler.database_metadata(), cfg),
         )  # fmt: skip
-        return predict(predictor, self.average, iter(batches), task, clamp=cfg.clamp)
+        if contexts == 1:
+            passed = iter(batches(sampler))
+            return predict(predictor, self.average, passed, task, clamp=cfg.clamp), {"count": 1}
+
+        def other_passes() -> Iterator[Any]:
+            for changed in settings[1:]:
+                with open_sampler(place.store, cfg, place.name, **changed) as other:
+                    yield batches(other)
+
+        several = SeveralContexts(predictor, other_passes())
+        passed = iter(batches(sampler))
+        found = predict(several, self.average, passed, task, clamp=cfg.clamp)  # type: ignore[arg-type]
+        return found, {
+            "count": contexts, "differ_by": describe_contexts(cfg, contexts),
+            "changed_share": several.changed_share,
+        }  # fmt: skip
 
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:

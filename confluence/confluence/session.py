@@ -27,9 +27,10 @@ from confluence import checkpoint
 from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
 from confluence.data import VAL, Task, device_tables
-from confluence.evaluate import US_PER_DAY, evaluate, main_metric
+from confluence.evaluate import evaluate
 from confluence.held_out import HeldOut
 from confluence.log import Log
+from confluence.metrics import US_PER_DAY, main_metric
 from confluence.parallel import ALONE, AgreedStop, Group
 from confluence.predict import predict
 from confluence.rank_log import RankLog

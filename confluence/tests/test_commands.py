@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from confluence.cli import _overrides, describe_evaluation, describe_summary, main, make_parser
+from confluence.cli import _overrides, describe_summary, main, make_parser
+from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
 from confluence.stop import TrainingStopped
 
@@ -89,26 +91,49 @@ def test_steps_are_summed_up_in_a_line() -> None:
     assert describe_summary({}) == []
 
 
+def scores(auroc: float | None, interval: list[float] | None = None, **more: Any) -> dict[str, Any]:
+    found = {"metrics": {"auroc": auroc, "f1": 0.5}, **more}
+    return found if interval is None else {**found, "intervals": {"auroc": interval, "f1": None}}
+
+
 def test_the_summary_is_a_table_of_model_and_baselines() -> None:
+    apart = {
+        "differences": {"auroc": 0.31, "f1": 0.0},
+        "difference_intervals": {"auroc": [0.25, 0.34], "f1": None},
+    }
+    part = {"scored": 900, "anchors": 90, **scores(0.9, [0.8, 0.95])}
+    part["baselines"] = {"per_entity": scores(0.6), "own_columns": scores(None)}
     result = {
-        "task": "churn", "split": "test", "regime": "rolling", "visible_until": None,
-        "scored": 1200, "metrics": {"auroc": 0.86},
+        "task": "churn", "split": "test", "regime": "frozen", "visible_until": "2025-01-01",
+        "scored": 1200, "anchors": 100, **scores(0.86, [0.81, 0.9]),
         "baselines": {
-            "global_constant": {"metrics": {"auroc": 0.5}},
-            "per_entity": {"metrics": {"auroc": 0.55}, "fallback_share": 0.25},
-            "own_columns": {"metrics": {"auroc": None}, "missing": "LightGBM is not installed"},
+            "per_entity": scores(0.55, [0.5, 0.6], fallback_share=0.25, **apart),
+            "own_columns": scores(None, missing="LightGBM is not installed"),
         },
+        "resampling": {"resamples": 1000, "level": 0.95, "clusters": "anchors", "seed": 0},
+        "history": {"with": part},
+        "obs_time": [{"from": "2025-02-01T00:00:00", "to": "2025-03-01T00:00:00", **part}],
+        "contexts": {"count": 3, "differ_by": "draws of children", "changed_share": 0.0},
     }  # fmt: skip
-    lines = describe_evaluation(result)
-    assert lines[0] == "churn on test, rolling, 1,200 seeds scored"
-    assert [line.split() for line in lines[1:6]] == [
-        ["auroc"],
-        ["model", "0.8600"],
-        ["global", "constant", "0.5000"],
-        ["per", "entity", "0.5500"],
-        ["boosted", "trees", "on", "the", "anchor's", "own", "columns", "-"],
+    assert describe_evaluation(result) == [
+        "churn on test, frozen at 2025-01-01, 1,200 seeds of 100 anchors scored",
+        "                                        auroc     model's auroc less this      f1",
+        "  model               0.8600 [0.8100, 0.9000]                              0.5000",
+        "  per entity          0.5500 [0.5000, 0.6000]  +0.3100 [+0.2500, +0.3400]  0.5000",
+        "  trees, own columns                        -                              0.5000",
+        "  per entity falls back to the global constant for 25% of the seeds",
+        "  [low, high]: 95% intervals of 1,000 draws of anchors; differences on the same draws",
+        "  average of 3 contexts per seed (draws of children), which were the same for every seed:"
+        " averaging changed nothing",
+        "  no boosted trees: LightGBM is not installed",
+        "",
+        "                            seeds  anchors       auroc of the model  per entity"
+        "  trees, own columns",
+        "  with history                900       90  0.9000 [0.8000, 0.9500]      0.6000"
+        "                   -",
+        "  2025-02-01 to 2025-03-01    900       90  0.9000 [0.8000, 0.9500]      0.6000"
+        "                   -",
     ]
-    assert lines[-1] == "  no boosted trees: LightGBM is not installed"
 
 
 def test_every_setting_is_an_option() -> None:

@@ -31,7 +31,7 @@ def test_one_command_goes_from_a_database_to_predictions(
     shop.generate(database, customers=1500, products=100)
     assert main(command(database, out)) == 0
     shown = capsys.readouterr()
-    for title in ("model", "global constant", "per entity", "boosted trees on the anchor's own"):
+    for title in ("model", "global constant", "per entity", "trees, own columns", "trees, history"):
         assert title in shown.out
     assert "building" in shown.err and "step 350/350" in shown.err
 

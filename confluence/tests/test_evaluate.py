@@ -1,4 +1,4 @@
-"""Metrics against scikit-learn, baselines worked out by hand."""
+"""Evaluations worked out by hand: constants, parts, differences, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,65 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from headwater import SemanticType
-from sklearn import metrics as oracle
 
+from confluence.baselines import entity_histories
 from confluence.data import NO_TIME, Labels, Task
-from confluence.evaluate import (
-    METRICS,
-    US_PER_DAY,
-    Predictions,
-    auroc,
-    average_precision,
-    boolean_metrics,
-    categorical_metrics,
-    entity_histories,
-    evaluate,
-    main_metric,
-    numerical_metrics,
-    time_text,
-    time_us,
-)
+from confluence.evaluate import Predictions, evaluate, time_parts, time_text, time_us
 
 DAY = 86_400_000_000
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_boolean_metrics_equal_scikit_learn(seed: int, levels: int) -> None:
-    rng = np.random.default_rng(seed)
-    truth = (rng.random(200) < 0.3).astype(np.float64)
-    score = rng.integers(0, levels, 200) / levels
-    found = boolean_metrics(truth, score)
-    assert found["auroc"] == pytest.approx(oracle.roc_auc_score(truth, score))
-    assert found["average_precision"] == pytest.approx(oracle.average_precision_score(truth, score))
-    assert found["accuracy"] == pytest.approx(oracle.accuracy_score(truth, score > 0.5))
-    assert found["f1"] == pytest.approx(oracle.f1_score(truth, score > 0.5, zero_division=0))
-
-
-def test_metrics_without_a_class_are_absent_not_wrong() -> None:
-    nothing = np.zeros(3, bool)
-    assert auroc(nothing, np.arange(3.0)) is None
-    assert auroc(~nothing, np.arange(3.0)) is None
-    assert average_precision(nothing, np.arange(3.0)) is None
-    assert numerical_metrics(np.empty(0), np.empty(0))["mae"] is None
-
-
-def test_numerical_metrics_equal_scikit_learn() -> None:
-    rng = np.random.default_rng(0)
-    truth, predicted = rng.normal(size=50), rng.normal(size=50)
-    found = numerical_metrics(truth, predicted)
-    assert found["mae"] == pytest.approx(oracle.mean_absolute_error(truth, predicted))
-    assert found["rmse"] == pytest.approx(oracle.root_mean_squared_error(truth, predicted))
-    assert found["r2"] == pytest.approx(oracle.r2_score(truth, predicted))
-
-
-def test_categorical_metrics_equal_scikit_learn() -> None:
-    rng = np.random.default_rng(0)
-    truth, predicted = rng.integers(0, 4, 60), rng.integers(0, 6, 60)
-    found = categorical_metrics(truth.astype(float), predicted.astype(float))
-    assert found["accuracy"] == pytest.approx(oracle.accuracy_score(truth, predicted))
-    expected = oracle.f1_score(truth, predicted, average="macro", zero_division=0)
-    assert found["macro_f1"] == pytest.approx(expected)
 
 
 def labels_of(rows: list[tuple[int, int, float, int]], **changes: Any) -> Labels:
@@ -177,16 +124,101 @@ def test_times_are_written_and_read_in_utc() -> None:
     assert time_text(int(NO_TIME)) == ""
 
 
-@pytest.mark.parametrize("metric", ["mae", "rmse"])
-def test_models_are_compared_by_a_metric_that_exists(metric: str) -> None:
-    truth, nearer, farther = (np.array(v) for v in ([0.0, 1.0], [0.2, 0.9], [0.9, 0.2]))
-    for stype, measure in METRICS.items():
-        scale = US_PER_DAY if stype == SemanticType.TIMESTAMP else 1
-        rounded = stype == SemanticType.CATEGORICAL
-        name, sign = main_metric(stype, metric)
-        good, bad = (
-            measure(truth * scale, (np.round(v) if rounded else v) * scale)[name]
-            for v in (nearer, farther)
-        )
-        assert good is not None and bad is not None
-        assert sign * good > sign * bad
+# ------------------------------------------------------------------- intervals, differences, parts
+
+SCORED = [(anchor, 10 + 10 * day, float((anchor + day) % 3), 2) for anchor in range(6)
+          for day in range(4)]  # fmt: skip
+
+
+def scored_in_full(resamples: int | None = 50, **more: Any) -> tuple[dict[str, Any], Labels]:
+    """Six anchors at days 10 to 40; the model is off by 0.5, the median of train is 1."""
+    labels = labels_of([*SCORED, (7, 1, 1.0, 0), (8, 1, 1.0, 0)])
+    index = list(range(len(SCORED)))
+    predictions = predictions_of(index, [labels.targets[i] + 0.5 for i in index])
+    result = evaluate(
+        predictions, labels, task_of(SemanticType.NUMERICAL), split="test", metric="mae",
+        resamples=resamples, **more,
+    )  # fmt: skip
+    return result, labels
+
+
+def test_differences_are_the_models_metric_less_the_baselines() -> None:
+    result, _ = scored_in_full()
+    assert result["anchors"] == 6
+    assert result["metrics"]["mae"] == 0.5
+    assert result["intervals"]["mae"] == [0.5, 0.5]  # the same error in every draw
+    constant = result["baselines"]["global_constant"]
+    # Each anchor has targets 0, 1, 2 in turn, four of them: |1 - target| is 1 for 2 or 3 of 4.
+    expected = np.mean([abs(row[2] - 1) for row in SCORED])
+    assert constant["metrics"]["mae"] == pytest.approx(expected) == pytest.approx(2 / 3)
+    assert constant["differences"]["mae"] == pytest.approx(0.5 - expected)
+    low, high = constant["intervals"]["mae"]
+    assert 0.5 <= low < expected < high <= 0.75
+    assert constant["difference_intervals"]["mae"] == pytest.approx([0.5 - high, 0.5 - low])
+    assert result["resampling"] == {
+        "resamples": 50, "level": 0.95, "clusters": "anchors", "seed": 0,
+    }  # fmt: skip
+    assert scored_in_full()[0] == result  # the same draws again
+
+
+def test_without_resamples_there_are_metrics_alone() -> None:
+    result, _ = scored_in_full(resamples=0)
+    assert set(result) & {"intervals", "resampling", "history", "obs_time"} == set()
+    assert set(result["baselines"]["per_entity"]) & {"intervals", "differences"} == set()
+
+
+def test_seeds_with_and_without_history_are_told_apart() -> None:
+    has_history = np.array([row[0] < 2 for row in SCORED] + [True, True])
+    result, _ = scored_in_full(has_history=has_history)
+    parts = result["history"]
+    assert (parts["with"]["scored"], parts["with"]["anchors"]) == (8, 2)
+    assert (parts["without"]["scored"], parts["without"]["anchors"]) == (16, 4)
+    of = {name: part["baselines"]["global_constant"]["metrics"]["mae"] for name, part in
+          parts.items()}  # fmt: skip
+    whole = result["baselines"]["global_constant"]["metrics"]["mae"]
+    assert (8 * of["with"] + 16 * of["without"]) / 24 == pytest.approx(whole)
+    assert scored_in_full()[0]["history"] is None
+    nobody, _ = scored_in_full(has_history=np.zeros(26, bool))
+    assert nobody["history"]["with"]["scored"] == 0
+    assert nobody["history"]["with"]["metrics"]["mae"] is None
+    assert nobody["history"]["with"]["intervals"]["mae"] is None
+
+
+def test_seeds_are_told_apart_by_their_times() -> None:
+    result, _ = scored_in_full()
+    found = [(part["from"], part["to"], part["scored"]) for part in result["obs_time"]]
+    assert found == [
+        (f"{day}T00:00:00",) * 2 + (6,)
+        for day in ("1970-01-11", "1970-01-21", "1970-01-31", "1970-02-10")
+    ]
+
+
+def test_times_are_never_cut_apart_and_buckets_are_of_about_equal_size() -> None:
+    times = np.array([1, 1, 1, 1, 1, 2, 3, 3, NO_TIME, 4])
+    # Nine have a time; 1 begins at share 0, 2 at 5/9, 3 at 6/9, 4 at 8/9 of them.
+    parts = time_parts(times)
+    assert [part.tolist() for part in parts.values()] == [[0, 1, 2, 3, 4], [5, 6, 7], [9]]
+    assert time_parts(np.array([5, 5, NO_TIME])) == {}
+    assert time_parts(np.array([], np.int64)) == {}
+
+
+def test_nothing_scored_is_no_error() -> None:
+    labels = labels_of([(7, 1, 0.0, 0), (7, 5, 0.0, 2)])
+    unknown = np.array([True, False])
+    labels = labels_of([(7, 1, 0.0, 0), (7, 5, 0.0, 2)], is_known=unknown, is_labelled=unknown)
+    result = evaluate(
+        predictions_of([1], [0.5]), labels, task_of(SemanticType.BOOLEAN), split="test",
+        metric="mae", resamples=None, has_history=np.array([True, True]),
+    )  # fmt: skip
+    assert (result["scored"], result["anchors"], result["obs_time"]) == (0, 0, [])
+    assert set(result["metrics"].values()) == {None}
+
+
+def test_a_label_is_known_when_the_store_says_so() -> None:
+    # Asked on days 1 and 3, known on days 20 and 2 (before it was asked: then right after that).
+    known = np.array([20, 2, 30, 9, 9, 9]) * DAY
+    labels = labels_of(ROWS, label_times=known)
+    assert histories(labels, [2]) == [[1.0]]
+    assert histories(labels, [1]) == [[]]
+    later = labels_of([*ROWS[:2], (7, 25, 1.0, 2)], label_times=known[:3])
+    assert histories(later, [2]) == [[1.0, 0.0]]

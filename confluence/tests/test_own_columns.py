@@ -15,7 +15,8 @@ from headwater import SemanticType
 
 from confluence.config import Config, preset
 from confluence.data import SPLITS, Labels, Task, open_sampler, read_labels, read_task
-from confluence.own_columns import Features, fit_and_predict, own_columns, tree_baseline
+from confluence.history_trees import tree_baselines
+from confluence.own_columns import Features, fit_and_predict, own_columns
 
 US_PER_DAY = 86_400_000_000
 
@@ -24,6 +25,10 @@ def opened(store: Path, name: str, cfg: Config) -> tuple[Task, Labels]:
     with open_sampler(str(store), cfg, name) as sampler:
         labels = read_labels(str(store), sampler, name)
         return read_task(sampler.database_metadata(), labels, name), labels
+
+
+def seeds_in(labels: Labels, split: str) -> Any:
+    return np.flatnonzero(labels.splits == SPLITS[split])
 
 
 def customers(database: Path) -> dict[int, dict[str, Any]]:
@@ -44,12 +49,11 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
 ) -> None:
     cfg = preset("tiny", visible_until=until)
     task, labels = opened(shop_store, "subscribed", cfg)
-    found = own_columns(str(shop_store), cfg, task, "train")
+    found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "train"))
     assert found.names == (
         "signed_up_on", "region", "birth_year", "newsletter", "closed_at", "row age",
     )  # fmt: skip
     assert found.is_category == (False, True, False, False, False, False)
-    assert set(found.seed_index) == set(np.flatnonzero(labels.splits == SPLITS["train"]))
     store, source = headwater.Store(shop_store), customers(shop_database)
     regions = sorted({row["region"] for row in source.values()})
     kinds = set()
@@ -73,21 +77,32 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
 
 def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Path) -> None:
     cfg = preset("tiny")
-    task, _ = opened(shop_store, "rating", cfg)
-    found = own_columns(str(shop_store), cfg, task, "val")
+    task, labels = opened(shop_store, "rating", cfg)
+    found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "val"))
     assert found.names == ("written_at", "rating", "row age")
     assert np.isnan(found.values[:, 1]).all()  # the target of a cell task
     np.testing.assert_allclose(found.values[:, 0], 0.0, atol=1e-3)  # written at obs_time
+
+
+def test_seeds_of_several_splits_come_in_the_order_asked_for(shop_store: Path) -> None:
+    cfg = preset("tiny")
+    task, labels = opened(shop_store, "subscribed", cfg)
+    seeds = np.array([seeds_in(labels, split)[0] for split in ("test", "train", "val")])
+    found = own_columns(str(shop_store), cfg, task, seeds)
+    for row, seed in enumerate(seeds):
+        alone = own_columns(str(shop_store), cfg, task, np.array([seed]))
+        np.testing.assert_array_equal(found.values[row], alone.values[0])
 
 
 @pytest.mark.parametrize("name", ["subscribed", "next_order", "device", "rating"])
 def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
     cfg = preset("tiny")
     task, labels = opened(shop_store, name, cfg)
-    first = tree_baseline(str(shop_store), cfg, task, labels, "val")["values"]
-    again = tree_baseline(str(shop_store), cfg, task, labels, "val")["values"]
-    np.testing.assert_array_equal(first, again)
-    assert np.array_equal(~np.isnan(first), labels.splits == SPLITS["val"])
+    first, again = (tree_baselines(str(shop_store), cfg, task, labels, "val") for _ in range(2))
+    assert list(first) == ["own_columns", "history"]
+    for which, baseline in first.items():
+        np.testing.assert_array_equal(baseline["values"], again[which]["values"])
+        assert np.array_equal(~np.isnan(baseline["values"]), labels.splits == SPLITS["val"])
 
 
 def synthetic(count: int, seed: int) -> tuple[Features, Any]:
@@ -143,5 +158,6 @@ def test_without_lightgbm_the_line_says_so(
     cfg = preset("tiny")
     task, labels = opened(shop_store, "subscribed", cfg)
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    result = tree_baseline(str(shop_store), cfg, task, labels, "val")
-    assert result == {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}
+    result = tree_baselines(str(shop_store), cfg, task, labels, "val")
+    missing = {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}
+    assert result == {"own_columns": missing, "history": missing}

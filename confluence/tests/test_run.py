@@ -47,6 +47,11 @@ def test_a_run_learns_and_is_scored_on_exactly_the_seeds_of_the_split(
     baselines = result["baselines"]
     assert baselines["global_constant"]["metrics"]["auroc"] == 0.5
     assert baselines["own_columns"]["metrics"]["auroc"] > 0.9  # it has the column as well
+    assert baselines["history"]["metrics"]["auroc"] > 0.9
+    low, high = baselines["global_constant"]["difference_intervals"]["auroc"]
+    assert 0.3 < low <= result["metrics"]["auroc"] - 0.5 <= high
+    parts = [part["scored"] for part in result["history"].values()]
+    assert sum(parts) == sum(part["scored"] for part in result["obs_time"]) == expected
     assert json.loads((trained.out / "evaluation-test.json").read_text()) == result
 
 

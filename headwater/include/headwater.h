@@ -434,8 +434,8 @@ HW_CHECK hw_status hw_store_edges(const hw_store *store, uint32_t key, uint64_t 
  * A whole column (global number) of a table that is not ignored, both [rows of the table, as
  * hw_store_column_rows says]: its cells as numbers, NaN where NULL (numerical; boolean 0 or 1;
  * timestamp in us; categorical by its place among the column's categories; text by its index;
- * identifier 1), and when each is known, never before its row; INT64_MIN: always, INT64_MAX: never.
- * O(rows).
+ * identifier 1), and when each is known where its row is visible; INT64_MIN: with its row,
+ * INT64_MAX: never. O(rows).
  */
 HW_CHECK hw_status hw_store_column_rows(const hw_store *store, uint32_t column, uint32_t *rows,
                                         hw_error *error);

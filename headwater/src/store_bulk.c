@@ -69,30 +69,27 @@ hw_status hw_store_edges(const hw_store *store, uint32_t key, uint64_t *starts, 
     return HW_OK;
 }
 
-/* When a cell is known, by docs/2-sampling.md, "Columns known later", and not before its row. */
+/* When a cell of a visible row is known, by docs/2-sampling.md, "Columns known later". */
 static int64_t cell_time(const hw_store *store, const struct hwi_table *table,
                          const struct hwi_column_info *info, uint32_t local) {
-    int64_t row_time = table->times != NULL ? table->times[local] : INT64_MIN;
-    int64_t known = INT64_MAX;
-    const uint8_t *record = hwi_record(table, table->row_start + local);
     switch ((enum hwi_known_kind)info->known_kind) {
     case HWI_KNOWN_CREATION:
-        return row_time;
+        return INT64_MIN;
     case HWI_KNOWN_COLUMN: {
         const struct hwi_column_info *when = &store->columns[info->known_column];
-        if (!hwi_bit(record + table->info->null_offset, when->null_bit)) {
-            known =
-                hwi_known_after(hwi_read_i64(record + when->lane_offset), info->known_offset_us);
+        const uint8_t *record = hwi_record(table, table->row_start + local);
+        if (hwi_bit(record + table->info->null_offset, when->null_bit)) {
+            return INT64_MAX;
         }
-        break;
+        return hwi_known_after(hwi_read_i64(record + when->lane_offset), info->known_offset_us);
     }
     case HWI_KNOWN_OFFSET:
-        known = hwi_known_after(row_time, info->known_offset_us);
-        break;
+        return table->times == NULL ? INT64_MAX
+                                    : hwi_known_after(table->times[local], info->known_offset_us);
     case HWI_KNOWN_NEVER:
         break;
     }
-    return known > row_time ? known : row_time;
+    return INT64_MAX;
 }
 
 static double cell_number(const hw_cell *cell, const struct hwi_column_info *info) {

@@ -157,7 +157,8 @@ class Store:
         rows uint32 [n]: child rows by parent, those of one parent oldest first; times int64 us [n]:
         when each becomes visible, with the child or when the key is known if that is later
         (-2^63: always, 2^63 - 1: never); starts int64 [rows of the parent table + 1]: where in them
-        the children of each parent begin. ValueError names the nearest key.
+        the children of each parent begin. ValueError names the nearest key. Of keys with the same
+        columns it is the last one.
         """
         starts, rows, times = map(
             np.asarray, self.core.edges(_index("key", key, self._key_numbers))
@@ -169,7 +170,7 @@ class Store:
 
         numbers float64, NaN where NULL: numerical in source units; boolean 0 or 1; timestamp us
         since 1970; categorical the place among its categories; text an index; identifier 1. times
-        int64 us: when the cell is known, never before its row (-2^63: always, 2^63 - 1: never).
+        int64 us: when the cell is known where its row is visible (-2^63: with it, 2^63 - 1: never).
         """
         low, high = self.metadata["tables"][self.table_index(table)]["column_range"]
         names = {self.metadata["columns"][c]["name"]: c for c in range(low, high)}

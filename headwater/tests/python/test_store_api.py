@@ -95,13 +95,11 @@ def test_a_whole_key_lists_the_children_of_each_parent(store: headwater.Store) -
 def test_a_whole_column_is_numbers_with_the_times_they_are_known(store: headwater.Store) -> None:
     quantity = store.column("orders", "quantity")
     np.testing.assert_allclose(quantity["numbers"][[0, 1, 2, 23]], [0.5, 1.0, np.nan, 12.0], 1e-5)
-    assert quantity["times"].tolist() == [order * DAY_US for order in range(1, 25)]
+    assert set(quantity["times"]) == {-(2**63)}  # with their rows
     assert store.column("orders", "at")["numbers"][3] == 4 * DAY_US
     status = store.column("orders", "status")["numbers"]
     assert set(status) == {0, 1}
     assert store.row(6 + int(np.flatnonzero(status == 1)[0]))["cells"]["status"] == "paid"
-    timeless = store.column("customers", "vip")
-    assert set(timeless["times"]) == {-(2**63)}
     with pytest.raises(ValueError, match="did you mean 'quantity'"):
         store.column("orders", "quantitty")
 

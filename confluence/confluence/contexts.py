@@ -1,0 +1,148 @@
+"""Several contexts per seed, and the average of what the model says of them.
+
+    pass 1, pass 2, ... over the same seeds, each with other contexts
+        ──► heads' outputs, put in the order of the first pass ──► their average
+
+How contexts differ depends on the run. With `child_order="uniform"` each pass draws other children
+(another `seed`). With "recent" the latest children are taken and there is nothing to draw, so the
+passes show more or fewer of them (`child_width`), around the width the model was trained with.
+Where a seed's rows all fit, every pass sees the same: `changed_share` says for how many seeds any
+pass said something else, and 0 means that averaging changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confluence.config import Config
+from confluence.model import Output, Params
+from confluence.train import Predictor
+
+MOST_CONTEXTS = 64
+WIDTH_STEP = 4  # child widths differ by a quarter of the run's
+ROUNDING = 1e-4  # outputs that differ by less are the same
+
+Overrides = dict[str, Any]  # settings of a pass's sampler
+
+
+def context_settings(cfg: Config, count: int) -> list[Overrides]:
+    """What the sampler of each of `count` passes has other than the run's; of the first nothing."""
+    if not 1 <= count <= MOST_CONTEXTS:
+        raise ValueError(f"contexts is {count}, expected 1 to {MOST_CONTEXTS}")
+    if cfg.child_order == "uniform":
+        return [{"seed": cfg.seed + k} if k else {} for k in range(count)]
+    widths = child_widths(cfg.child_width, count)
+    return [{"bfs_child_width": width} if k else {} for k, width in enumerate(widths)]
+
+
+def child_widths(width: int, count: int) -> list[int]:
+    """Distinct widths nearest to the run's, by steps of a quarter of it: w, w + s, w - s, ..."""
+    step = max(1, width // WIDTH_STEP)
+    steps = (sign * k * step for k in range(count + 1) for sign in ((1, -1) if k else (1,)))
+    found = [width + more for more in steps if width + more >= 1]
+    return found[:count]
+
+
+def describe_contexts(cfg: Config, count: int) -> str:
+    """By what the contexts of a seed differ."""
+    if cfg.child_order == "uniform":
+        return "draws of children"
+    return "child_width " + ", ".join(map(str, child_widths(cfg.child_width, count)))
+
+
+class SeveralContexts:
+    """Stands where a `Predictor` does: the average of its outputs over several passes."""
+
+    def __init__(self, predictor: Predictor, others: Iterable[Iterable[Any]]) -> None:
+        """`others`: the batches of each further pass over the seeds of the first, taken in turn."""
+        self._predictor = predictor
+        self._others = others
+        self.changed_share = 0.0  # of the seeds; after `outputs`
+
+    def outputs(
+        self, params: Params, batches: Iterator[Any]
+    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+        """All seeds at once: averaged outputs, and the info of the first pass."""
+        first, info = _gathered(self._predictor.outputs(params, batches))
+        if first is None:
+            return
+        total = [shares.copy() for shares in _averageable(first)]
+        changed = np.zeros(first.null.shape[0], bool)
+        count = 1
+        for other in self._others:
+            output, where = _gathered(self._predictor.outputs(params, iter(other)))
+            assert output is not None
+            place = _places(info, where)
+            output = _output([np.asarray(part)[place] for part in output])
+            changed |= _differs(first, output)
+            for sums, shares in zip(total, _averageable(output), strict=True):
+                sums += shares
+            count += 1
+        self.changed_share = float(changed.mean()) if changed.size else 0.0
+        yield _from_average([sums / count for sums in total]), info
+
+
+def _gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
+    """A whole pass in one piece; None without batches."""
+    found = list(parts)
+    if not found:
+        return None, {}
+    outputs, infos = zip(*found, strict=True)
+    names = [n for n in infos[0] if infos[0][n].ndim > 0]
+    joined = _output([np.concatenate(part) for part in zip(*outputs, strict=True)])
+    return joined, {name: np.concatenate([info[name] for info in infos]) for name in names}
+
+
+def _places(info: dict[str, Any], other: dict[str, Any]) -> NDArray[np.int64]:
+    """Where the seeds of the first pass are in another one."""
+    names = ("seed_index", "anchor_rows", "obs_time")
+    orders = [np.lexsort([found[name] for name in reversed(names)]) for found in (info, other)]
+    for name in names:
+        if not np.array_equal(info[name][orders[0]], other[name][orders[1]]):
+            raise ValueError("the passes of several contexts are not over the same seeds")
+    places = np.empty(orders[0].size, np.int64)
+    places[orders[0]] = orders[1]
+    return places
+
+
+def _differs(first: Output, other: Output) -> NDArray[np.bool_]:
+    found = np.zeros(first.null.shape[0], bool)
+    for ours, theirs in zip(first, other, strict=True):
+        same = np.isclose(ours, theirs, rtol=ROUNDING, atol=ROUNDING)
+        found |= ~same.reshape(found.size, -1).all(axis=1)
+    return found
+
+
+# ------------------------------------------------------------------- what is averaged of each head
+
+
+def _averageable(output: Output) -> list[NDArray[np.float64]]:
+    """Probabilities of null, true and each category; numbers and times as they are."""
+    null, numerical, timestamp, boolean, categorical = (np.asarray(p, np.float64) for p in output)
+    odds = np.exp(categorical - categorical.max(axis=1, keepdims=True))
+    shares = odds / odds.sum(axis=1, keepdims=True)
+    return [_sigmoid(null), numerical, timestamp, _sigmoid(boolean), shares]
+
+
+def _from_average(parts: list[NDArray[np.float64]]) -> Output:
+    """Outputs that a reader of heads turns into these averages."""
+    null, numerical, timestamp, boolean, shares = parts
+    with np.errstate(divide="ignore"):
+        return _output([_logit(null), numerical, timestamp, _logit(boolean), np.log(shares)])
+
+
+def _output(parts: list[NDArray[Any]]) -> Output:
+    """Heads' outputs on the host."""
+    return Output(*parts)  # type: ignore[arg-type]
+
+
+def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
+
+
+def _logit(share: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.log(share) - np.log1p(-share), np.float64)

@@ -1,0 +1,135 @@
+"""An evaluation as a table for people: values with intervals, differences, parts.
+
+The first metric has its interval and, for each baseline, the model's difference with its interval;
+the others stand beside it. Everything else is in the JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Result = dict[str, Any]
+TITLES = {
+    "global_constant": "global constant",
+    "per_entity": "per entity",
+    "own_columns": "trees, own columns",
+    "history": "trees, history",
+}
+PARTS = {"with": "with history", "without": "without history"}
+
+
+def describe_held_out(result: Result) -> list[str]:
+    """The losses of masked cells, by type."""
+    lines = [f"masked cells on {result['split']}, {result['contexts']:,} contexts"]
+    parts = [("all", result["loss"], "")]
+    parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
+    for name, loss, cells in parts:
+        lines.append(f"  {name:<12} {'-' if loss is None else f'{loss:.4f}':>10}  {cells}".rstrip())
+    return lines
+
+
+def describe_evaluation(result: Result) -> list[str]:
+    """The metrics of the model and its baselines, and of parts of the seeds."""
+    if result.get("objective") == "masked_cells":
+        return describe_held_out(result)
+    names = list(result["metrics"])
+    first, others = names[0], names[1:]
+    rows = [["", first, f"model's {first} less this", *others]]
+    rows.append(_row("model", result, first, others))
+    for name, baseline in result["baselines"].items():
+        rows.append(_row(TITLES.get(name, name), baseline, first, others))
+    return [
+        _headline(result), *_aligned(rows), *_notes(result), *_parts(result, first),
+    ]  # fmt: skip
+
+
+def _headline(result: Result) -> str:
+    regime = result["regime"]
+    if result["visible_until"]:
+        regime += f" at {result['visible_until']}"
+    seeds = f"{result['scored']:,} seeds of {result['anchors']:,} anchors scored"
+    return f"{result['task']} on {result['split']}, {regime}, {seeds}"
+
+
+def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]:
+    """The first metric with its interval, the model's distance in it, and the other metrics."""
+    difference = ""
+    if scores.get("differences"):
+        difference = _with_interval(
+            scores["differences"][first], scores["difference_intervals"][first], sign="+"
+        )
+    value = _with_interval(scores["metrics"][first], (scores.get("intervals") or {}).get(first))
+    return [title, value, difference, *(_number(scores["metrics"][name]) for name in others)]
+
+
+def _notes(result: Result) -> list[str]:
+    share = result["baselines"]["per_entity"]["fallback_share"]
+    lines = [f"  per entity falls back to the global constant for {share:.0%} of the seeds"]
+    drawn = result.get("resampling")
+    if drawn and result.get("intervals"):
+        lines.append(
+            f"  [low, high]: {drawn['level']:.0%} intervals of {drawn['resamples']:,} draws of"
+            " anchors; differences on the same draws"
+        )
+    contexts = result.get("contexts", {"count": 1})
+    if contexts["count"] > 1:
+        lines.append("  " + _describe_contexts(contexts))
+    missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
+    return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
+
+
+def _describe_contexts(contexts: Result) -> str:
+    made = f"average of {contexts['count']} contexts per seed ({contexts['differ_by']})"
+    if contexts["changed_share"] == 0:
+        return f"{made}, which were the same for every seed: averaging changed nothing"
+    return f"{made}, which differed for {contexts['changed_share']:.0%} of the seeds"
+
+
+def _parts(result: Result, first: str) -> list[str]:
+    """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
+    parts = [(PARTS[name], part) for name, part in (result.get("history") or {}).items()]
+    parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
+    if not parts:
+        return []
+    named = [TITLES.get(name, name) for name in result["baselines"]]
+    rows = [["", "seeds", "anchors", f"{first} of the model", *named]]
+    for title, part in parts:
+        ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
+        theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]
+        rows.append([title, f"{part['scored']:,}", f"{part['anchors']:,}", ours, *theirs])
+    return ["", *_aligned(rows)]
+
+
+def _time_range(part: Result) -> str:
+    """One time or two, without a time of day where both are midnights."""
+    low, high = (part[end].removesuffix("T00:00:00") for end in ("from", "to"))
+    if len(low) != len(high):
+        low, high = part["from"], part["to"]
+    return low if low == high else f"{low} to {high}"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Rows of equal length as lines, the first column to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _with_interval(value: float | None, interval: list[float] | None, sign: str = "") -> str:
+    if interval is None or value is None:
+        return _number(value, sign)
+    return f"{_number(value, sign)} [{_number(interval[0], sign)}, {_number(interval[1], sign)}]"
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    """Four significant digits at most, and no more than four behind the point."""
+    if value is None:
+        return "-"
+    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
+    return f"{value:{sign}.{digits}f}"

@@ -1,0 +1,114 @@
+"""Lists of what happened to whom, by the time from which it may be seen: counts, ages, means.
+
+    starts [owners + 1], times [n]     owner p's entries are starts[p] .. starts[p + 1], ascending
+    owners [m], limits [m]             ──► how many entries of its owner each seed sees: a prefix
+    prefix + values [n]                ──► their sum, mean, last: differences of one running sum
+
+As in headwater's stores, what a seed may see of a list is a prefix of it, found by binary search
+for all seeds at once: O(m log n) without a loop over seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confluence.data import NO_TIME, Floats
+
+NO_OWNER = -1
+ALWAYS = np.iinfo(np.int64).min  # visible always, so of no known age
+US_PER_DAY = 86_400_000_000
+
+Ints = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Moments:
+    """When each seed is asked, and up to when it may look."""
+
+    obs_times: Ints  # [m] µs, NO_TIME where there is none
+    cutoffs: Ints  # [m] T: obs_time, or an earlier end of what is visible
+    inclusive: bool  # what happens at T itself is visible
+
+    @property
+    def limits(self) -> Ints:
+        """The last time that is visible. [m]"""
+        less = 0 if self.inclusive else 1
+        return np.where(self.cutoffs == NO_TIME, NO_TIME, self.cutoffs - less)
+
+    def ages(self, times: Ints) -> Floats:
+        """Days from times [m] to obs_time, NaN where either is none. [m]"""
+        missing = (times == NO_TIME) | (times == ALWAYS) | (self.obs_times == NO_TIME)
+        days = (self.obs_times.astype(np.float64) - times.astype(np.float64)) / US_PER_DAY
+        return np.where(missing, np.nan, days)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lists:
+    """Entries of owners, ascending by the time from which they may be seen."""
+
+    starts: Ints  # [owners + 1]
+    times: Ints  # [n] NO_TIME: never, but by seeds without a time; ALWAYS: by all
+
+    def counts(self, owners: Ints, limits: Ints) -> Ints:
+        """Entries of its owner that each seed sees; none of NO_OWNER. → [m]"""
+        low = self.starts[owners].copy()
+        high = np.where(owners == NO_OWNER, low, self.starts[owners + 1])
+        first = low.copy()
+        while (is_open := low < high).any():
+            middle = (low + high) // 2
+            seen = self.times[np.where(is_open, middle, 0)] <= limits
+            low = np.where(is_open & seen, middle + 1, low)
+            high = np.where(is_open & ~seen, middle, high)
+        return low - first
+
+    def time_at(self, owners: Ints, places: Ints) -> Ints:
+        """Time of the entry at a place of its owner's list, NO_TIME where places < 0. → [m]"""
+        if not self.times.size:
+            return np.full(owners.size, NO_TIME)
+        at = np.where(places < 0, 0, self.starts[owners] + places)
+        return np.where(places < 0, NO_TIME, self.times[at])
+
+
+def make_lists(owners: Ints, times: Ints, owner_count: int) -> tuple[Lists, Ints]:
+    """Lists from entries in any order, and the order in which they now stand."""
+    order = np.lexsort((times, owners))
+    starts = np.searchsorted(owners[order], np.arange(owner_count + 1))
+    return Lists(starts=starts.astype(np.int64), times=times[order]), order
+
+
+def count_features(
+    lists: Lists, owners: Ints, moments: Moments, windows: tuple[int, ...]
+) -> dict[str, Floats]:
+    """How many entries are visible, in all and in the last days before T, and how old they are."""
+    limits = moments.limits
+    seen = lists.counts(owners, limits)
+    has_time = moments.cutoffs != NO_TIME
+    found = {"count": seen.astype(np.float64)}
+    for days in windows:
+        begin = np.where(has_time, moments.cutoffs - days * US_PER_DAY, 0)
+        inside = seen - np.minimum(seen, lists.counts(owners, begin))
+        found[f"last {days} days"] = np.where(has_time, inside, np.nan)
+    found["age of last"] = moments.ages(lists.time_at(owners, seen - 1))
+    found["age of first"] = moments.ages(lists.time_at(owners, np.minimum(seen, 1) - 1))
+    return found
+
+
+def value_features(
+    lists: Lists, values: Floats, owners: Ints, limits: Ints, recent: int
+) -> dict[str, Floats]:
+    """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none."""
+    seen = lists.counts(owners, limits)
+    first = np.where(owners == NO_OWNER, 0, lists.starts[owners])
+    running = np.concatenate([[0.0], np.cumsum(values)])
+    latest = np.minimum(seen, recent)
+
+    def mean(count: Ints) -> Floats:
+        total = running[first + seen] - running[first + seen - count]
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    place = np.where(seen > 0, first + seen - 1, 0)
+    last = np.where(seen > 0, values[place], np.nan) if values.size else np.full(seen.size, np.nan)
+    return {"mean": mean(seen), f"mean of last {recent}": mean(latest), "last": last}

@@ -1,0 +1,431 @@
+"""Counts, recencies and means of what is visible: worked out by hand, and against canaries.
+
+customers  1, 2, 3 (no time)                       visits  of customers, no time: 1, 1, 2
+orders     id  customer  day  amount  paid  rated   items  id  order  day  pieces
+           10  1          1   10      2     -              100 10      1   2
+           11  1          5   20      9     7              101 10      3   4
+           12  1         40   30      41    41             102 12     40   6
+           13  2          3    5      4     -
+amount is known when paid, on `paid`; orders.agent_id (agents 7 and 8) on `rated`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+import pytest
+
+from confluence.config import Config, preset
+from confluence.data import Labels, Task, open_sampler, read_labels, read_task
+from confluence.history import History
+from confluence.history_trees import (
+    COPIES,
+    history_features,
+    seeds_of,
+    train_seeds,
+    tree_baselines,
+    unseen,
+    until_of,
+    visible_history,
+)
+from confluence.lists import Lists, Moments, make_lists
+
+DAY = 86_400_000_000
+ORDERS: dict[int, list[Any]] = {
+    10: [1, 1, 10, 2, None, 7], 11: [1, 5, 20, 9, 7, 8], 12: [1, 40, 30, 41, 41, 7],
+    13: [2, 3, 5, 4, None, 8],
+}  # fmt: skip
+ITEMS = {100: [10, 1, 2], 101: [10, 3, 4], 102: [12, 40, 6]}
+VISITS = {1: 1, 2: 1, 3: 2}
+ASKED = [  # customer, day, answer, split
+    (1, 4, 1.0, "train"), (1, 8, 3.0, "train"), (1, 42, 7.0, "test"),
+    (2, 4, 5.0, "train"), (2, 42, 8.0, "val"), (3, 42, 9.0, "test"), (3, 60, 9.0, "train"),
+]  # fmt: skip
+
+
+def date(day: int | None) -> str | None:
+    return None if day is None else str(np.datetime64(day * DAY, "us")).replace("T", " ")
+
+
+def build(
+    folder: Path, *, orders: dict[int, list[Any]] = ORDERS, items: dict[int, list[Any]] = ITEMS,
+    asked: list[tuple[Any, ...]] = ASKED, task: dict[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """The shop above with one task about customers, or another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(folder / "shop.sqlite")
+    for table, columns in {
+        "customers": "id INTEGER PRIMARY KEY", "agents": "id INTEGER PRIMARY KEY",
+        "orders": "id INTEGER PRIMARY KEY, customer INT, made TIMESTAMP, amount REAL,"
+                  " paid TIMESTAMP, rated TIMESTAMP, agent INT",
+        "items": "id INTEGER PRIMARY KEY, ordr INT, made TIMESTAMP, pieces REAL",
+        "visits": "id INTEGER PRIMARY KEY, customer INT",
+        "asked": "customer INT, made TIMESTAMP, answer REAL, split TEXT",
+    }.items():  # fmt: skip
+        connection.execute(f"CREATE TABLE {table} ({columns})")
+    connection.executemany("INSERT INTO customers VALUES (?)", [(1,), (2,), (3,)])
+    connection.executemany("INSERT INTO agents VALUES (?)", [(7,), (8,)])
+    rows = [
+        (key, c, date(at), amount, date(paid), date(rated), agent)
+        for key, (c, at, amount, paid, rated, agent) in orders.items()
+    ]
+    connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    lines = [(key, o, date(at), pieces) for key, (o, at, pieces) in items.items()]
+    connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
+    connection.executemany("INSERT INTO visits VALUES (?, ?)", list(VISITS.items()))
+    connection.executemany(
+        "INSERT INTO asked VALUES (?, ?, ?, ?)", [(c, date(d), a, s) for c, d, a, s in asked]
+    )
+    connection.commit()
+    connection.close()
+    key = {"stype": "identifier"}
+    number, time = {"stype": "numerical"}, {"stype": "timestamp"}
+    instant = {"temporal_column": "made", "time_resolution": "instant"}
+    metadata = {
+        "tables": {
+            "customers": {"primary_key": "id", "columns": {"id": key}},
+            "agents": {"primary_key": "id", "columns": {"id": key}},
+            "orders": {"primary_key": "id", **instant, "columns": {
+                "id": key, "customer": {**key, "foreign_key": "customers.id"}, "made": time,
+                "amount": {**number, "known_at": "paid"}, "paid": {"stype": "ignored"},
+                "rated": {"stype": "ignored"},
+                "agent": {**key, "foreign_key": "agents.id", "known_at": "rated"},
+            }},
+            "items": {"primary_key": "id", **instant, "columns": {
+                "id": key, "ordr": {**key, "foreign_key": "orders.id"}, "made": time,
+                "pieces": number,
+            }},
+            "visits": {"primary_key": "id", "columns": {
+                "id": key, "customer": {**key, "foreign_key": "customers.id"},
+            }},
+            "asked": {"graph": False, "columns": {
+                "customer": key, "made": time, "answer": number, "split": {"stype": "categorical"},
+            }},
+        },
+        "tasks": {"t": task or {
+            "query": "SELECT customer, made AS obs_time, answer, split FROM asked",
+            "anchor_table": "customers", "anchor_key": "customer", "target_column": "answer",
+            "target_stype": "numerical", "observation_time_column": "obs_time",
+            "split_column": "split", "label_window": "2 days",
+        }},
+    }  # fmt: skip
+    headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
+    return folder / "store"
+
+
+def opened(store: Path, cfg: Config) -> tuple[Task, Labels]:
+    with open_sampler(str(store), cfg, "t") as sampler:
+        labels = read_labels(str(store), sampler, "t")
+        return read_task(sampler.database_metadata(), labels, "t"), labels
+
+
+def features(
+    store: Path, *, until: str | None = None, pick: Callable[[Labels], Any] | None = None
+) -> list[dict[str, float]]:
+    """Features by name of all seeds, or some, in the order of anchor and time."""
+    cfg = preset("tiny", visible_until=until)
+    task, labels = opened(store, cfg)
+    with headwater.Store(store) as open_store:
+        history = History(open_store, task, labels)
+        index = np.arange(labels.splits.size) if pick is None else pick(labels)
+        seeds = seeds_of(labels, index, until_of(cfg, "val"), inclusive=history.inclusive)
+        found = history_features(history, seeds, anchors_unseen=unseen(history, seeds))
+    return [dict(zip(found.names, row, strict=True)) for row in found.values.tolist()]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("history"))
+
+
+def known(found: dict[str, float], prefix: str) -> dict[str, float]:
+    """The features of a path that are not NULL, without the noise of float32."""
+    return {
+        name.removeprefix(prefix): round(value, 3)
+        for name, value in found.items()
+        if name.startswith(prefix) and not np.isnan(value)
+    }
+
+
+def test_counts_recencies_and_means_are_those_of_what_is_visible(shop: Path) -> None:
+    at_4, at_8, at_42 = features(shop)[:3]  # of customer 1
+    # Day 4 sees order 10 alone, paid on day 2.
+    assert known(at_4, "orders.customer: ") == {
+        "count": 1, "last 30 days": 1, "last 365 days": 1, "age of last": 3, "age of first": 3,
+        "amount mean": 10, "amount mean of last 5": 10, "amount last": 10,
+    }  # fmt: skip
+    # Day 8 sees order 11, of which nobody knows the amount before day 9.
+    assert known(at_8, "orders.customer: ") == {
+        "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": 3, "age of first": 7,
+        "amount mean": 10, "amount mean of last 5": 10, "amount last": 10,
+    }  # fmt: skip
+    assert known(at_42, "orders.customer: ") == pytest.approx({
+        "count": 3, "last 30 days": 1, "last 365 days": 3, "age of last": 2, "age of first": 41,
+        "amount mean": 20, "amount mean of last 5": 20, "amount last": 30,
+    })  # fmt: skip
+    assert known(at_42, "visits.customer: ") == {
+        "count": 2, "last 30 days": 0, "last 365 days": 0,  # of no time: visible always
+    }  # fmt: skip
+    # Two keys away: items 100 (day 1) and 101 (day 3) of order 10, 102 of order 12.
+    assert known(at_4, "orders.customer < items.ordr: ") == {
+        "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": 1, "age of first": 3,
+    }  # fmt: skip
+    assert known(at_42, "orders.customer < items.ordr: ")["count"] == 3
+    assert not any(name.startswith("orders.agent") for name in at_42)  # leads to agents
+
+
+def test_labels_are_those_known_by_then(shop: Path) -> None:
+    at_4, at_8, at_42, other_4, other_42, third_42, third_60 = features(shop)
+    assert known(at_4, "labels: ") == {"count": 0}
+    # The answer of day 4 is known on day 6.
+    assert known(at_8, "labels: ") == {
+        "count": 1, "age of last": 2, "age of first": 2, "mean": 1, "mean of last 5": 1, "last": 1,
+    }  # fmt: skip
+    assert known(at_42, "labels: ")["mean"] == 2 and known(at_42, "labels: ")["last"] == 3
+    assert known(other_4, "labels: ") == {"count": 0}
+    assert known(other_42, "labels: ")["last"] == 5
+    assert known(third_42, "labels: ") == known(third_60, "labels: ") == {"count": 0}
+
+
+def test_a_frozen_database_shows_what_was_visible_then(shop: Path) -> None:
+    at_4, at_8, at_42 = features(shop, until="1970-01-06")[:3]  # day 5
+    assert known(at_4, "orders.customer: ")["count"] == 1
+    for later, now in ((at_8, 8), (at_42, 42)):
+        assert later["days not visible"] == now - 5
+        assert known(later, "orders.customer: ") == {
+            "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": now - 5,
+            "age of first": now - 1, "amount mean": 10, "amount mean of last 5": 10,
+            "amount last": 10,
+        }  # fmt: skip
+        assert known(later, "labels: ") == {"count": 0}
+
+
+@pytest.mark.parametrize("until", [None, "1970-01-06"])
+def test_what_is_not_visible_changes_nothing(until: str | None, shop: Path, tmp_path: Path) -> None:
+    """Canaries in everything that day 8, or day 5 if frozen, may not see."""
+    changed = {
+        **ORDERS,
+        11: [1, 5, -999, 9, 7, 8],  # its amount is paid on day 9
+        12: [1, 40, -999, 41, 41, 7],
+        14: [1, 9, -999, 9, 9, 7],
+        15: [2, 41, -999, 41, 41, 7],
+    }
+    items = {**ITEMS, 102: [12, 40, -999], 103: [10, 9, -999], 104: [11, 30, -999]}
+    asked = [
+        (c, day, -999.0 if (c, day) == (1, 8) or split != "train" else answer, split)
+        for c, day, answer, split in ASKED
+    ]
+    canary = build(tmp_path, orders=changed, items=items, asked=asked)
+
+    def up_to_8(labels: Labels) -> Any:
+        return np.flatnonzero(labels.obs_times <= (60 if until else 8) * DAY)
+
+    before, after = (features(store, until=until, pick=up_to_8) for store in (shop, canary))
+    assert len(before) == (7 if until else 3)
+    for one, other in zip(before, after, strict=True):
+        assert one == pytest.approx(other, rel=1e-4, nan_ok=True)
+    assert "-999" not in str(after)
+
+
+# ---------------------------------------------------------------------------- what a row's own is
+
+
+CELL = {"anchor_table": "orders", "target_column": "amount", "target_stype": "numerical",
+        "split_column": "split", "anchor_key": "id"}  # fmt: skip
+
+
+def cell_task(**more: Any) -> dict[str, Any]:
+    """What an order comes to, asked when it is made; the orders of day 40 are for the test."""
+    query = """SELECT id, made AS obs_time, amount,
+                      CASE WHEN made < TIMESTAMP '1970-02-01' THEN 'train' ELSE 'test' END AS split
+               FROM orders"""
+    return {**CELL, "query": query, "observation_time_column": "obs_time", **more}
+
+
+def test_earlier_rows_of_the_same_parent_are_features_of_a_cell_task(tmp_path: Path) -> None:
+    store = build(tmp_path, task=cell_task())
+    by_time = features(store)  # anchors by time: orders 10, 13, 11, 12
+    assert [row["orders.customer > orders.customer: count"] for row in by_time] == [0, 0, 1, 2]
+    # Amounts of train orders by when they are paid: order 11 on day 9, so day 5 knows but 10's.
+    means = [known(row, "orders.customer > orders.customer: amount ") for row in by_time]
+    assert [found.get("mean") for found in means] == [None, None, 10, 15]
+    assert [found.get("last") for found in means] == [None, None, 10, 20]
+    assert by_time[3]["items.ordr: count"] == 0  # made at the same moment: not before
+    # Who the agent is is known on day 7 at the earliest: never when an order is made.
+    agents = [row["orders.agent > orders.agent: count"] for row in by_time]
+    assert agents == [0, 0, 0, 0]
+
+
+def test_targets_of_other_splits_are_no_features(tmp_path: Path) -> None:
+    task = cell_task()
+    task["query"] = task["query"].replace("1970-02-01", "1970-01-03")  # order 10 alone is train
+    by_time = features(build(tmp_path, task=task))
+    column = "orders.customer > orders.customer: amount mean"
+    assert [row[column] for row in by_time[2:]] == pytest.approx([10, 10])
+    task = cell_task(context_labels="none")
+    none = features(build(tmp_path / "none", task=task))
+    assert all(np.isnan(row[column]) for row in none)
+
+
+def test_where_an_anchor_could_see_itself_its_target_is_no_column(tmp_path: Path) -> None:
+    """An inclusive cutoff, or a question asked after the row came to be."""
+    later = cell_task(cutoff="inclusive")
+    assert not any(": amount" in name for name in features(build(tmp_path, task=later))[0])
+    asked_later = cell_task()
+    asked_later["query"] = asked_later["query"].replace("made AS", "made + INTERVAL 1 DAY AS")
+    found = features(build(tmp_path / "later", task=asked_later))
+    assert not any(": amount" in name for name in found[0])
+
+
+def test_train_seeds_and_those_to_score_have_the_same_features(tmp_path: Path) -> None:
+    """Some train seeds could see their own anchor, those to score could not."""
+    task = cell_task()
+    task["query"] = task["query"].replace(
+        "made AS", "CASE WHEN id = 10 THEN made + INTERVAL 1 DAY ELSE made END AS"
+    )
+    store = build(tmp_path, task=task)
+    cfg = preset("tiny")
+    found = tree_baselines(str(store), cfg, *opened(store, cfg), "test")["history"]
+    assert "orders.customer > orders.customer: count" in found["features"]
+    assert not any(": amount" in name for name in found["features"])
+
+
+def test_a_key_that_is_hidden_leads_nowhere(tmp_path: Path) -> None:
+    task = cell_task(hidden_columns=["orders.customer"])
+    (first, *_) = features(build(tmp_path, task=task))
+    assert not any("orders.customer" in name for name in first)
+
+
+# ----------------------------------------------------------------------------- history, baselines
+
+
+def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path) -> None:
+    cfg = preset("tiny")
+    task, labels = opened(shop, cfg)
+    found = {
+        split: visible_history(str(shop), cfg, task, labels, split)[labels.splits == number]
+        for number, split in enumerate(("train", "val", "test"))
+    }
+    # Visits have no time: customers 1 and 2 always have history, customer 3 never.
+    assert found["train"].tolist() == [True, True, True, False]
+    assert found["val"].tolist() == [True]
+    assert found["test"].tolist() == [True, False]
+    late = [*ASKED, (3, 70, 1.0, "val")]  # the label of day 60 is known
+    other = build(tmp_path, asked=late)
+    task, labels = opened(other, cfg)
+    val = visible_history(str(other), cfg, task, labels, "val")[labels.splits == 1]
+    assert val.tolist() == [True, True]
+    cell = build(tmp_path / "cell", task=cell_task())
+    task, labels = opened(cell, cfg)
+    # Items point at orders, but none is before its order.
+    assert not visible_history(str(cell), cfg, task, labels, "test").any()
+
+
+def test_train_seeds_are_as_stale_as_those_to_score(shop: Path) -> None:
+    _, labels = opened(shop, preset("tiny"))
+    test = np.flatnonzero(labels.splits == 2)
+    rolling = seeds_of(labels, test, 10**18, inclusive=True)
+    fresh = train_seeds(labels, rolling, 10**18, inclusive=True)
+    np.testing.assert_array_equal(fresh.moments.cutoffs, fresh.moments.obs_times)
+    assert fresh.index.size == 4
+    frozen = seeds_of(labels, test, 12 * DAY, inclusive=True)  # 30 days old for both
+    stale = train_seeds(labels, frozen, 12 * DAY, inclusive=True)
+    assert stale.index.size == 4 * COPIES
+    expected = np.minimum(stale.moments.obs_times - 30 * DAY, 12 * DAY)
+    np.testing.assert_array_equal(stale.moments.cutoffs, expected)
+
+
+def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "plain.sqlite")
+    connection.execute("CREATE TABLE owners (id INTEGER PRIMARY KEY, pets INT)")
+    connection.execute("CREATE TABLE pets (id INTEGER PRIMARY KEY, owner INT, weight REAL)")
+    pets = [(pet, pet // 3, float(pet % 3)) for pet in range(12)]
+    connection.executemany("INSERT INTO owners VALUES (?, ?)", [(o, o % 2) for o in range(40)])
+    connection.executemany("INSERT INTO pets VALUES (?, ?, ?)", pets)
+    connection.commit()
+    connection.close()
+    key = {"stype": "identifier"}
+    metadata = {
+        "tables": {
+            "owners": {"primary_key": "id", "columns": {"id": key, "pets": {"stype": "ignored"}}},
+            "pets": {"primary_key": "id", "columns": {
+                "id": key, "owner": {**key, "foreign_key": "owners.id"},
+                "weight": {"stype": "numerical"},
+            }},
+        },
+        "tasks": {"t": {
+            "query": "SELECT id, pets AS answer FROM owners", "anchor_table": "owners",
+            "anchor_key": "id", "target_column": "answer", "target_stype": "numerical",
+        }},
+    }  # fmt: skip
+    store = tmp_path / "store"
+    headwater.build(f"sqlite:///{tmp_path / 'plain.sqlite'}", store, metadata=metadata)
+    found = features(store)
+    assert known(found[1], "pets.owner: ") == {
+        "count": 3, "weight mean": 1, "weight mean of last 5": 1, "weight last": 2,
+    }  # fmt: skip
+    assert known(found[9], "pets.owner: ") == {"count": 0}
+    assert all(known(row, "labels: ") == {"count": 0} for row in found)  # its own is among them
+    cfg = preset("tiny")
+    task, labels = opened(store, cfg)
+    has = visible_history(str(store), cfg, task, labels, "train")
+    assert has[labels.splits == 0].tolist() == (labels.anchor_rows[labels.splits == 0] < 4).tolist()
+    trees = tree_baselines(str(store), cfg, task, labels, "test")
+    assert not np.isnan(trees["history"]["values"][labels.splits == 2]).any()
+
+
+def test_trees_learn_from_what_happened_before(tmp_path: Path) -> None:
+    """The answer is how many orders there were in the last 30 days, which no own column says."""
+    rng = np.random.default_rng(0)
+    orders = {
+        key: [int(rng.integers(1, 4)), int(day), 1.0, int(day), None, 7]
+        for key, day in enumerate(rng.integers(0, 900, 1200))
+    }
+    asked = []
+    for day in range(60, 900, 4):
+        for customer in (1, 2, 3):
+            last = sum(1 for c, at, *_ in orders.values() if c == customer and day - 30 < at <= day)
+            split = "train" if day < 700 else "val"
+            asked.append((customer, day, float(last), split))
+    store = build(tmp_path, orders=orders, items={}, asked=asked)
+    cfg = preset("tiny")
+    task, labels = opened(store, cfg)
+    found = tree_baselines(str(store), cfg, task, labels, "val")
+    rows = labels.splits == 1
+    error = {
+        name: float(np.mean(np.abs(baseline["values"] - labels.targets)[rows]))
+        for name, baseline in found.items()
+    }
+    assert error["history"] < 0.5 < 1.5 < error["own_columns"], error
+
+
+# -------------------------------------------------------------------------------------- the lists
+
+
+def test_prefixes_are_counted_as_by_a_loop() -> None:
+    rng = np.random.default_rng(0)
+    owners, times = rng.integers(0, 7, 300), rng.integers(0, 50, 300)
+    lists, order = make_lists(owners, times, 8)  # owner 7 has nothing
+    assert sorted(order.tolist()) == list(range(300))
+    asked, limits = rng.integers(-1, 8, 500), rng.integers(-5, 55, 500)
+    found = lists.counts(asked, limits)
+    expected = [
+        int(np.sum((owners == o) & (times <= t))) for o, t in zip(asked, limits, strict=True)
+    ]
+    assert found.tolist() == expected
+    empty = Lists(starts=np.zeros(3, np.int64), times=np.empty(0, np.int64))
+    assert empty.counts(np.array([0, 1, -1]), np.zeros(3, np.int64)).tolist() == [0, 0, 0]
+
+
+def test_an_exclusive_cutoff_sees_nothing_of_its_own_moment() -> None:
+    never, times = 2**63 - 1, np.array([5, 9])
+    inclusive, exclusive = (
+        Moments(obs_times=times, cutoffs=np.array([5, never]), inclusive=i) for i in (True, False)
+    )
+    assert inclusive.limits.tolist() == [5, never]
+    assert exclusive.limits.tolist() == [4, never]
