@@ -72,7 +72,7 @@ class Config:
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
     average_from: float = 0.75  # share of `steps` after which weights are averaged; 1: never
-    half_life_days: float | None = None  # in the end a train seed that much older weighs half
+    half_life_days: float | None = None  # a train seed that much older than the last weighs half
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
     # --- masked cells

@@ -202,10 +202,8 @@ class Session:
         return state
 
     def _weights(self) -> list[SeedWeights]:
-        days, total = self.config.half_life_days, self.config.steps * self.config.accumulate
-        if days is None:
-            return []
-        return [SeedWeights(self.stores, days, lambda: self.mixture.count / total)]
+        days = self.config.half_life_days
+        return [] if days is None else [SeedWeights(self.stores, days)]
 
     def _evaluate(
         self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog

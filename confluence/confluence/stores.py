@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import headwater
@@ -137,41 +137,34 @@ class OpenStore:
 
 
 class SeedWeights:
-    """What train seeds weigh by their age: in the end half of the last one's each half-life.
+    """What train seeds weigh by their age: half of the last one's each `half_life_days`.
 
-    The training begins with equal weights, to learn from all there is, and ends with those of the
-    half-life, to be right about what is like the next seed: after a share p of the steps a seed
-    weighs 2^(-p · age / half-life). The weights of a task's labelled train seeds have the mean 1,
-    so that tasks keep their shares and a step its size. A seed without a time weighs 1.
+    The weights of a task's labelled train seeds have the mean 1, so that tasks keep their shares
+    and the step its size. A seed without a time weighs 1.
     """
 
-    def __init__(
-        self, stores: Sequence[OpenStore], half_life_days: float, read_progress: Callable[[], float]
-    ) -> None:
-        """`read_progress`: the share of the training's batches that were handed out."""
+    def __init__(self, stores: Sequence[OpenStore], half_life_days: float) -> None:
+        self._rates: list[dict[int, tuple[float, float]]] = []  # by store and task: last, scale
         self._half_life_us = half_life_days * US_PER_DAY
-        self._read_progress = read_progress
-        self._times: list[dict[int, NDArray[np.int64]]] = []  # by store and task: of train seeds
         for store in stores:
-            times = {}
+            rates = {}
             for task, labels in zip(store.tasks, store.labels, strict=True):
                 counts = (labels.splits == TRAIN) & labels.is_labelled
-                times[task.index] = labels.obs_times[counts & (labels.obs_times != NO_TIME)]
-            self._times.append(times)
+                times = labels.obs_times[counts & (labels.obs_times != NO_TIME)]
+                last = float(times.max()) if times.size else 0.0
+                mean = float(np.mean(self._raw(times, last))) if times.size else 1.0
+                rates[task.index] = (last, 1.0 / mean)
+            self._rates.append(rates)
+
+    def _raw(self, times: NDArray[np.int64], last: float) -> NDArray[np.float64]:
+        ages = np.maximum(0.0, last - times.astype(np.float64))
+        return np.asarray(np.exp2(-ages / self._half_life_us))
 
     def __call__(self, batch: Any, store: int) -> NDArray[np.float32]:
         """The weights of a batch's sequences. → [B]"""
         times = np.asarray(batch.info["obs_time"])
-        known = self._times[store][int(batch["task_idx"][0])]
-        if not known.size:
-            return np.ones(times.shape, np.float32)
-        rate = self._read_progress() / self._half_life_us
-        last = int(known.max())
-
-        def raw(times: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.asarray(np.exp2(-rate * np.maximum(0, last - times)))
-
-        weights = np.where(times == NO_TIME, 1.0, raw(times) / raw(known).mean())
+        last, scale = self._rates[store][int(batch["task_idx"][0])]
+        weights = np.where(times == NO_TIME, 1.0, scale * self._raw(times, last))
         return weights.astype(np.float32)
 
 
@@ -264,11 +257,6 @@ class Mixture:
         batch = self._samplers[number].next_train_batch()
         self._counts[number] += 1
         return batch, number
-
-    @property
-    def count(self) -> int:
-        """Batches handed out."""
-        return sum(self._counts)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands; JSON-able."""

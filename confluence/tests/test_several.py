@@ -164,7 +164,7 @@ def test_older_seeds_weigh_half_each_half_life_and_a_tasks_seeds_one_in_the_mean
 ) -> None:
     places = find_places([str(shop_store)], ["churn", "rating"])
     with open_stores(places, cfg.replace(batch_size=64), num_prefetch=0) as stores:
-        weigh = SeedWeights(stores, half_life_days=45, read_progress=lambda: 0.5)
+        weigh = SeedWeights(stores, half_life_days=90)
         for task, labels in zip(stores[0].tasks, stores[0].labels, strict=True):
             last = labels.obs_times[labels.splits == 0].max()
             total, count = 0.0, 0
