@@ -301,6 +301,15 @@ def test_a_store_that_does_not_keep_what_was_declared_is_a_leak(
         audit(tmp_path / "s", **SAMPLED)
 
 
+def test_a_store_without_tasks_or_without_metadata(clinic: str, tmp_path: Path) -> None:
+    metadata = {**clinic_metadata(), "tasks": {}}
+    build(clinic, tmp_path / "s", metadata)
+    report = audit(tmp_path / "s")
+    assert "no task, so no contexts" in str(report) and report.is_clean
+    with pytest.raises(StoreError, match="does not describe the store's 2 tables"):
+        audit(Path(__file__).parents[1] / "data" / "golden-v2")
+
+
 # ---- evidence --------------------------------------------------------------------------------
 
 

@@ -144,6 +144,8 @@ class AuditReport:
         for task, splits in self.contexts.items():
             counts = ", ".join(f"{split} {n:,} of {of:,}" for split, (n, of) in splits.items())
             lines.append(f"  task {task}: contexts of {counts}")
+        if not self.contexts:
+            lines.append("  no task, so no contexts: only the tables are looked at")
         lines += _section("leaks", self.leaks) + _section("to check", self.to_check)
         failed = {finding.check for finding in self.leaks}
         lines.append("what was examined:")

@@ -291,7 +291,16 @@ class Stored:
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """metadata.json, which a build writes from what the user declared."""
-        found: dict[str, Any] = json.loads((self.folder / "metadata.json").read_text("utf-8"))
+        file = self.folder / "metadata.json"
+        try:
+            found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot read '{file}': {error}") from error
+        for kind, things in (
+            ("tables", self.tables), ("columns", self.columns), ("tasks", self.tasks)
+        ):  # fmt: skip
+            if len(found.get(kind, ())) != len(things):
+                raise StoreError(f"'{file}' does not describe the store's {len(things)} {kind}")
         return found
 
     def tables_of(self, rows: Array) -> Array:
