@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from confluence.checkpoint import CheckpointError, load_record, load_weights
 from confluence.config import Config
 from confluence.optimizer import make_optimizer
@@ -37,7 +40,7 @@ def start_from(
                 f"the run in '{folder}' has another model: '{name}' has shape {value.shape},"
                 f" expected {params[name].shape}"
             )
-        params[name] = value
+        params[name] = jnp.asarray(np.asarray(value))  # on no device in particular, as first ones
     return state._replace(
         params=params,
         average={name: value.copy() for name, value in params.items()},
