@@ -304,8 +304,14 @@ def run_command(options: argparse.Namespace) -> int:
     from headwater.cli import selected
 
     from confluence.evaluation_table import describe_evaluation
+    from confluence.meeting import find_place
     from confluence.pipeline import Question, run_pipeline
 
+    if find_place({}, os.environ) is not None:
+        raise ValueError(
+            "run works in one process and was started as one of several: use headwater build and"
+            " confluence train"
+        )
     task = options.task or options.target
     question = None
     if options.query is not None:
@@ -330,6 +336,7 @@ def train_command(options: argparse.Namespace) -> int:
     """Train and save, on one device or as one of several ranks, or start these."""
     from confluence.launch import is_launched, launch
 
+    cfg = preset(options.preset, **_overrides(options))
     if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
         return launch(options.arguments, options.devices)
     from confluence.log import read_summary
@@ -337,7 +344,6 @@ def train_command(options: argparse.Namespace) -> int:
     from confluence.parallel import Joined
     from confluence.run import train
 
-    cfg = preset(options.preset, **_overrides(options))
     names = [name for name, _ in options.task]
     limits = {
         "timeout_s": options.join_timeout_s, "collective_timeout_s": cfg.collective_timeout_s

@@ -243,8 +243,8 @@ def train(
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
     SIGTERM and Ctrl-C end the training after a step with a checkpoint and `TrainingStopped`.
-    Where this process has joined others (`confluence.parallel.join`), they train together: all call
-    this with the same arguments, and rank 0 alone reads and writes `out`.
+    Where this process has joined others (`confluence.parallel.Joined`), they train together: all
+    call this with the same arguments, and rank 0 alone reads and writes `out`.
 
     Args:
         store, task: one, or a list. Of several stores each has at least one of the tasks, and texts

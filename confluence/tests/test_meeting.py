@@ -124,6 +124,15 @@ def test_one_process_trains_alone_wherever_that_is_said() -> None:
     assert find_place({}, in_batch_script) is None
 
 
+def test_the_pipeline_does_not_run_several_times_in_one_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in SLURM.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", "sqlite:///none.db", "--metadata", "none.json", "--task", "t"]) == 1
+    assert "run works in one process and was started as one of sev" in capsys.readouterr().err
+
+
 def test_half_a_place_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"also need --coordinator \(CONFLUENCE_COORDINATOR\), --"):
         find_place({"processes": 2}, {})
