@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from . import _core
 from .batch import Batch
 from .errors import TaskError
-from .keys import NO_TIME_US, Time, key_texts, time_us
+from .keys import NO_TIME_US, Time, time_us
 from .statistics import prometheus_text, sampler_metadata, sampler_stats
-from .store import Store, word
+from .store import NO_ROW, Store, word
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,7 +33,6 @@ ALL_TASKS = 2**32 - 1
 STATE_VERSION = 1
 MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
 STREAMS = ("train", "val")
-UNKNOWN_KEYS_SHOWN = 10
 CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
 
@@ -313,20 +312,31 @@ class Sampler:
         return Epoch(_core.Pass(self._core, split_number, number, index))
 
     def batches_for(
-        self, task: str, keys: Sequence[Any], obs_time: Time | Sequence[Time] | None = None
+        self,
+        task: str,
+        keys: Sequence[Any] | None = None,
+        obs_time: Time | Sequence[Time] | None = None,
+        *,
+        rows: Sequence[int] | NDArray[np.integer] | None = None,
     ) -> Epoch:
-        """Contexts of rows of the task's anchor table that need no label, in the order of `keys`
+        """Contexts of rows of the task's anchor table that need no label, in the order given
         (with packing, `info["seed_index"]` says which).
 
         keys: scalars, or tuples (or dicts by column) for a composite key; KeyError names those
-        that the table does not have. obs_time: when the question is asked, one time or one per
-        key: microseconds, ISO text or datetime (naive: UTC). None takes the anchor's own time
-        where a cell task's rows have one, and shows everything in a database without times.
+        that the table does not have, and what may be meant. rows: global rows instead of keys, as
+        `Store.find_all` gives them. obs_time: when the question is asked, one time or one per key:
+        microseconds, ISO text or datetime (naive: UTC). None takes the anchor's own time where a
+        cell task's rows have one, and shows everything in a database without times.
         """
         number = self._task(task)
         if self._options.get("objective") == "masked_cells":
             raise ValueError("the objective is 'masked_cells', which asks no task about keys")
-        anchors = self._anchors(number, keys)
+        if keys is not None and rows is None:
+            anchors = self._anchors(number, keys)
+        elif rows is not None and keys is None:
+            anchors = np.asarray(rows).tolist()
+        else:
+            raise ValueError("give either keys or rows")
         times = self._obs_times(number, anchors, obs_time)
         return Epoch(_core.Pass(self._core, 0, number, 0, anchors, times))
 
@@ -552,22 +562,13 @@ class Sampler:
         if not isinstance(keys, Iterable):
             raise TypeError(f"keys is {keys!r}, expected a list of keys")
         name = self.store.metadata["tasks"][task]["anchor_table"]
-        number = self.store.table_index(name)
-        columns = self.store.metadata["tables"][number]["primary_key"]
-        found: list[int] = []
-        unknown = []
-        for key in keys:
-            row = self.store.core.find(number, key_texts(key, columns, f"table '{name}'"))
-            if row is None:
-                unknown.append(key)
-            else:
-                found.append(row)
+        given = list(keys)
+        found = self.store.find_all(name, given)
+        unknown = [given[i] for i in np.flatnonzero(found == NO_ROW)]
         if unknown:
-            shown = ", ".join(repr(key) for key in unknown[:UNKNOWN_KEYS_SHOWN])
-            more = len(unknown) - UNKNOWN_KEYS_SHOWN
-            rest = f" and {more} more" if more > 0 else ""
-            raise KeyError(f"table '{name}' has no rows with the keys {shown}{rest}")
-        return found
+            raise KeyError(self.store.unknown_keys(name, unknown))
+        anchors: list[int] = found.tolist()
+        return anchors
 
     def _obs_times(
         self, task: int, anchors: list[int], obs_time: Time | Sequence[Time] | None

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,9 @@ NO_ROW = 2**32 - 1
 LABEL_NULL, LABEL_NONE = 1, 2  # label states of a seed; 0: it has a value
 GIVEN_BY_HASH = 15  # split of a seed that no column gives
 FLOAT32_DIGITS = 7
+NEAREST_AMONG = 100_000  # rows whose keys are compared with one that is not there
+UNKNOWN_KEYS_SHOWN = 10
+UNKNOWN_KEYS_COMPARED = 3
 MAX_WARM_UP_THREADS = 16
 
 
@@ -128,6 +131,41 @@ class Store:
         if row is None:
             raise KeyError(f"table '{table}' has no row with the key {key!r}")
         return row
+
+    def find_all(self, table: str, keys: Iterable[Any]) -> NDArray[np.uint32]:
+        """Global rows of many primary keys, each as in `find`, uint32 [keys]; 2^32 - 1 where the
+        table has no such row."""
+        number = self.table_index(table)
+        names, subject = self.metadata["tables"][number]["primary_key"], f"table '{table}'"
+        find = self.core.find
+        found = [find(number, key_texts(key, names, subject)) for key in keys]
+        return np.array([NO_ROW if row is None else row for row in found], np.uint32)
+
+    def keys(self, rows: Sequence[int] | NDArray[np.integer]) -> dict[str, list[int | str]]:
+        """Primary keys of many rows of one table: the values of each key column, in the order of
+        `rows`. ValueError if the rows are of several tables."""
+        numbers = np.asarray(rows).tolist()
+        if not numbers:
+            return {}
+        table = self._table(self.core.row_table(numbers[0]))
+        low, high = table["row_range"]
+        if min(numbers) < low or max(numbers) >= high:
+            raise ValueError(f"the rows are not all of table '{table['name']}'")
+        names = table["primary_key"]
+        if not names:
+            return {}
+        parts = zip(*map(self.core.row_key, numbers), strict=True)
+        return {name: list(map(key_value, part)) for name, part in zip(names, parts, strict=True)}
+
+    def unknown_keys(self, table: str, keys: Sequence[Any]) -> str:
+        """What to say of keys that the table does not have: some of them, and what may be meant."""
+        shown = ", ".join(repr(key) for key in keys[:UNKNOWN_KEYS_SHOWN])
+        more = len(keys) - UNKNOWN_KEYS_SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        near = self._nearest_keys(table, keys[:UNKNOWN_KEYS_COMPARED])
+        meant = " and ".join(dict.fromkeys(map(repr, near)))
+        hint = f", did you mean {meant}?" if meant else ""
+        return f"table '{table}' has no rows with the keys {shown}{rest}{hint}"
 
     def parents(self, row: int) -> NDArray[np.uint32]:
         """Parent by foreign key of the row's table, uint32 [keys]; 2^32 - 1 where there is none."""
@@ -272,6 +310,20 @@ class Store:
     def _own_keys(self, table: int) -> range:
         counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]
         return range(sum(counts[:table]), sum(counts[: table + 1]))
+
+    def _nearest_keys(self, table: str, keys: Sequence[Any]) -> list[Any]:
+        """Among the first rows of a table, the keys that read most like ones that are not there."""
+        entry = self._table(self.table_index(table))
+        names, (low, high) = entry["primary_key"], entry["row_range"]
+        rows = range(low, min(high, low + NEAREST_AMONG))
+        known = {"\n".join(parts).casefold(): parts for parts in map(self.core.row_key, rows)}
+        near = []
+        for key in keys:
+            text = "\n".join(key_texts(key, names, f"table '{table}'"))
+            for match in difflib.get_close_matches(text.casefold().strip(), known, 1):
+                values = tuple(map(key_value, known[match]))
+                near.append(values[0] if len(names) == 1 else values)
+        return near
 
     def _key(self, row: int, table: dict[str, Any]) -> dict[str, Any]:
         if not table["primary_key"]:

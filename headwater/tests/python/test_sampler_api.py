@@ -237,9 +237,23 @@ def test_contexts_of_keys_come_in_their_order(sampler: headwater.Sampler) -> Non
     assert list(sampler.batches_for("churn", keys=[], obs_time=0)) == []
 
 
+def test_contexts_of_rows_are_those_of_their_keys(sampler: headwater.Sampler) -> None:
+    rows = sampler.store.find_all("customers", [3, 1])
+    by_row = next(sampler.batches_for("churn", rows=rows, obs_time="1970-01-16"))
+    by_key = next(sampler.batches_for("churn", keys=[3, 1], obs_time="1970-01-16"))
+    for name in by_key:
+        assert np.array_equal(by_row[name], by_key[name]), name
+    with pytest.raises(ValueError, match="either keys or rows"):
+        sampler.batches_for("churn", keys=[1], rows=rows, obs_time=0)
+    with pytest.raises(ValueError, match=r"anchors\[0\] is row 29, outside the anchor table"):
+        sampler.batches_for("churn", rows=[29], obs_time=0)
+
+
 def test_keys_and_times_are_checked(sampler: headwater.Sampler) -> None:
     with pytest.raises(KeyError, match="'customers' has no rows with the keys 7, 'x'"):
         sampler.batches_for("churn", keys=[1, 7, "x"], obs_time=0)
+    with pytest.raises(KeyError, match="the keys '6 ', did you mean 6"):
+        sampler.batches_for("churn", keys=["6 "], obs_time=0)
     with pytest.raises(headwater.TaskError, match="needs an obs_time"):
         sampler.batches_for("churn", keys=[1])
     with pytest.raises(ValueError, match="2 entries for 1 keys"):

@@ -246,3 +246,25 @@ def test_hash_functions_are_those_of_the_library() -> None:
     assert vectors.dtype == np.float16
     assert (vectors[0] == vectors[2]).all()
     assert np.linalg.norm(vectors[0].astype(np.float32)) == pytest.approx(1, abs=1e-2)
+
+
+# ---- many keys at once -------------------------------------------------------------------------
+
+
+def test_many_keys_are_found_and_read_at_once(store: headwater.Store) -> None:
+    found = store.find_all("orders", [7, "3", 999, {"id": 24}])
+    assert found.dtype == np.uint32
+    one_by_one = [store.find("orders", key) for key in (7, 3, 24)]
+    assert found.tolist() == [*one_by_one[:2], 2**32 - 1, one_by_one[2]]
+    assert store.keys(found[[3, 0, 1, 0]]) == {"id": [24, 7, 3, 7]}
+    assert store.keys([]) == {}
+    with pytest.raises(ValueError, match="the rows are not all of table 'orders'"):
+        store.keys([int(found[0]), 0])
+
+
+def test_keys_that_are_not_there_are_named_with_the_nearest(store: headwater.Store) -> None:
+    said = store.unknown_keys("orders", ["24 ", 900, 901, *range(1000, 1010)])
+    assert said == (
+        "table 'orders' has no rows with the keys '24 ', 900, 901, 1000, 1001, 1002, 1003, 1004,"
+        " 1005, 1006 and 3 more, did you mean 24?"
+    )
