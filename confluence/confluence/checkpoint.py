@@ -37,7 +37,7 @@ FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
 FREE_SETTINGS = frozenset(
     {
-        "num_prefetch", "num_threads", "layout", "log_every", "eval_every", "save_every",
+        "num_prefetch", "num_threads", "layout", "log_every", "log_to", "eval_every", "save_every",
         "keep_last", "collective_timeout_s",
     }
 )  # fmt: skip

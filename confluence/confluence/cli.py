@@ -9,6 +9,7 @@ stderr.
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import os
 import signal
@@ -155,7 +156,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--no-trees", action="store_true", help="without those baselines")
 
-    command = _command(commands, "predict", predict_command, "predictions as CSV")
+    command = _command(commands, "predict", predict_command, "predictions as CSV or Parquet")
     command.add_argument("run", type=Path, help="folder of a trained run")
     command.add_argument("--store", action="append", help="another place of its store, or of each")
     command.add_argument("--task", help="which, of a run of several")
@@ -164,10 +165,21 @@ def make_parser() -> argparse.ArgumentParser:
     )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--split", choices=("train", "val", "test"))
-    which.add_argument("--keys", help="keys of the anchor table, separated by commas")
-    command.add_argument("--at", help="time of the prediction, with --keys")
+    which.add_argument(
+        "--keys", help="keys of the anchor table, separated by commas, quoted if they have some"
+    )
+    which.add_argument(
+        "--keys-file", type=Path,
+        help="CSV with a header, or Parquet: the columns of the key, and maybe obs_time",
+    )  # fmt: skip
+    command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
     _add_contexts(command)
-    command.add_argument("--output", type=Path, help="CSV file; default: in the run's folder")
+    command.add_argument(
+        "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
+    )
+
+    command = _command(commands, "page", page_command, "one HTML file about a run")
+    command.add_argument("run", type=Path, help="folder of a run, finished or not")
 
     command = _command(
         commands, "backtest", backtest_command, "score a recipe on the past of the train split"
@@ -247,6 +259,7 @@ def _settings() -> dict[str, Callable[[str], Any]]:
         kinds = set(typing.get_args(hints[field.name])) or {hints[field.name]}
         readers[field.name] = _reader(kinds)
     readers["split_ratios"] = _tuple_reader(float)
+    readers["log_to"] = lambda text: _tuple_reader(str)(text) or ()
     readers["staleness"] = _tuple_reader(float)
     readers["time_split"] = _tuple_reader(str)
     readers["seed_tables"] = _tuple_reader(str)
@@ -402,17 +415,25 @@ def predict_command(options: argparse.Namespace) -> int:
     from confluence.run import load
 
     run = load(options.run, store=options.store, which=options.checkpoint)
-    keys = None if options.keys is None else [_key(text) for text in options.keys.split(",")]
+    keys = None if options.keys is None else _keys(options.keys)
     name = f"predictions-{options.split or 'keys'}.csv"
     path = options.output or run.results(options.task) / name
-    rows = run.predict(
-        split=options.split, keys=keys, at=options.at, path=path, task=options.task,
-        contexts=options.contexts,
+    answers = run.predict(
+        split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
+        task=options.task, contexts=options.contexts,
     )  # fmt: skip
-    result = {"predictions": str(path), "predicted": len(rows)}
+    result = {"predictions": str(path), "predicted": len(answers)}
     if keys is not None:
-        result["rows"] = rows
-    return _show(options, result, [f"{len(rows)} predictions in {path}"])
+        result["rows"] = list(answers)
+    return _show(options, result, [f"{len(answers)} predictions in {path}"])
+
+
+def page_command(options: argparse.Namespace) -> int:
+    """Make the page of a run."""
+    from confluence.page import write_page
+
+    path = write_page(options.run)
+    return _show(options, {"page": str(path)}, [str(path)])
 
 
 def backtest_command(options: argparse.Namespace) -> int:
@@ -457,9 +478,9 @@ def _which(text: str) -> int | str:
     raise argparse.ArgumentTypeError(f"'{text}' is neither last, best nor a step")
 
 
-def _key(text: str) -> int | str:
-    text = text.strip()
-    return int(text) if text.lstrip("-").isdigit() else text
+def _keys(text: str) -> list[str]:
+    """Keys between commas, as a line of CSV; a store has keys as texts."""
+    return [key.strip() for key in next(csv.reader([text], skipinitialspace=True))]
 
 
 def describe_summary(summary: Result) -> list[str]:

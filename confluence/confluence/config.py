@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+LOG_SINKS = ("tensorboard", "wandb", "mlflow")
+
 
 class ConfigError(ValueError):
     """A setting is unknown, or its value cannot work."""
@@ -96,6 +98,7 @@ class Config:
     eval_every: int = 0  # steps between evaluations on val during training; 0: never
     save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
     keep_last: int = 2  # checkpoints that stay, beside the best on val
+    log_to: tuple[str, ...] = ()  # where the log goes beside log.jsonl: some of LOG_SINKS
 
     # --- several devices
     collective_timeout_s: float = 600.0  # after so long a rank that waits for another ends all
@@ -145,6 +148,10 @@ class Config:
             (not 0 <= self.auxiliary_weight < math.inf, "auxiliary_weight must be ≥ 0"),
             ((self.max_targets_per_type or 1) < 1, "max_targets_per_type must be ≥ 1"),
             *self._objective_checks(),
+            (
+                not isinstance(self.log_to, tuple) or not set(self.log_to) <= set(LOG_SINKS),
+                f"log_to is {self.log_to!r}, expected some of {LOG_SINKS}",
+            ),
             (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
             *(
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
@@ -204,7 +211,13 @@ class Config:
         if unknown:
             raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
         settings = dict(values)
-        for name in ("split_ratios", "staleness", "time_split", "seed_tables"):  # JSON has lists
+        for name in (
+            "split_ratios",
+            "staleness",
+            "time_split",
+            "seed_tables",
+            "log_to",
+        ):  # JSON has lists
             if isinstance(settings.get(name), list):
                 settings[name] = tuple(settings[name])
         return cls(**settings)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from confluence.sinks import Sinks
 from confluence.train import StepReport
 
 FILE = "log.jsonl"
@@ -54,8 +55,10 @@ class Log:
     def __init__(
         self, folder: Path, *, steps: int, every: int, contexts_per_step: int,
         losses: Sequence[float] = (), read_stats: ReadStats | None = None,
+        sinks: Sinks | None = None,
     ) -> None:  # fmt: skip
-        """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`."""
+        """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`.
+        `sinks`: where all events go as well; closed with the log."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._file = (folder / FILE).open("a" if losses else "w", encoding="utf-8")
@@ -63,6 +66,7 @@ class Log:
         self._contexts_per_step = contexts_per_step
         self._steps = steps
         self._read_stats = read_stats
+        self._sinks = sinks
         self._first_stats = self._window_stats = read_stats(None) if read_stats else None
         self._started = time.perf_counter()
         self._plain_lines = len(losses) * PLAIN_LINES // steps
@@ -97,13 +101,17 @@ class Log:
         if self._progress is not None:
             self._progress.stop()
         self._file.close()
+        if self._sinks is not None:
+            self._sinks.close()
         if self.losses:
             draw_losses(self.losses, self._folder / "loss.png")
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Write one line."""
+        """Write one line, and tell the sinks."""
         self._file.write(to_json({"event": kind, "time": time.time(), **fields}) + "\n")
         self._file.flush()
+        if self._sinks is not None:
+            self._sinks.event(kind, fields)
 
     def report(self, report: StepReport) -> None:
         """Take note of one step; every `every` steps a line about those since the last."""

@@ -18,7 +18,9 @@ from typing import Any
 from confluence import checkpoint
 from confluence.config import preset as preset_config
 from confluence.data import check_task
+from confluence.page import PAGE
 from confluence.run import Run, load, train
+from confluence.sinks import check_installed
 from confluence.stores import find_places
 
 METADATA = "metadata.json"
@@ -201,7 +203,7 @@ def run_pipeline(
         strict: stop where without metadata anything must be assumed, or the build drops anything.
         say: told what happens, a line or a paragraph at a time.
     """
-    preset_config(preset, **overrides)  # complain before anything slow
+    check_installed(preset_config(preset, **overrides).log_to)  # complain before anything slow
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
@@ -222,5 +224,6 @@ def run_pipeline(
         "predictions": str(out / f"predictions-{split}.csv"),
         "log": str(out / "log.jsonl"),
         "curve": str(out / "loss.png"),
+        "page": str(out / PAGE),
     }
     return {"out": str(out), "evaluation": evaluation, "predicted": len(rows), "files": files}

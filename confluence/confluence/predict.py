@@ -1,27 +1,19 @@
-"""From the heads' outputs to answers in source units, and the CSV that holds them.
-
-Columns: key, obs_time, prediction, probability. A prediction is a number, a time, true or false
-(probability: of true), or a category (probability: of that category).
-"""
+"""From the heads' outputs to predictions in source units; `answers.py` shows them to people."""
 
 from __future__ import annotations
 
-import csv
-import json
+import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from headwater import SemanticType
+from numpy.typing import NDArray
 
 from confluence.data import Floats, Task
-from confluence.evaluate import Predictions, time_text
+from confluence.evaluate import Predictions
 from confluence.model import Output, Params
 from confluence.train import Predictor
-
-COLUMNS = ("key", "obs_time", "prediction", "probability")
-Row = dict[str, Any]
 
 
 def predict(
@@ -78,44 +70,7 @@ def _sigmoid(logit: Floats) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
 
 
-def to_rows(predictions: Predictions, task: Task, store: Any) -> list[Row]:
-    """One dict per prediction, with the keys of its anchors. `store` is a `headwater.Store`."""
-    rows = []
-    for i in range(predictions.values.size):
-        key = store.row(int(predictions.anchor_rows[i]))["key"]
-        probability = float(predictions.probabilities[i])
-        rows.append(
-            {
-                "key": _plain_key(key),
-                "obs_time": time_text(int(predictions.obs_times[i])),
-                "prediction": _answer(float(predictions.values[i]), task),
-                "probability": None if np.isnan(probability) else probability,
-            }
-        )
-    return rows
-
-
-def _plain_key(key: Any) -> Any:
-    """The value of a simple key, JSON for a composite one."""
-    if not isinstance(key, dict):
-        return key
-    return next(iter(key.values())) if len(key) == 1 else json.dumps(key, default=str)
-
-
-def _answer(value: float, task: Task) -> Any:
-    if task.stype == SemanticType.BOOLEAN:
-        return value > 0.5
-    if task.stype == SemanticType.CATEGORICAL:
-        return task.categories[int(value)]
-    if task.stype == SemanticType.TIMESTAMP:
-        return time_text(round(value))
-    return value
-
-
-def write_csv(rows: list[Row], path: Path) -> None:
-    """Write predictions; absent probabilities are empty."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+def reordered(predictions: Predictions, order: NDArray[np.integer]) -> Predictions:
+    """The predictions at these places, in this order."""
+    fields = dataclasses.fields(predictions)
+    return Predictions(**{f.name: getattr(predictions, f.name)[order] for f in fields})

@@ -16,6 +16,7 @@ from confluence.config import preset as preset_config
 from confluence.data import open_sampler
 from confluence.run import Run, clear_run, load
 from confluence.session import Session
+from confluence.sinks import check_installed
 from confluence.stores import OpenStore
 
 
@@ -34,6 +35,7 @@ def pretrain(
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **{**overrides, "objective": "masked_cells"})
+    check_installed(cfg.log_to)
     if tasks is not None and cfg.seed_tables is not None:
         raise ValueError("give either tasks or seed_tables")
     path, folder = str(store), Path(out)

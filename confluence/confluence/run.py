@@ -1,6 +1,7 @@
 """A run: a folder with a trained model, its log and its results. `train` makes it, `load` opens it.
 
-log.jsonl  loss.png  checkpoints/<step>/  evaluation-<split>.json  predictions-<split>.csv
+log.jsonl  loss.png  run.html  checkpoints/<step>/  evaluation-<split>.json
+predictions-<split>.csv
 
 A run of several tasks has a folder of evaluations and predictions for each, named like it.
 """
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import headwater
+import numpy as np
+from headwater.keys import Time
 
 from confluence import checkpoint
+from confluence.answers import Answers, check_output
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.contexts import SeveralContexts, context_settings, describe_contexts
@@ -34,11 +38,14 @@ from confluence.data import (
 from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut
 from confluence.history_trees import tree_baselines, visible_history
+from confluence.key_file import read_keys
 from confluence.log import to_json
 from confluence.model import Params
+from confluence.page import PAGE, write_page
 from confluence.parallel import current
-from confluence.predict import Row, predict, to_rows, write_csv
+from confluence.predict import predict, reordered
 from confluence.session import Session
+from confluence.sinks import LEFT_BEHIND, check_installed
 from confluence.stores import TaskPlace, find_places, open_stores
 from confluence.train import Predictor
 
@@ -123,38 +130,55 @@ class Run:
         result["task"] = place.title
         path = self.results(task) / f"evaluation-{split}.json"
         path.write_text(to_json(result) + "\n", encoding="utf-8")
+        write_page(self.out)
         return result
 
     def predict(
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
-        at: str | None = None, path: Path | str | None = None, task: str | None = None,
-        contexts: int = 1,
-    ) -> list[Row]:  # fmt: skip
-        """Predictions for a split, or for keys of the anchor table at a time; also as CSV.
+        keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
+        path: Path | str | None = None, task: str | None = None, contexts: int = 1,
+    ) -> Answers:  # fmt: skip
+        """Predictions for a split in the order of the task's rows, or for keys in theirs; also as
+        a file. No answer depends on anything later than its time.
 
         Args:
-            path: the CSV file; by default predictions-<split>.csv or predictions-keys.csv.
+            keys: of the task's anchor table: scalars, or tuples for a composite key.
+            keys_file: a CSV or Parquet file of keys and maybe times (`key_file.py`).
+            at: the time of the question; with `keys` one for all or one for each. A naive time is
+                UTC. None: the anchors' own times where a task has them.
+            path: the file, .csv or .parquet; by default predictions-<split>.csv or
+                predictions-keys.csv in the run's folder.
             contexts: how many contexts of each seed are averaged (`contexts.py`).
         """
-        if (split is None) == (keys is None):
-            raise ValueError("predict needs either a split or keys")
+        if sum(given is not None for given in (split, keys, keys_file)) != 1:
+            raise ValueError("predict needs either a split or keys (or a file of them)")
         if split is not None:
             check_split(split)
+            if at is not None:
+                raise ValueError("the seeds of a split have times of their own: at is for keys")
+        file = Path(path) if path else self.results(task) / f"predictions-{split or 'keys'}.csv"
+        check_output(file)
         place = self.place(task)
-        cfg = self.config.replace(auxiliary_weight=0.0)  # no cell is masked
+        cfg = self.config.replace(staleness=None, auxiliary_weight=0.0)  # no cell is masked
+        store = headwater.Store(place.store)
+        asked = None if keys_file is None else read_keys(Path(keys_file), store, place.name, at)
+
+        def batches(opened: Any) -> Any:
+            if split is not None:
+                return opened.epoch(split, task=place.name)
+            if asked is not None:
+                return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
+            return opened.batches_for(place.name, keys=keys, obs_time=at)
+
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, _ = _read(sampler, place)
-
-            def batches(opened: Any) -> Any:
-                if split is not None:
-                    return opened.epoch(split, task=place.name)
-                return opened.batches_for(place.name, keys=list(keys or ()), obs_time=at)
-
             predictions, _ = self._predictions(cfg, sampler, place, batches, target, contexts)
-        rows = to_rows(predictions, target, headwater.Store(place.store))
-        default = self.results(task) / f"predictions-{split or 'keys'}.csv"
-        write_csv(rows, Path(path) if path is not None else default)
-        return rows
+        order = predictions.seed_index
+        if split is not None:
+            order = store.task_seeds(place.name)["position"][order]
+        answers = Answers(reordered(predictions, np.argsort(order)), target, store)
+        answers.write(file)
+        return answers
 
     def _held_out(self, split: str) -> dict[str, Any]:
         """The loss of masked cells in the contexts of a split."""
@@ -166,6 +190,7 @@ class Run:
             result = held_out.evaluate(self.average, sampler, split)
         path = self.out / f"evaluation-{split}.json"
         path.write_text(to_json(result) + "\n", encoding="utf-8")
+        write_page(self.out)
         return result
 
     def _regime(
@@ -264,6 +289,7 @@ def train(
     cfg = preset_config(preset, **overrides)
     if cfg.objective == "masked_cells":
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
+    check_installed(cfg.log_to)
     paths = [str(path) for path in _listed(store)]
     folder, places = Path(out), find_places(paths, list(_listed(task)), task_weights)
     group = current()
@@ -312,9 +338,10 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
             f"'{folder}' holds a run of an earlier version: replace it by --overwrite, or choose"
             " another folder"
         )
-    for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER):
+    for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER, *LEFT_BEHIND):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("loss.png", "evaluation-*.json", "predictions-*.csv"):
+        (folder / name).unlink(missing_ok=True)
+    for name in (PAGE, "loss.png", "evaluation-*.json", "predictions-*"):
         for path in [*folder.glob(name), *folder.glob(f"*/{name}")]:
             path.unlink()
 

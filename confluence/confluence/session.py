@@ -12,6 +12,7 @@ and writes the folder, and tells the others what they need of it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -31,9 +32,11 @@ from confluence.evaluate import evaluate
 from confluence.held_out import HeldOut
 from confluence.log import Log
 from confluence.metrics import US_PER_DAY, main_metric
+from confluence.page import write_page
 from confluence.parallel import ALONE, AgreedStop, Group
 from confluence.predict import predict
 from confluence.rank_log import RankLog
+from confluence.sinks import Sinks
 from confluence.stop import StopRequest, TrainingStopped
 from confluence.stores import (
     Mixture,
@@ -75,17 +78,22 @@ class Session:
         cfg = self.config
         width = int(self.record["embedder"]["dim"])
         state, losses = self._first_state(width, resume_step)
-        with self._log(losses) as log, StopRequest() as stop:
-            self._begin(log, resume_step)
-            agreed = AgreedStop(self.group, stop)
-            try:
-                state = self._fit(state, width, log, agreed)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(self._what_is_left(log)) from None
-            agreed.adopt()
-            done = len(log.losses)
-            if done < cfg.steps:
-                log.event("stop", step=done, by=stop.name(), **log.summary())
+        try:
+            with self._log(losses, resume_step) as log, StopRequest() as stop:
+                self._begin(log, resume_step)
+                agreed = AgreedStop(self.group, stop)
+                try:
+                    state = self._fit(state, width, log, agreed)
+                except KeyboardInterrupt:
+                    raise KeyboardInterrupt(self._what_is_left(log)) from None
+                agreed.adopt()
+                done = len(log.losses)
+                if done < cfg.steps:
+                    log.event("stop", step=done, by=stop.name(), **log.summary())
+        finally:
+            if self.group.is_first:
+                with contextlib.suppress(FileNotFoundError):  # it failed before its first line
+                    write_page(self.out)
         if done < cfg.steps:
             raise TrainingStopped(
                 f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
@@ -100,7 +108,7 @@ class Session:
         state, _ = self._first_state(int(self.record["embedder"]["dim"]), step)
         return self.group.local(state)
 
-    def _log(self, losses: list[float]) -> Log | RankLog:
+    def _log(self, losses: list[float], resume_step: int | None) -> Log | RankLog:
         if not self.group.is_first:
             return RankLog(steps_done=len(losses))
         cfg = self.config
@@ -108,6 +116,7 @@ class Session:
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
             read_stats=self.stores[0].sampler.stats,
+            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
         )  # fmt: skip
         if self.group.watchdog is not None:
             self.group.watchdog.on_end = lambda message: log.event("error", message=message)

@@ -53,6 +53,8 @@ def test_a_run_learns_and_is_scored_on_exactly_the_seeds_of_the_split(
     parts = [part["scored"] for part in result["history"].values()]
     assert sum(parts) == sum(part["scored"] for part in result["obs_time"]) == expected
     assert json.loads((trained.out / "evaluation-test.json").read_text()) == result
+    page = (trained.out / "run.html").read_text()
+    assert "subscribed on test" in page, "the page is made again"
 
 
 def test_a_run_leaves_its_log_and_picture(trained: confluence.Run) -> None:
@@ -62,6 +64,8 @@ def test_a_run_leaves_its_log_and_picture(trained: confluence.Run) -> None:
     assert events.count("evaluate") == 2
     assert lines[0]["config"]["width"] == 16
     assert (trained.out / "loss.png").stat().st_size > 1000
+    page = (trained.out / "run.html").read_text()
+    assert "finished after 80 steps" in page and "auroc on val" in page
 
 
 def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(

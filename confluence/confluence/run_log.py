@@ -1,0 +1,62 @@
+"""The log of a run as it counts: what a killed process had said of steps that came again is left
+out, and so is a line that it had not finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+REPEATED = ("train", "evaluate", "save")
+
+
+def read_events(path: Path) -> list[Event]:
+    """The events of `log.jsonl`, in order; none if there is no such file."""
+    events: list[Event] = []
+    for event in _lines(path):
+        if event["event"] == "resume":
+            step = event["step"]
+            events = [e for e in events if e["event"] not in REPEATED or e["step"] <= step]
+        events.append(completed(event) if event["event"] == "evaluate" else event)
+    return events
+
+
+def completed(result: Mapping[str, Any]) -> Event:
+    """An evaluation with its task and metrics; of masked cells, their loss, in all and by type."""
+    if "metrics" in result:
+        return dict(result)
+    by_type = {f"{name} loss": part.get("loss") for name, part in result.get("types", {}).items()}
+    metrics = {"loss": result.get("loss"), **by_type}
+    return {**result, "task": result.get("objective"), "metrics": metrics}
+
+
+def _lines(path: Path) -> Iterator[Event]:
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # cut short by a kill
+            if isinstance(event, dict) and "event" in event:
+                yield event
+
+
+def of_kind(events: list[Event], *kinds: str) -> list[Event]:
+    """The events of these kinds."""
+    return [event for event in events if event["event"] in kinds]
+
+
+def curve(events: list[Event], name: str) -> list[tuple[float, float]]:
+    """(step, value) of every event that has the value; `name` may be a path like "metrics/f1"."""
+    found = []
+    for event in events:
+        value: Any = event
+        for part in name.split("/"):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((float(event["step"]), float(value)))
+    return found

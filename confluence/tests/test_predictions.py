@@ -1,0 +1,303 @@
+"""Predictions: whose, in which order, in which files, and that none reads the future."""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import bakery
+import duckdb
+import headwater
+import numpy as np
+import pytest
+
+import confluence
+from confluence import answers as answers_module
+from confluence.answers import import_duckdb
+from confluence.cli import main
+from confluence.key_file import KeyFileError, read_keys
+
+SMALL: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 6,
+    "compute_dtype": "float32",
+}  # fmt: skip
+AT = "2025-04-20"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
+
+
+@pytest.fixture(scope="module")
+def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
+    """A run on a task whose anchors have a composite key."""
+    out = tmp_path_factory.mktemp("runs") / "next_sale"
+    return confluence.train(store, task="next_sale", out=out, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def moods(store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
+    """A run on a task with categories, whose anchors have a key of text."""
+    out = tmp_path_factory.mktemp("runs") / "mood"
+    return confluence.train(store, task="mood", out=out, **SMALL)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- splits
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_rows_of_a_split_are_in_the_order_of_its_label_file(
+    run: confluence.Run, split: str
+) -> None:
+    answers = run.predict(split=split)
+    asked = bakery.label_rows(split)
+    shown = [(str(row["key"][0]), row["key"][1], row["obs_time"]) for row in answers]
+    assert shown == asked
+    written = read_csv(run.out / f"predictions-{split}.csv")
+    assert [(w["key_city"], int(w["key_number"]), w["obs_time"]) for w in written] == asked
+    assert [float(w["prediction"]) for w in written] == [row["prediction"] for row in answers]
+    assert {w["probability"] for w in written} == {""}
+
+
+def test_rows_of_a_query_are_in_its_order_and_all_there(moods: confluence.Run) -> None:
+    seeds = headwater.Store(moods.store).task_seeds("mood")
+    for split, number in (("val", 1), ("test", 2)):
+        answers = moods.predict(split=split)
+        with headwater.Sampler(moods.store, tasks=["mood"]) as sampler:
+            mine = np.flatnonzero(sampler.splits("mood") == number)
+        mine = mine[np.argsort(seeds["position"][mine])]
+        keys = headwater.Store(moods.store).keys(seeds["anchor_row"][mine])["name"]
+        assert [row["key"] for row in answers] == keys
+        assert len(answers) > 3
+
+
+def test_a_category_is_named_with_its_probability(moods: confluence.Run) -> None:
+    answers = moods.predict(split="test")
+    assert {row["prediction"] for row in answers} <= set(bakery.MOODS)
+    assert all(1 / 3 <= row["probability"] < 1 for row in answers)
+
+
+# ---- rows
+
+
+def test_answers_are_a_sequence_of_rows(run: confluence.Run) -> None:
+    answers = run.predict(split="val")
+    rows = list(answers)
+    assert len(answers) == len(rows) == bakery.SEEDS_BY_SPLIT["val"]
+    assert answers[0] == rows[0] and answers[-1] == rows[-1] and answers[2:4] == rows[2:4]
+    assert answers == rows and answers != rows[:-1]
+    with pytest.raises(IndexError):
+        answers[len(rows)]
+    columns = answers.columns()
+    assert list(columns) == ["key_city", "key_number", "obs_time", "prediction", "probability"]
+    assert columns["prediction"] == [row["prediction"] for row in rows]
+
+
+def test_long_outputs_are_the_same_piece_by_piece(
+    run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run.predict(split="train", path=tmp_path / "whole.csv")
+    rows = list(whole)
+    whole.write(tmp_path / "whole.parquet")
+    monkeypatch.setattr(answers_module, "PIECE", 7)  # 40 rows: the last piece is short
+    assert list(whole) == rows
+    whole.write(tmp_path / "pieces.csv")
+    whole.write(tmp_path / "pieces.parquet")
+    assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    both = [
+        duckdb.sql(
+            f"SELECT * REPLACE (epoch_us(obs_time) AS obs_time) FROM '{tmp_path / name}.parquet'"
+        ).fetchall()
+        for name in ("whole", "pieces")
+    ]
+    assert both[0] == both[1] and len(both[0]) == len(rows)
+
+
+# ---- files
+
+
+def test_parquet_has_the_rows_of_the_csv_with_types(
+    run: confluence.Run, moods: confluence.Run, tmp_path: Path
+) -> None:
+    for trained, keys in ((run, "key_city VARCHAR, key_number BIGINT"), (moods, "key VARCHAR")):
+        answers = trained.predict(split="test", path=tmp_path / "sub" / "p.PARQUET")
+        described = duckdb.sql(f"DESCRIBE FROM read_parquet('{tmp_path / 'sub' / 'p.PARQUET'}')")
+        types = {name: kind for name, kind, *_ in described.fetchall()}
+        kind = "DOUBLE" if trained is run else "VARCHAR"
+        expected = dict(column.split() for column in keys.split(", "))
+        assert types == {
+            **expected, "obs_time": "TIMESTAMP WITH TIME ZONE", "prediction": kind,
+            "probability": "DOUBLE",
+        }  # fmt: skip
+        shown = ", ".join(expected)
+        found = duckdb.sql(
+            f"SELECT {shown}, epoch_us(obs_time), prediction, probability"
+            f" FROM read_parquet('{tmp_path / 'sub' / 'p.PARQUET'}')"
+        ).fetchall()
+        columns = answers.columns()
+        columns[next(iter(expected))] = [str(key) for key in columns[next(iter(expected))]]
+        columns["obs_time"] = [
+            int(np.datetime64(text, "us").astype(np.int64)) for text in columns["obs_time"]
+        ]
+        assert found == list(zip(*columns.values(), strict=True))
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["p.PARQUET"]
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
+    run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("confluence.run.Predictor", None)  # nothing is predicted
+    with pytest.raises(ValueError, match=r"'.*p\.txt' ends in neither \.csv nor \.parquet"):
+        run.predict(split="val", path=tmp_path / "p.txt")
+    monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
+    with pytest.raises(ImportError, match=r"pip install 'headwater\[build\]'"):
+        run.predict(split="val", path=tmp_path / "p.parquet")
+    with pytest.raises(ImportError, match="Parquet needs duckdb, which is not installed"):
+        import_duckdb()
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- keys
+
+
+def test_keys_of_text_are_taken_as_they_are(
+    moods: confluence.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.csv"
+    asked = '007,"Ulm, Donau", 12,Aachen'
+    command = ["predict", str(moods.out), "--keys", asked, "--at", AT, "--output", str(path)]
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["key"] for row in rows] == ["007", "Ulm, Donau", 12, "Aachen"]
+    assert [row["key"] for row in read_csv(path)] == ["007", "Ulm, Donau", "12", "Aachen"]
+    assert {row["obs_time"] for row in rows} == {f"{AT}T00:00:00"}
+
+
+def test_an_unknown_key_is_one_error_with_the_nearest(
+    moods: confluence.Run, run: confluence.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(moods.out), "--keys", "7,Achen,12", "--at", AT]) == 1
+    assert capsys.readouterr().err == (
+        "confluence: table 'cities' has no rows with the keys '7', 'Achen',"
+        " did you mean 'Aachen'?\n"
+    )
+    with pytest.raises(KeyError, match=r"\('Ulm Donau', 3\), did you mean \('Ulm, Donau', 3\)"):
+        run.predict(keys=[("Ulm Donau", 3)], at=AT)
+    with pytest.raises(ValueError, match="has 2 key columns"):
+        run.predict(keys=["Aachen"], at=AT)
+
+
+def test_times_have_an_offset_or_are_utc(run: confluence.Run, tmp_path: Path) -> None:
+    key = ("Aachen", 3)
+    path = tmp_path / "p.csv"
+    naive = run.predict(keys=[key], at="2025-03-10T05:30:00", path=path)
+    zoned = run.predict(keys=[key], at="2025-03-10T06:30:00+01:00", path=path)
+    each = run.predict(keys=[key, key], at=["2025-03-10T05:30:00Z", "2025-03-11"], path=path)
+    assert naive == zoned == each[:1]
+    assert each[1]["obs_time"] == "2025-03-11T00:00:00"
+    with pytest.raises(ValueError, match="seeds of a split have times of their own"):
+        run.predict(split="val", at=AT)
+    with pytest.raises(headwater.TaskError, match="needs an obs_time"):
+        run.predict(keys=[key], path=path)
+
+
+def test_a_file_of_keys_is_answered_in_its_order(run: confluence.Run, tmp_path: Path) -> None:
+    file = tmp_path / "keys.csv"
+    file.write_text(
+        "\ufeffobs_time,number, city\n2025-03-10T05:30:00,3,Aachen\n\n,11,007\n"
+        '2025-03-10,1,"Bad ""Soden"""\n', encoding="utf-8",
+    )  # fmt: skip
+    path = tmp_path / "p.csv"
+    answers = run.predict(keys_file=file, at=AT, path=path)
+    assert [(row["key"], row["obs_time"]) for row in answers] == [
+        (("Aachen", 3), "2025-03-10T05:30:00"), (("007", 11), f"{AT}T00:00:00"),
+        (('Bad "Soden"', 1), "2025-03-10T00:00:00"),
+    ]  # fmt: skip
+    one_by_one = [
+        run.predict(keys=[row["key"]], at=row["obs_time"], path=path)[0]["prediction"]
+        for row in answers
+    ]
+    np.testing.assert_allclose([row["prediction"] for row in answers], one_by_one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_of_predictions_can_be_asked_about_again(
+    run: confluence.Run, moods: confluence.Run, tmp_path: Path, suffix: str
+) -> None:
+    for trained in (run, moods):
+        first = trained.predict(split="test", path=tmp_path / f"first.{suffix}")
+        command = ["predict", str(trained.out), "--keys-file", str(tmp_path / f"first.{suffix}")]
+        assert main([*command, "--output", str(tmp_path / f"again.{suffix}")]) == 0
+        store = headwater.Store(trained.store)
+        asked = read_keys(tmp_path / f"again.{suffix}", store, trained.task_name)
+        keys = [list(column) for column in store.keys(asked.rows).values()]
+        columns = first.columns()
+        assert keys == list(columns.values())[: len(keys)]
+        times = [np.datetime64(text, "us").astype(np.int64) for text in columns["obs_time"]]
+        assert asked.obs_times == times
+
+
+def test_all_problems_of_a_file_come_at_once(store: Path, tmp_path: Path) -> None:
+    opened = headwater.Store(store)
+    file = tmp_path / "keys.csv"
+    file.write_text(
+        "city,number,obs_time\nAachen,1,2025-03-10\nAchen,1,2025-03-10\nAachen,2\n"
+        "Aachen,3,yesterday\nAachen,4,\nAachen,99,2025-03-10\n"
+    )
+    with pytest.raises(KeyFileError) as caught:
+        read_keys(file, opened, "next_sale")
+    assert str(caught.value) == (
+        f"'{file}' has 4 problems: line 4: 2 values, not 3; line 5: 'yesterday' is no ISO 8601 time"
+        " such as '2026-11-01'; line 6: no obs_time, and no time for all is given; lines 3, 7:"
+        " table 'shops' has no rows with the keys ('Achen', '1'), ('Aachen', '99'), did you mean"
+        " ('Aachen', 1) and ('Aachen', 9)?"
+    )
+    file.write_text("town,number,obstime,prediction\nAachen,1,2025-03-10,\n")
+    with pytest.raises(KeyFileError) as caught:
+        read_keys(file, opened, "next_sale")
+    assert str(caught.value) == (
+        f"'{file}' has 3 problems: no column 'city' or 'key_city', the key of 'shops'; unknown"
+        " column 'town'; unknown column 'obstime', did you mean 'obs_time'?"
+    )
+    file.write_bytes(b"city,number\nAachen,1\nM\xfcnchen,1\n")
+    with pytest.raises(
+        KeyFileError, match=r"it is no CSV file in UTF-8: .* can't decode byte 0xfc"
+    ):
+        read_keys(file, opened, "next_sale")
+    file.write_text("city,number\n" + "Aachen\n" * 25)
+    with pytest.raises(KeyFileError, match=r"has 25 problems: .*line 21: .*; and 5 more$"):
+        read_keys(file, opened, "next_sale")
+    with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
+        read_keys(tmp_path / "none.parquet", opened, "next_sale")
+
+
+# ---- time
+
+
+def test_a_prediction_does_not_read_what_comes_after_its_time(
+    run: confluence.Run, tmp_path: Path
+) -> None:
+    keys = bakery.SHOPS[::7]
+    before, after = f"{AT}T11:59:59", f"{AT}T12:00:01"
+    canary = bakery.build(tmp_path / "canary", changed_from=f"{AT} 12:00:00")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the store was rebuilt
+        other = confluence.load(run.out, store=canary)
+
+    def values(trained: confluence.Run, at: str) -> list[float]:
+        answers = trained.predict(keys=keys, at=at, path=tmp_path / "p.csv")
+        return [row["prediction"] for row in answers]
+
+    assert values(other, before) == values(run, before)
+    changed = Counter(a != b for a, b in zip(values(other, after), values(run, after), strict=True))
+    assert changed[True] > len(keys) / 2, "the canary shows where it may be seen"
