@@ -70,13 +70,13 @@ def test_rows_of_a_split_are_in_the_order_of_its_label_file(
 
 
 def test_rows_of_a_query_are_in_its_order_and_all_there(moods: confluence.Run) -> None:
-    seeds = headwater.Store(moods.store).task_seeds("mood")
+    seeds = headwater.Store(moods.place().store).task_seeds("mood")
     for split, number in (("val", 1), ("test", 2)):
         answers = moods.predict(split=split)
-        with headwater.Sampler(moods.store, tasks=["mood"]) as sampler:
+        with headwater.Sampler(moods.place().store, tasks=["mood"]) as sampler:
             mine = np.flatnonzero(sampler.splits("mood") == number)
         mine = mine[np.argsort(seeds["position"][mine])]
-        keys = headwater.Store(moods.store).keys(seeds["anchor_row"][mine])["name"]
+        keys = headwater.Store(moods.place().store).keys(seeds["anchor_row"][mine])["name"]
         assert [row["key"] for row in answers] == keys
         assert len(answers) > 3
 
@@ -238,7 +238,7 @@ def test_a_file_of_predictions_can_be_asked_about_again(
         first = trained.predict(split="test", path=tmp_path / f"first.{suffix}")
         command = ["predict", str(trained.out), "--keys-file", str(tmp_path / f"first.{suffix}")]
         assert main([*command, "--output", str(tmp_path / f"again.{suffix}")]) == 0
-        store = headwater.Store(trained.store)
+        store = headwater.Store(trained.place().store)
         asked = read_keys(tmp_path / f"again.{suffix}", store, trained.task_name)
         keys = [list(column) for column in store.keys(asked.rows).values()]
         columns = first.columns()
