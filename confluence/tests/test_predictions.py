@@ -239,7 +239,7 @@ def test_a_file_of_predictions_can_be_asked_about_again(
         command = ["predict", str(trained.out), "--keys-file", str(tmp_path / f"first.{suffix}")]
         assert main([*command, "--output", str(tmp_path / f"again.{suffix}")]) == 0
         store = headwater.Store(trained.place().store)
-        asked = read_keys(tmp_path / f"again.{suffix}", store, trained.task_name)
+        asked = read_keys(tmp_path / f"again.{suffix}", store, trained.place().name)
         keys = [list(column) for column in store.keys(asked.rows).values()]
         columns = first.columns()
         assert keys == list(columns.values())[: len(keys)]
