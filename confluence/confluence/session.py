@@ -92,7 +92,7 @@ class Session:
                     log.event("stop", step=done, by=stop.name(), **log.summary())
         finally:
             if self.group.is_first:
-                with contextlib.suppress(FileNotFoundError):  # it failed before its first line
+                with contextlib.suppress(OSError):  # no log yet, or no room: a page can wait
                     write_page(self.out)
         if done < cfg.steps:
             raise TrainingStopped(
