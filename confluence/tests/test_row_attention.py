@@ -225,13 +225,16 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
 ) -> None:
     from confluence import model
 
-    def everywhere(params: Any, x: Array, cells: Any, patterns: Any, cfg: Config) -> Array:
+    def all_cells(
+        params: Any, x: Array, cells: Any, patterns: Any, cfg: Config, *, everywhere: bool
+    ) -> Array:
+        assert not everywhere
         for layer in range(cfg.layers):
             for pattern in range(3):
                 mix = patterns[pattern]
                 x = x + model.attention_sublayer(params, layer, pattern, x, x, mix)
             x = x + model.feed_forward_sublayer(params, layer, x)
-        return model.at_target(x, cells)[:, 0]
+        return model.at_target(x, cells)
 
     params, tables = random_params(cfg), smoke.synthetic_tables()
     arrays = inputs(smoke.synthetic_batch(cfg, TARGET_STYPES[0]))
@@ -239,7 +242,7 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
         one = cfg.replace(attention=path)
         found = forward(params, arrays, tables, one, **STATIC)
         with monkeypatch.context() as patch:
-            patch.setattr(model, "transform", everywhere)
+            patch.setattr(model, "transform", all_cells)
             expected = forward(params, arrays, tables, one, **STATIC)
         for name, *pair in zip(Output._fields, found, expected, strict=True):
             np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=name)
