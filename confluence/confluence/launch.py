@@ -93,8 +93,9 @@ class Launcher:
         self._readers.append(reader)
 
     def _relay(self, rank: int, lines: IO[str]) -> None:
-        for line in lines:
-            self._say(f"[rank {rank}] {line.rstrip()}")
+        with lines:
+            for line in lines:
+                self._say(f"[rank {rank}] {line.rstrip()}")
 
     def _say(self, line: str) -> None:
         with self._lock:

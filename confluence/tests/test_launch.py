@@ -66,12 +66,12 @@ def test_signals_are_handed_on_and_ranks_end_by_themselves(tmp_path: object) -> 
         "time.sleep(600)'''\n"
         "sys.exit(launch([], 2, command=[sys.executable, '-S', '-c', rank]))\n"
     )
-    launcher = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=dict(os.environ)
-    )
-    assert launcher.stderr is not None
-    ready = [launcher.stderr.readline() for _ in range(2)]
-    assert sorted(ready) == ["[rank 0] ready\n", "[rank 1] ready\n"]
-    launcher.send_signal(signal.SIGTERM)
-    assert launcher.wait(timeout=60) == 143
-    assert launcher.stderr.read() == ""  # stopped as asked is no failure
+    ) as launcher:
+        assert launcher.stderr is not None
+        ready = [launcher.stderr.readline() for _ in range(2)]
+        assert sorted(ready) == ["[rank 0] ready\n", "[rank 1] ready\n"]
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(timeout=60) == 143
+        assert launcher.stderr.read() == ""  # stopped as asked is no failure
