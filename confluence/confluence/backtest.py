@@ -19,10 +19,10 @@ import headwater
 import numpy as np
 
 from confluence.config import preset as preset_config
-from confluence.data import NO_TIME, SPLITS, TaskError, open_sampler, read_labels
+from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
 from confluence.evaluate import time_text, time_us
 from confluence.log import to_json
-from confluence.metrics import US_PER_DAY, main_metric
+from confluence.metrics import main_metric
 from confluence.run import Run, train
 from confluence.stores import find_places
 
@@ -74,8 +74,10 @@ def backtest(
 
 def _score(run: Run, title: str, at: str, until: str) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
-    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at)
     rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0)
+    frozen = run.evaluate(
+        "val", task=title, regime="frozen", visible_until=at
+    )  # stays in the folder
     return {
         "cutoff": at,
         "until": until,

@@ -39,6 +39,7 @@ COMPACT_INPUT_FIELDS = (
 )  # fmt: skip
 """The arrays of a compact batch that make those on the device (`expand.as_dense`)."""
 
+US_PER_DAY = 86_400_000_000
 NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
 CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import NO_TIME, SPLITS, TRAIN, Floats, Labels, Task
+from confluence.data import NO_TIME, SPLITS, TRAIN, US_PER_DAY, Floats, Labels, Task
 from confluence.evaluate import time_us
 from confluence.history import RECENT, WINDOWS, History, label_features, label_lists
 from confluence.lists import Ints, Moments, count_features, value_features
-from confluence.own_columns import MISSING, US_PER_DAY, Features, fit_and_predict, own_columns
+from confluence.own_columns import MISSING, Features, fit_and_predict, own_columns
 
 COPIES = 3  # of each train seed where the database is frozen, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random

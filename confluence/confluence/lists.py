@@ -15,11 +15,10 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from confluence.data import NO_TIME, Floats
+from confluence.data import NO_TIME, US_PER_DAY, Floats
 
 NO_OWNER = -1
 ALWAYS = np.iinfo(np.int64).min  # visible always, so of no known age
-US_PER_DAY = 86_400_000_000
 
 Ints = NDArray[np.int64]
 

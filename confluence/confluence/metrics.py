@@ -17,12 +17,11 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.data import Floats
+from confluence.data import US_PER_DAY, Floats
 
 Metrics = dict[str, float | None]
 Measured = dict[str, Floats]  # [K] by metric, NaN where undefined
 Measure = Callable[[Floats], Measured]  # of weights [K,n]
-US_PER_DAY = 86_400_000_000
 LEAST_SPREAD = 1e-12  # of the largest squared deviation: less is rounding, and R² undefined
 
 

@@ -23,10 +23,9 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import NO_TIME, SPLITS, Floats, Task, open_sampler
+from confluence.data import NO_TIME, SPLITS, US_PER_DAY, Floats, Task, open_sampler
 
 FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
-US_PER_DAY = 86_400_000_000
 SAMPLE_BATCH = 256  # sequences per batch of the sampler
 TREES = 200  # boosting rounds
 MAX_TREES = 4_000  # over all classes: a round grows one tree per class

@@ -27,11 +27,11 @@ from headwater import SemanticType
 from confluence import checkpoint
 from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
-from confluence.data import VAL, Task, device_tables
+from confluence.data import US_PER_DAY, VAL, Task, device_tables
 from confluence.evaluate import evaluate
 from confluence.held_out import HeldOut
 from confluence.log import Log
-from confluence.metrics import US_PER_DAY, main_metric
+from confluence.metrics import main_metric
 from confluence.page import write_page
 from confluence.parallel import ALONE, AgreedStop, Group
 from confluence.predict import predict

@@ -20,6 +20,7 @@ from confluence.config import Config
 from confluence.data import (
     NO_TIME,
     TRAIN,
+    US_PER_DAY,
     Labels,
     Task,
     TaskError,
@@ -33,7 +34,6 @@ from confluence.data import (
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
 
-US_PER_DAY = 86_400_000_000
 MOMENTS = ("mean", "std", "low", "high", "column_mean", "column_std")
 
 

@@ -9,7 +9,8 @@ from sklearn import metrics as oracle
 
 from confluence import bootstrap
 from confluence.bootstrap import Part, Resamples, draw, interval, resample
-from confluence.metrics import MEASURES, US_PER_DAY, Measure, main_metric, metrics_of
+from confluence.data import US_PER_DAY
+from confluence.metrics import MEASURES, Measure, main_metric, metrics_of
 
 BOOLEAN, NUMERICAL = MEASURES[SemanticType.BOOLEAN], MEASURES[SemanticType.NUMERICAL]
 
