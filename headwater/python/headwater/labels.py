@@ -31,11 +31,13 @@ def create_views(connection: DuckDBPyConnection, tables: Sequence[CanonicalTable
     """Name every table as queries may: orders, "orders", 'orders.parquet', 'orders.csv'."""
     names = {table.table.name.casefold() for table in tables}
     for table in tables:
-        connection.execute(f"CREATE VIEW {quote(table.table.name)} AS {query_view(table)}")
+        connection.execute(
+            f"CREATE OR REPLACE VIEW {quote(table.table.name)} AS {query_view(table)}"
+        )
         for suffix in (".parquet", ".csv"):
             name = table.table.name + suffix
             if name.casefold() not in names:
-                connection.execute(f"CREATE VIEW {quote(name)} AS {query_view(table)}")
+                connection.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {query_view(table)}")
 
 
 def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:

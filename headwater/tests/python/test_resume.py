@@ -237,6 +237,53 @@ def test_kills_at_random_moments_leave_nothing_that_breaks(tmp_path: Path) -> No
     assert Store(out).verify() == []
 
 
+class Interrupted:
+    """A DuckDB connection whose user goes away before change number `last` of the database."""
+
+    changes = 0
+    last: int | None = None
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def execute(self, query: str, *parameters: Any) -> Any:
+        if query.startswith(("CREATE", "DROP", "ALTER", "INSERT", "DELETE")):
+            if Interrupted.changes == Interrupted.last:
+                raise KeyboardInterrupt
+            Interrupted.changes += 1
+        return self.connection.execute(query, *parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+
+def test_a_build_goes_on_from_between_any_two_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB commits every statement, so stopping before one leaves what a kill there leaves."""
+    module = sys.modules["headwater.build"]
+    open_database = module.open_database  # type: ignore[attr-defined]
+
+    def interrupted(*arguments: Any, **options: Any) -> Interrupted:
+        return Interrupted(open_database(*arguments, **options))
+
+    monkeypatch.setattr(module, "open_database", interrupted)
+    source, document = write_csv(tmp_path / "source", bookstore()), derived_metadata(write_csv)
+    document["tasks"] = metadata()["tasks"]
+    monkeypatch.setattr(Interrupted, "changes", 0)
+    expected = build(source, tmp_path / "whole", document, cache=False).fingerprint
+    total = Interrupted.changes
+    for last in range(1, total, 4):
+        out = tmp_path / f"stopped{last}"
+        monkeypatch.setattr(Interrupted, "changes", 0)
+        monkeypatch.setattr(Interrupted, "last", last)
+        with pytest.raises(KeyboardInterrupt):
+            build(source, out, document, cache=False)
+        monkeypatch.setattr(Interrupted, "last", None)
+        assert build(source, out, document, cache=False).fingerprint == expected, last
+        assert clean(out, expected)
+
+
 def test_a_killed_build_leaves_the_old_store_readable(tmp_path: Path) -> None:
     source = write_sqlite(tmp_path / "b.db", bookstore())
     out = tmp_path / "s"
