@@ -10,7 +10,8 @@ C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/python/headwater/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options)
-CONFLUENCE := $(wildcard confluence/confluence/*) confluence/pyproject.toml
+CONFLUENCE := $(wildcard confluence/confluence/*) $(wildcard confluence/src/*.[ch]) \
+              confluence/pyproject.toml confluence/meson.build confluence/meson.options
 
 .PHONY: demo test test-c lint sanitize bench bench-page bench-instructions fuzz system clean
 
@@ -46,11 +47,17 @@ $(VENV)/installed: $(VENV)/tools $(HEADWATER) $(CONFLUENCE)
 # Meson finds itself and ninja in the virtual environment.
 MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
 
-build/c/build.ninja: | $(VENV)/tools
-	$(MESON) setup build/c headwater -Dtests=true -Dpython=false -Dwerror=true --buildtype=debugoptimized
+C_TESTS := -Dtests=true -Dpython=false --buildtype=debugoptimized
 
-test-c: $(VENV)/installed build/c/build.ninja
+build/c/build.ninja: | $(VENV)/tools
+	$(MESON) setup build/c headwater $(C_TESTS) -Dwerror=true
+
+build/c-confluence/build.ninja: | $(VENV)/tools
+	$(MESON) setup build/c-confluence confluence $(C_TESTS) -Dwerror=true
+
+test-c: $(VENV)/installed build/c/build.ninja build/c-confluence/build.ninja
 	$(MESON) test -C build/c --print-errorlogs
+	$(MESON) test -C build/c-confluence --print-errorlogs
 
 # The benchmark's driver, optimised as in the wheel, with debug information for callgrind.
 build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
@@ -59,18 +66,22 @@ build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $
 	$(MESON) compile -C build/driver
 
 sanitize: $(VENV)/tools
-	test -d build/asan || $(MESON) setup build/asan headwater -Dtests=true -Dpython=false \
-	    -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized
-	test -d build/tsan || $(MESON) setup build/tsan headwater -Dtests=true -Dpython=false \
-	    -Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized
+	test -d build/asan || $(MESON) setup build/asan headwater $(C_TESTS) \
+	    -Db_sanitize=address,undefined -Db_lundef=false
+	test -d build/asan-confluence || $(MESON) setup build/asan-confluence confluence $(C_TESTS) \
+	    -Db_sanitize=address,undefined -Db_lundef=false
+	test -d build/tsan || $(MESON) setup build/tsan headwater $(C_TESTS) \
+	    -Db_sanitize=thread -Db_lundef=false
 	$(MESON) test -C build/asan --print-errorlogs --timeout-multiplier 5
+	$(MESON) test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
 	$(MESON) test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
 
 # ---- checks and measurements ---------------------------------------------------------------
 
 lint: $(VENV)/installed
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
-	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c
+	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
+	    confluence/src/*.[ch] confluence/tests/c/*.c
 	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
-"""How much faster does a step train with row-structured attention than with dense attention?
+"""How much faster does a step train with attention by rows, in JAX or in C, than with dense?
 
     python confluence/bench/attention.py STORE --task T [--preset demo] [--set width=128]
 
-Both paths train the same model on the same seeds of one store, in turns of a few steps, so that
+All paths train the same model on the same seeds of one store, in turns of a few steps, so that
 what else the machine does falls on both. One JSON line per path. Medians over turns: `step_ms`;
 `over_dense`, its ratio to the dense turn beside it; `cpu_ms` of all threads. `temporary_bytes` is
 what the compiler plans for a step beside parameters, optimizer state and batch. The losses differ
@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 from turns import Run, compare
 
-PATHS = ("dense", "rows")
+PATHS = ("dense", "rows", "compiled")
 
 
 def describe(run: Run, losses: NDArray[Any], dense: NDArray[Any]) -> dict[str, Any]:

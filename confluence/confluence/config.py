@@ -30,7 +30,7 @@ class Config:
     layers: int = 3  # N, layers of three attentions and one feed-forward
     feed_forward: int = 0  # F, width of the feed-forward; 0: 8D/3 rounded up to a multiple of 32
     compute_dtype: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on GPU, else float32
-    attention: str = "auto"  # of two equal paths "rows" or "dense"; "auto": rows from S = 512 on
+    attention: str = "auto"  # of equal paths "compiled", "rows" or "dense"; "auto": the fastest
     ages: bool = True  # whether a cell shows how long before the question its row came to be
     attention_block: int = 0  # sequences whose scores exist at once; 0: 2 on CPU, else the batch
 
@@ -119,7 +119,7 @@ class Config:
         )
         positive += ("batch_size", "steps", "accumulate", "log_every", "keep_last")
         choices = {
-            "attention": ("auto", "rows", "dense"),
+            "attention": ("auto", "compiled", "rows", "dense"),
             "compute_dtype": ("auto", "float32", "bfloat16"),
             "child_order": ("recent", "uniform"),
             "identifier_cells": ("all", "foreign_keys", "none"),

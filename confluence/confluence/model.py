@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from headwater import SemanticType
 from jax import Array
 
-from confluence import attention, row_attention
+from confluence import attention, compiled_attention, row_attention
 from confluence.config import Config
 from confluence.row_attention import RowShape
 
@@ -162,9 +162,12 @@ def compute_dtype(cfg: Config) -> jnp.dtype:
 
 
 def attention_path(cfg: Config) -> str:
-    """Which attention runs, "rows" or "dense": unless told, what was faster (5-results.md)."""
+    """Which attention runs: as told, else "compiled" on a processor; where that cannot run, "rows"
+    or "dense", whichever was faster at that length (5-results.md)."""
     if cfg.attention != "auto":
         return cfg.attention
+    if jax.default_backend() == "cpu" and compiled_attention.is_available():
+        return "compiled"
     return "rows" if cfg.sequence_length >= ROWS_FROM else "dense"
 
 
@@ -372,21 +375,50 @@ def dense_patterns(batch: Inputs, cells: Cells, cfg: Config) -> Patterns:
 
 def row_patterns(batch: Inputs, cells: Cells, cfg: Config, shape: RowShape) -> Patterns:
     """Attention between the rows and along the columns that can see each other."""
-    parents, fits = batch.get("parents"), jnp.asarray(True)
-    if parents is None:
-        parents, fits = row_attention.parents_of(batch["fk_adj"], shape.parents)
+    parents, fits = _parents(batch, shape)
     slots, columns = row_attention.make_structure(
         cells.row_ids, cells.column_ids, parents, cells.is_cell, shape.width, fits
     )
     batch_size = cells.is_cell.shape[0]
     block = attention.block_size(batch_size, cfg.attention_block)
-    mask = row_attention.target_column_mask(columns, cells.target)
+    mask = row_attention.target_column_mask(cells.column_ids, cells.is_cell, cells.target)
     return Patterns(
         outbound=partial(row_attention.outbound, slots=slots, block=block),
         inbound=partial(row_attention.inbound, slots=slots, block=block),
         column=partial(row_attention.column, columns=columns, block=block),
         target_column=_under(mask, batch_size),
     )
+
+
+def compiled_patterns(batch: Inputs, cells: Cells, shape: RowShape | None) -> Patterns:
+    """The same in C, on a processor."""
+    parents, fits = _parents(batch, shape)
+    layout = compiled_attention.Layout(
+        cells.row_ids, cells.column_ids, parents.astype(jnp.int32), cells.is_cell
+    )
+    mask = row_attention.target_column_mask(cells.column_ids, cells.is_cell, cells.target)
+    unless_cut = jnp.where(fits, 0.0, jnp.nan).reshape(-1, 1, 1)  # a lost parent is no silent one
+
+    def along(pattern: str) -> Mix:
+        return lambda query, key, value, tau: compiled_attention.attend(
+            query, key, value + unless_cut, tau, layout=layout, pattern=pattern
+        )
+
+    return Patterns(
+        outbound=along("outbound"),
+        inbound=along("inbound"),
+        column=along("column"),
+        target_column=_under(mask, cells.is_cell.shape[0]),
+    )
+
+
+def _parents(batch: Inputs, shape: RowShape | None) -> tuple[Array, Array]:
+    """Parents of each row, R or more where there is none; and whether all are there, [B] or []."""
+    if "parents" in batch:
+        return batch["parents"], jnp.asarray(True)
+    adjacency = batch["fk_adj"]
+    limit = adjacency.shape[-1] if shape is None else shape.parents
+    return row_attention.parents_of(adjacency, limit)
 
 
 def _under(mask: Array, block: int) -> Mix:
@@ -492,17 +524,20 @@ def read_context(
 
     Args:
         batch: the arrays named in `data.INPUT_FIELDS`, shapes and types as headwater gives them.
-        row_shape: most cells and parents of a row (`data.read_row_shape`); for attention by rows.
+        row_shape: most cells and parents of a row (`data.read_row_shape`); needed by path "rows".
         hidden: [B,S] bool, cells that dropout removes from this step.
         everywhere: at every cell, not at the target alone.
     """
     cells = read_cells(batch, hidden)
-    if attention_path(cfg) == "rows":
-        if row_shape is None:
-            raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
-        patterns = row_patterns(batch, cells, cfg, row_shape)
-    else:
+    path = attention_path(cfg)
+    if path == "compiled":
+        patterns = compiled_patterns(batch, cells, row_shape)
+    elif path == "dense":
         patterns = dense_patterns(batch, cells, cfg)
+    elif row_shape is None:
+        raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
+    else:
+        patterns = row_patterns(batch, cells, cfg, row_shape)
     x = encode(params, batch, cells, tables, cfg)  # [B,S,D]
     x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
     return rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))

@@ -59,8 +59,6 @@ class Columns(NamedTuple):
     ids: Array  # [B,S'] int32, column at each place; unlike any other where not visible
     key_count: Array  # [B,S] float32, keys of each cell
     band: Array  # [B] int32, blocks between the two ends of what a block may look at
-    column_ids: Array  # [B,S] int32, by cell
-    is_cell: Array  # [B,S] bool
 
 
 class Structure(NamedTuple):
@@ -166,8 +164,6 @@ def _make_columns(column_ids: Array, is_cell: Array) -> Columns:
         ids=ids,
         key_count=(last - first + 1)[b, place].astype(jnp.float32),
         band=jnp.max(reach, axis=1),
-        column_ids=column_ids,
-        is_cell=is_cell,
     )
 
 
@@ -317,12 +313,12 @@ def column(
     return arrange(out, c.places, c.cells).astype(value.dtype)
 
 
-def target_column_mask(c: Columns, target: Array) -> Array:
+def target_column_mask(column_ids: Array, is_cell: Array, target: Array) -> Array:
     """Which cells each sequence's target may look at along its column. [B] → [B,1,S] bool"""
     at = target[:, None]
-    same = c.column_ids == jnp.take_along_axis(c.column_ids, at, axis=1)
-    is_target = jnp.arange(c.is_cell.shape[1]) == at
-    both = c.is_cell & jnp.take_along_axis(c.is_cell, at, axis=1)
+    same = column_ids == jnp.take_along_axis(column_ids, at, axis=1)
+    is_target = jnp.arange(is_cell.shape[1]) == at
+    both = is_cell & jnp.take_along_axis(is_cell, at, axis=1)
     return ((same & both) | is_target)[:, None]
 
 

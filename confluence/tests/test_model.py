@@ -22,9 +22,9 @@ STATIC: dict[str, Any] = {"category_limit": LIMIT, "row_shape": smoke.ROW_SHAPE}
 FLOAT_INPUTS = ("numeric_values", "timestamp_values", "row_ages", "text_batch_embeddings")
 
 
-@pytest.fixture(params=["dense", "rows"])
+@pytest.fixture(params=["dense", "compiled"])
 def cfg(cfg: Config, request: pytest.FixtureRequest) -> Config:
-    """All that holds of the model holds on both paths."""
+    """All that holds of the model holds by the definition, and by what runs on a processor."""
     return cfg.replace(attention=request.param)
 
 

@@ -1,9 +1,12 @@
-"""Row-structured attention: equal to the dense path, whatever the contexts look like."""
+"""Attention by rows, in JAX and in C: equal to the dense path, whatever the contexts look like."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 from jax import Array
 from test_model import LIMIT, STATIC, inputs, random_params
 
-from confluence import row_attention, smoke
+from confluence import compiled_attention, row_attention, smoke
 from confluence.attention import attend, make_masks
 from confluence.config import Config
 from confluence.data import device_tables, open_sampler, read_row_shape, to_device
@@ -28,7 +31,8 @@ from confluence.row_attention import RowShape
 ROOT = Path(__file__).resolve().parents[2]
 F1 = ROOT.parent / "shared" / "data" / "rel-f1"
 
-PATHS = ("dense", "rows")
+PATHS = ("dense", "rows", "compiled")
+PATTERNS = ("outbound", "inbound", "column")
 
 
 class Context:
@@ -49,23 +53,28 @@ class Context:
         self.adjacency[:, 2, 2] = 1  # a row that points at itself
         self.adjacency[0] = 0  # and a sequence without any edge
 
-    def attentions(self, block: int = 3) -> dict[str, tuple[Any, Any]]:
-        """For each pattern the dense attention and that by rows."""
-        arrays = [jnp.asarray(x) for x in (self.row_ids, self.column_ids)]
-        adjacency, is_cell = jnp.asarray(self.adjacency), jnp.asarray(self.is_cell)
-        masks = make_masks(*arrays, adjacency, is_cell)
-        parents, _ = row_attention.parents_of(adjacency, 4)
-        slots, columns = row_attention.make_structure(*arrays, parents, is_cell, 5)
-        by_rows = {
-            "outbound": partial(row_attention.outbound, slots=slots, block=block),
-            "inbound": partial(row_attention.inbound, slots=slots, block=block),
-            "column": partial(row_attention.column, columns=columns, block=block),
-        }
+    def layout(self) -> compiled_attention.Layout:
+        parents, _ = row_attention.parents_of(jnp.asarray(self.adjacency), 4)
+        return compiled_attention.Layout(
+            jnp.asarray(self.row_ids), jnp.asarray(self.column_ids), parents,
+            jnp.asarray(self.is_cell),
+        )  # fmt: skip
 
-        def dense(mask: Array) -> Any:
+    def attention(self, path: str, pattern: str, block: int = 3) -> Any:
+        """One of the equal attentions: of q, k, v and τ."""
+        layout = self.layout()
+        if path == "compiled":
+            return partial(compiled_attention.attend, layout=layout, pattern=pattern)
+        if path == "dense":
+            masks = make_masks(
+                layout.row_ids, layout.column_ids, jnp.asarray(self.adjacency), layout.is_cell
+            )
+            mask = getattr(masks, pattern)
             return lambda q, k, v, tau: attend(q, k, v, mask, tau, block=1)
-
-        return {name: (dense(getattr(masks, name)), by_rows[name]) for name in by_rows}
+        slots, columns = row_attention.make_structure(*layout, 5)
+        if pattern == "column":
+            return partial(row_attention.column, columns=columns, block=block)
+        return partial(getattr(row_attention, pattern), slots=slots, block=block)
 
 
 def draws(context: Context, D: int, H: int) -> tuple[tuple[Array, ...], Array]:
@@ -83,20 +92,64 @@ def assert_close(found: Any, expected: Any, relative: float, name: str) -> None:
     assert np.abs(found - expected).max() <= relative * max(np.abs(expected).max(), 0.1), name
 
 
+def value_and_gradients(attention: Any, arguments: Any, weights: Array) -> tuple[Any, Any]:
+    def weighted(*arguments: Array) -> tuple[Array, Array]:
+        out = attention(*arguments)
+        return jnp.sum(out * weights), out
+
+    gradients, out = jax.jit(jax.grad(weighted, (0, 1, 2, 3), has_aux=True))(*arguments)
+    return out, gradients
+
+
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("pattern", ["outbound", "inbound", "column"])
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_cell_gets_what_dense_attention_gives_it(seed: int, pattern: str) -> None:
     context = Context(seed, C=(2, 6, 30)[seed % 3])
-    dense, rows = context.attentions(block=(3, 1)[seed % 2])[pattern]
-    arguments, weights = draws(context, 8, 2)
-    found, expected = jax.jit(rows)(*arguments), jax.jit(dense)(*arguments)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    gradients = [
-        jax.jit(jax.grad(lambda *a, f=f: jnp.sum(f(*a) * weights), (0, 1, 2, 3)))(*arguments)
-        for f in (rows, dense)
-    ]
-    for name, *pair in zip(("query", "key", "value", "tau"), *gradients, strict=True):
-        assert_close(*pair, 1e-4, name)
+    arguments, weights = draws(context, (8, 24, 40)[seed % 3], 2)
+    expected, expected_gradients = value_and_gradients(
+        context.attention("dense", pattern), arguments, weights
+    )
+    for path in ("rows", "compiled"):
+        attention = context.attention(path, pattern, block=(3, 1)[seed % 2])
+        found, gradients = value_and_gradients(attention, arguments, weights)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=path)
+        names = ("query", "key", "value", "tau")
+        for name, *pair in zip(names, gradients, expected_gradients, strict=True):
+            assert_close(*pair, 1e-4, f"{path} {name}")
+
+
+def test_compiled_attention_is_the_same_bits_on_any_number_of_threads() -> None:
+    program = (
+        "import hashlib; from test_row_attention import *\n"
+        "context = Context(0, S=150, R=40, C=9, B=16); found = hashlib.sha256()\n"
+        "for pattern in PATTERNS:\n"
+        "    arguments, weights = draws(context, 32, 4)\n"
+        "    attention = context.attention('compiled', pattern)\n"
+        "    for x in jax.tree.leaves(value_and_gradients(attention, arguments, weights)):\n"
+        "        found.update(np.asarray(x).tobytes())\n"
+        "print(found.hexdigest())"
+    )
+    found = set()
+    for threads in (1, 8):
+        environment = {
+            **os.environ,
+            "NPROC": str(threads),
+            "PYTHONPATH": str(Path(__file__).parent),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        found.add(done.stdout)
+    assert len(found) == 1 and len(found.pop()) == 65
+
+
+def test_a_row_that_a_context_does_not_have_is_an_error() -> None:
+    context = Context(0)
+    context.row_ids[1, 0], context.is_cell[1, 0] = 9, True
+    attention = context.attention("compiled", "outbound")
+    with pytest.raises(Exception, match="sequence 1 has a cell of row 9 or later"):
+        jax.block_until_ready(attention(*draws(context, 8, 2)[0]))
 
 
 def test_columns_that_span_many_blocks_meet_around_the_end() -> None:
@@ -109,9 +162,8 @@ def test_columns_that_span_many_blocks_meet_around_the_end() -> None:
         jnp.full((3, 80, 1), 80), jnp.asarray(context.is_cell), 2,
     ).columns  # fmt: skip
     assert columns.band.tolist() == [4, 4, 4]
-    dense, rows = context.attentions()["column"]
     arguments, _ = draws(context, 8, 2)
-    found, expected = rows(*arguments), dense(*arguments)
+    found, expected = (context.attention(p, "column")(*arguments) for p in ("rows", "dense"))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -151,16 +203,21 @@ def outputs_and_gradient(
     return gradient, output
 
 
-def assert_paths_agree(*arguments: Any, cfg: Config, **more: Any) -> None:
+def assert_paths_agree(
+    *arguments: Any, cfg: Config, paths: tuple[str, ...] = PATHS, **more: Any
+) -> None:
     results = {
         path: outputs_and_gradient(*arguments, cfg.replace(attention=path), **more)
-        for path in PATHS
+        for path in paths
     }
-    (rows_gradient, rows), (dense_gradient, dense) = results["rows"], results["dense"]
-    for name, found, expected in zip(Output._fields, rows, dense, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=name)
-    for name, expected in dense_gradient.items():
-        assert_close(rows_gradient[name], expected, 1e-4, name)
+    dense_gradient, dense = results.pop("dense")
+    for path, (gradient, output) in results.items():
+        for name, found, expected in zip(Output._fields, output, dense, strict=True):
+            np.testing.assert_allclose(
+                found, expected, rtol=1e-5, atol=1e-5, err_msg=f"{path} {name}"
+            )
+        for name, expected in dense_gradient.items():
+            assert_close(gradient[name], expected, 1e-4, f"{path} {name}")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +240,8 @@ def test_the_model_is_the_same_on_synthetic_batches(
 
 
 def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
-    """Both layouts, both paths; and that the declared row shape bounds what the sampler gives."""
-    for layout in ("compact", "dense"):
+    """Both layouts; and that the declared row shape bounds what the sampler gives."""
+    for layout, paths in (("compact", PATHS), ("dense", ("dense", "compiled"))):
         cfg = cfg.replace(layout=layout)
         with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
             metadata = sampler.database_metadata()
@@ -198,7 +255,9 @@ def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
             params = init(jax.random.key(0), cfg, int(metadata["text"]["dim"]))
             key = jax.random.key(5)
             params = {n: v + 0.1 * jax.random.normal(key, v.shape) for n, v in params.items()}
-            assert_paths_agree(params, arrays, tables, cfg=cfg, limit=limit, shape=shape)
+            assert_paths_agree(
+                params, arrays, tables, cfg=cfg, limit=limit, shape=shape, paths=paths
+            )
 
 
 @pytest.mark.parametrize(("task", "identifiers"), [("churn", "none"), ("device", "all")])
@@ -216,8 +275,7 @@ def test_the_model_is_the_same_on_rel_f1(cfg: Config, tmp_path: Path) -> None:
         metadata=str(ROOT / "examples" / "rel-f1.json"), seeds_dir=F1 / "tasks",
     )  # fmt: skip
     cfg = cfg.replace(sequence_length=200, max_rows=48)
-    for task in ("driver-dnf", "results-position"):
-        assert_store_agrees(tmp_path / "f1", task, cfg)
+    assert_store_agrees(tmp_path / "f1", "results-position", cfg)
 
 
 def test_the_last_layer_at_the_target_only_changes_no_prediction(
@@ -248,7 +306,9 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
             np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_auto_takes_the_path_that_was_faster_at_that_length(cfg: Config) -> None:
+def test_auto_takes_what_is_fastest(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert attention_path(cfg.replace(attention="auto")) == "compiled"
+    monkeypatch.setattr(compiled_attention, "is_available", lambda: False)
     paths = {s: attention_path(cfg.replace(attention="auto", sequence_length=s))
              for s in (64, 128, 256, 512, 1024)}  # fmt: skip
     assert paths == {64: "dense", 128: "dense", 256: "dense", 512: "rows", 1024: "rows"}
@@ -270,7 +330,7 @@ def test_a_run_trained_by_one_path_predicts_by_the_other_and_old_runs_load(
     assert Config.from_dict(record).attention == "auto"
     expected = run.predict(split="test")
     loaded = confluence.load(tmp_path / "run")
-    loaded = dataclasses.replace(loaded, config=loaded.config.replace(attention="rows"))
+    loaded = dataclasses.replace(loaded, config=loaded.config.replace(attention="compiled"))
     found = loaded.predict(split="test")
     assert len(found) == len(expected) > 0
     for one, other in zip(found, expected, strict=True):
