@@ -43,6 +43,8 @@ class Config:
     identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
     child_counts: bool = False  # cells for how many children a row has, and how old they are
     label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
+    context_labels: str | None = None  # whose labels contexts show once known: "train", "none" or
+    # "all", which lets a rolling evaluation see those of val; None: as each task says
     staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
     # to so many days, of none with probability p0
     visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
@@ -122,6 +124,7 @@ class Config:
             "attention": ("auto", "compiled", "rows", "dense"),
             "compute_dtype": ("auto", "float32", "bfloat16"),
             "child_order": ("recent", "uniform"),
+            "context_labels": (None, "train", "none", "all"),
             "identifier_cells": ("all", "foreign_keys", "none"),
             "layout": ("compact", "dense"),
             "metric": ("mae", "rmse"),

@@ -122,7 +122,8 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
-        "staleness": cfg.staleness, "time_split": cfg.time_split,
+        "context_labels": cfg.context_labels, "staleness": cfg.staleness,
+        "time_split": cfg.time_split,
     }  # fmt: skip
     if cfg.masks_cells:
         options |= {
