@@ -18,6 +18,18 @@ from numpy.typing import NDArray
 from confluence.data import NO_TIME, TRAIN, Floats, Labels, Task
 from confluence.history import label_lists
 
+TITLES = {  # for people, by the name in a result
+    "global_constant": "global constant",
+    "per_entity": "per entity",
+    "own_columns": "trees, own columns",
+    "history": "trees, history",
+}
+
+
+def title_of(baseline: str) -> str:
+    """What people call a baseline."""
+    return TITLES.get(baseline, baseline.replace("_", " "))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Baseline:

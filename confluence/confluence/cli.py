@@ -498,12 +498,12 @@ def describe_summary(summary: Result) -> list[str]:
 
 def describe_backtest(result: Result) -> list[str]:
     """The metric of each task by cutoff and in the mean, beside the baselines."""
-    from confluence.evaluation_table import TITLES
+    from confluence.baselines import title_of
 
     lines: list[str] = []
     for title, summary in result["tasks"].items():
         metric, names = summary["metric"], list(summary["baselines"])
-        heads = [TITLES.get(name, name.replace("_", " ")) for name in names]
+        heads = [title_of(name) for name in names]
         lines += ["", f"{title}, {metric}, frozen at each cutoff"]
         lines.append("  cutoff      seed  scored    model  rolling   " + "   ".join(heads))
         rows = [

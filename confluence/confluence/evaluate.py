@@ -176,7 +176,7 @@ class Scores:
 # --------------------------------------------------------------------------------------- the parts
 
 
-HISTORY_PARTS = ("with", "without")
+HISTORY_PARTS = {"with": "with history", "without": "without history"}  # names and titles
 
 
 def history_parts(

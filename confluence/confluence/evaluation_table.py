@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from confluence.baselines import title_of
+from confluence.evaluate import HISTORY_PARTS
+
 Result = dict[str, Any]
-TITLES = {
-    "global_constant": "global constant",
-    "per_entity": "per entity",
-    "own_columns": "trees, own columns",
-    "history": "trees, history",
-}
-PARTS = {"with": "with history", "without": "without history"}
 
 
 def describe_held_out(result: Result) -> list[str]:
@@ -37,7 +33,7 @@ def describe_evaluation(result: Result) -> list[str]:
     rows = [["", first, f"model's {first} less this", *others]]
     rows.append(_row("model", result, first, others))
     for name, baseline in result["baselines"].items():
-        rows.append(_row(TITLES.get(name, name), baseline, first, others))
+        rows.append(_row(title_of(name), baseline, first, others))
     return [
         _headline(result), *_aligned(rows), *_notes(result), *_parts(result, first),
     ]  # fmt: skip
@@ -87,11 +83,11 @@ def _describe_contexts(contexts: Result) -> str:
 
 def _parts(result: Result, first: str) -> list[str]:
     """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
-    parts = [(PARTS[name], part) for name, part in (result.get("history") or {}).items()]
+    parts = [(HISTORY_PARTS[name], part) for name, part in (result.get("history") or {}).items()]
     parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return []
-    named = [TITLES.get(name, name) for name in result["baselines"]]
+    named = [title_of(name) for name in result["baselines"]]
     rows = [["", "seeds", "anchors", f"{first} of the model", *named]]
     for title, part in parts:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))

@@ -19,23 +19,17 @@ from urllib.parse import quote
 
 import headwater
 
+from confluence.baselines import title_of
 from confluence.charts import Line, histogram, line_chart, share, short
 from confluence.checkpoint import saved_steps
 from confluence.config import Config
+from confluence.evaluate import HISTORY_PARTS
 from confluence.log import FILE
 from confluence.page_style import STYLE
 from confluence.run_log import Event, completed, curve, of_kind, read_events
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-TITLES = {
-    "global_constant": "global constant",
-    "per_entity": "per entity",
-    "own_columns": "boosted trees on own columns",
-    "history": "boosted trees on history",
-    "with": "with visible history",
-    "without": "without visible history",
-}
 TABLES_SHOWN = 40
 Facts = list[tuple[str, Any]]
 
@@ -235,7 +229,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
             (entry.get("differences") or {}).get(first),
             (entry.get("difference_intervals") or {}).get(first), sign="+",
         )  # fmt: skip
-        rows.append([TITLES.get(name, name), *_scores(entry, metrics),
+        rows.append([title_of(name), *_scores(entry, metrics),
                      *([difference] if apart else [])])  # fmt: skip
     title = f"{_words(result.get('task'))} on {result.get('split')}"
     return (
@@ -266,10 +260,10 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     for name, entry in result.get("baselines", {}).items():
         said = [str(entry[part]) for part in ("constant", "model", "missing") if part in entry]
         if entry.get("fallback_share") is not None:
-            fallback = TITLES.get(entry.get("fallback", ""), entry.get("fallback", ""))
-            said.append(f"{fallback} for {share(entry['fallback_share'])} of the seeds")
+            fallback = str(entry.get("fallback", ""))
+            said.append(f"{title_of(fallback)} for {share(entry['fallback_share'])} of the seeds")
         if said:
-            notes.append(f"{TITLES.get(name, name)}: {'; '.join(said)}")
+            notes.append(f"{title_of(name)}: {'; '.join(said)}")
     drawn = result.get("resampling") or {}
     if drawn.get("resamples") and result.get("intervals"):
         notes.append(
@@ -284,7 +278,8 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
 
 def _parts(result: Mapping[str, Any], first: str) -> str:
     """The first metric on parts of the seeds."""
-    parts = [(TITLES.get(name, name), part) for name, part in (result.get("history") or {}).items()]
+    history = result.get("history") or {}
+    parts = [(HISTORY_PARTS.get(name, name), part) for name, part in history.items()]
     parts += [
         (f"{part.get('from')} to {part.get('to')}", part) for part in result.get("obs_time") or ()
     ]
@@ -296,7 +291,7 @@ def _parts(result: Mapping[str, Any], first: str) -> str:
         beside = [_scores(part.get("baselines", {}).get(name, {}), [first])[0] for name in names]
         rows.append([title, _whole(part.get("scored")), *_scores(part, [first]), *beside])
     header = ["seeds apart", "scored", f"{first} of the model"]
-    return _table([*header, *(TITLES.get(name, name) for name in names)], rows)
+    return _table([*header, *(title_of(name) for name in names)], rows)
 
 
 def _scores(entry: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:

@@ -193,8 +193,8 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
     for shown in (
         "position on test", "frozen at 2005-01-01 · 40 of 55 seeds scored · 21 anchors"
         " · 15 unlabelled", "2.500", "2.250 to 2.750", "the model's mae less this", "-0.5000",
-        "-0.7500 to -0.2500", "with visible history", "123,456.0", "2004 to 2005",
-        "boosted trees on own columns: lightgbm is not installed",
+        "-0.7500 to -0.2500", "with history", "123,456.0", "2004 to 2005",
+        "trees, own columns: lightgbm is not installed",
         "intervals: 95 % of 1,000 draws of anchors", "evaluation-val.json cannot be read.",
     ):  # fmt: skip
         assert shown in texts, (shown, texts)
