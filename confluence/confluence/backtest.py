@@ -20,7 +20,7 @@ import numpy as np
 
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
-from confluence.evaluate import time_text, time_us
+from confluence.evaluate import time_name, time_text, time_us
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, train
@@ -62,7 +62,7 @@ def backtest(
     found: list[Fold] = []
     for at, until in spans:
         for seed in seeds:
-            place = folder / f"{time_text(at)[:10]}-seed-{seed}"
+            place = folder / f"{time_name(at)}-seed-{seed}"
             settings = {
                 **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
             }  # fmt: skip

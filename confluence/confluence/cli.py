@@ -439,6 +439,7 @@ def page_command(options: argparse.Namespace) -> int:
 def backtest_command(options: argparse.Namespace) -> int:
     """Train and score at several cutoffs."""
     from confluence.backtest import backtest
+    from confluence.evaluation_table import describe_backtest
 
     result = backtest(
         options.store, task=options.task,
@@ -494,42 +495,6 @@ def describe_summary(summary: Result) -> list[str]:
             **summary
         )
     ]
-
-
-def describe_backtest(result: Result) -> list[str]:
-    """The metric of each task by cutoff and in the mean, beside the baselines."""
-    from confluence.baselines import title_of
-
-    lines: list[str] = []
-    for title, summary in result["tasks"].items():
-        metric, names = summary["metric"], list(summary["baselines"])
-        heads = [title_of(name) for name in names]
-        lines += ["", f"{title}, {metric}, frozen at each cutoff"]
-        lines.append("  cutoff      seed  scored    model  rolling   " + "   ".join(heads))
-        rows = [
-            (
-                fold["cutoff"][:10], str(fold["seed"]), f"{fold['scored']:,}",
-                [fold["frozen"][metric], fold["rolling"][metric]]
-                + [fold["baselines"][name].get(metric) for name in names],
-            )
-            for fold in result["folds"]
-            if fold["task"] == title
-        ]  # fmt: skip
-        means = [summary["model"], summary["rolling"]]
-        rows.append(("mean", "", "", means + [summary["baselines"][name] for name in names]))
-        for cutoff, seed, scored, values in rows:
-            shown = ["-" if value is None else f"{value:.4f}" for value in values]
-            widths = [7, 7, *(len(head) for head in heads)]
-            cells = [f"{text:>{width}}" for text, width in zip(shown, widths, strict=True)]
-            lines.append(
-                f"  {cutoff:<10}  {seed:>4}  {scored:>6}  "
-                + "  ".join(cells[:2])
-                + "   "
-                + "   ".join(cells[2:])
-            )
-        if summary["std"] is not None:
-            lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
-    return lines[1:]
 
 
 def _show(options: argparse.Namespace, result: Result, lines: list[str]) -> int:

@@ -230,3 +230,13 @@ def time_text(value_us: int) -> str:
         return ""
     unit = "s" if value_us % 1_000_000 == 0 else "us"
     return str(np.datetime64(value_us, "us").astype(f"datetime64[{unit}]"))
+
+
+def short_time(text: str) -> str:
+    """An ISO time without its time of day where that is midnight."""
+    return text.removesuffix("T00:00:00")
+
+
+def time_name(value_us: int) -> str:
+    """A time as part of a file's name: 2024-11-01, or 2024-11-01T093000 within a day."""
+    return short_time(time_text(value_us)).replace(":", "")

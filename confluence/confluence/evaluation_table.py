@@ -1,4 +1,4 @@
-"""An evaluation as a table for people: values with intervals, differences, parts.
+"""Evaluations and backtests as tables: values with intervals, differences, parts.
 
 The first metric has its interval and, for each baseline, the model's difference with its interval;
 the others stand beside it. Everything else is in the JSON.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from confluence.baselines import title_of
-from confluence.evaluate import HISTORY_PARTS
+from confluence.evaluate import HISTORY_PARTS, short_time
 
 Result = dict[str, Any]
 
@@ -37,6 +37,31 @@ def describe_evaluation(result: Result) -> list[str]:
     return [
         _headline(result), *_aligned(rows), *_notes(result), *_parts(result, first),
     ]  # fmt: skip
+
+
+def describe_backtest(result: Result) -> list[str]:
+    """The metric of each task by cutoff and in the mean, beside the baselines."""
+    lines: list[str] = []
+    for title, summary in result["tasks"].items():
+        metric, names = summary["metric"], list(summary["baselines"])
+        rows = [["cutoff", "seed", "scored", "model", "rolling", *map(title_of, names)]]
+        for fold in result["folds"]:
+            if fold["task"] != title:
+                continue
+            values = [fold["frozen"][metric], fold["rolling"][metric]]
+            values += [fold["baselines"][name].get(metric) for name in names]
+            cutoff, scored = short_time(fold["cutoff"]), f"{fold['scored']:,}"
+            rows.append([cutoff, str(fold["seed"]), scored, *map(_four_digits, values)])
+        means = [summary["model"], summary["rolling"], *map(summary["baselines"].get, names)]
+        rows.append(["mean", "", "", *map(_four_digits, means)])
+        lines += ["", f"{title}, {metric}, frozen at each cutoff", *_aligned(rows)]
+        if summary["std"] is not None:
+            lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
+    return lines[1:]
+
+
+def _four_digits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _headline(result: Result) -> str:
@@ -98,7 +123,7 @@ def _parts(result: Result, first: str) -> list[str]:
 
 def _time_range(part: Result) -> str:
     """One time or two, without a time of day where both are midnights."""
-    low, high = (part[end].removesuffix("T00:00:00") for end in ("from", "to"))
+    low, high = (short_time(part[end]) for end in ("from", "to"))
     if len(low) != len(high):
         low, high = part["from"], part["to"]
     return low if low == high else f"{low} to {high}"

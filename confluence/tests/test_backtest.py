@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from confluence.cli import main
 from confluence.config import Config
 from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
 from confluence.evaluate import time_us
+from confluence.evaluation_table import describe_backtest
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 3,
@@ -66,6 +68,50 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
     assert main(arguments[: -len(SMALL) * 2 - 1] + arguments[-len(SMALL) * 2 :]) == 0
     assert "mean" in capsys.readouterr().out
     assert (out / places[0] / "log.jsonl").read_text() == log
+
+
+def test_cutoffs_of_one_day_are_folds_of_their_own(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were one folder, and the second fold was refused as a run of another configuration."""
+    places: list[Path] = []
+
+    class Fitted:
+        titles = ()
+
+    def note(*arguments: Any, out: Path, **settings: Any) -> Fitted:
+        places.append(out)
+        return Fitted()
+
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", note)
+    cutoffs = ["2024-11-01", "2024-11-01T09:30:00", "2024-11-01T21:30:00.25", "2024-11-01T00:00:00"]
+    confluence.backtest(shop_store, task="churn", out=tmp_path, cutoffs=cutoffs, **SMALL)
+    assert [path.name for path in places] == [
+        "2024-11-01-seed-42", "2024-11-01T093000-seed-42", "2024-11-01T213000.250000-seed-42",
+    ]  # fmt: skip
+
+
+def test_the_table_tells_cutoffs_of_one_day_apart() -> None:
+    def fold(cutoff: str, auroc: float | None) -> dict[str, Any]:
+        return {
+            "task": "t", "cutoff": cutoff, "seed": 42, "scored": 1200, "frozen": {"auroc": auroc},
+            "rolling": {"auroc": 0.5}, "baselines": {"per_entity": {"auroc": 0.6}},
+        }  # fmt: skip
+
+    folds = [fold("2024-11-01T00:00:00", 0.75), fold("2024-11-01T09:30:00", None)]
+    tasks = {
+        "t": {
+            "metric": "auroc", "model": 0.75, "rolling": 0.5, "baselines": {"per_entity": 0.6},
+            "std": None,
+        }
+    }  # fmt: skip
+    assert describe_backtest({"tasks": tasks, "folds": folds}) == [
+        "t, auroc, frozen at each cutoff",
+        "  cutoff               seed  scored   model  rolling  per entity",
+        "  2024-11-01             42   1,200  0.7500   0.5000      0.6000",
+        "  2024-11-01T09:30:00    42   1,200       -   0.5000      0.6000",
+        "  mean                               0.7500   0.5000      0.6000",
+    ]
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
