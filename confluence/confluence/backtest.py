@@ -75,9 +75,7 @@ def backtest(
 def _score(run: Run, title: str, at: str, until: str) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
     rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0)
-    frozen = run.evaluate(
-        "val", task=title, regime="frozen", visible_until=at
-    )  # stays in the folder
+    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at)
     return {
         "cutoff": at,
         "until": until,

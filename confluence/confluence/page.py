@@ -27,6 +27,7 @@ from confluence.evaluate import HISTORY_PARTS
 from confluence.log import FILE
 from confluence.page_style import STYLE
 from confluence.run_log import Event, completed, curve, of_kind, read_events
+from confluence.results import EVALUATIONS, PROBES, RESULTS, find_results
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -206,7 +207,7 @@ def _sessions(events: list[Event]) -> str:
 
 def _evaluations(out: Path) -> str:
     found = []
-    for path in _results(out, "evaluation-*.json"):
+    for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
         try:
             result = completed(json.loads(path.read_text(encoding="utf-8")))
         except ValueError:
@@ -252,6 +253,8 @@ def _regime(result: Mapping[str, Any]) -> str:
     for name in ("null", "unlabelled"):
         if result.get(name):
             parts.append(f"{_whole(result[name])} {name}")
+    if result.get("step") is not None:
+        parts.append(f"weights of step {_whole(result['step'])}")
     return " · ".join(part for part in parts if part)
 
 
@@ -413,17 +416,11 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def _files(out: Path) -> str:
-    names = [FILE, "loss.png", "evaluation-*.json", "predictions-*"]
-    paths = [path for name in names for path in _results(out, name)]
+    paths = [path for name in (FILE, "loss.png", *RESULTS) for path in find_results(out, name)]
     names = [path.relative_to(out).as_posix() for path in paths]
     links = [Markup(f'<a href="./{quote(name)}">{escape(name)}</a>') for name in names]
     sizes = [f"{path.stat().st_size:,}" for path in paths]
     return _table(["file", "bytes"], list(zip(links, sizes, strict=True))) if paths else ""
-
-
-def _results(out: Path, name: str) -> list[Path]:
-    """Files of the run, and of each of its tasks where it has several."""
-    return [*sorted(out.glob(name)), *sorted(out.glob(f"*/{name}"))]
 
 
 # ------------------------------------------------------------------------------------------ pieces

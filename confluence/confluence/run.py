@@ -1,6 +1,6 @@
 """A run: a folder with a trained model, its log and its results. `train` makes it, `load` opens it.
 
-log.jsonl  loss.png  run.html  checkpoints/<step>/  evaluation-<split>.json
+log.jsonl  loss.png  run.html  checkpoints/<step>/  evaluation-<split>-<regime>.json
 predictions-<split>.csv
 
 A run of several tasks has a folder of evaluations and predictions for each, named like it.
@@ -39,11 +39,11 @@ from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
-from confluence.log import to_json
 from confluence.model import Params
 from confluence.page import PAGE, write_page
 from confluence.parallel import current
 from confluence.predict import predict, reordered
+from confluence.results import EVALUATION, RESULTS, find_results, read_results, write_result
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
 from confluence.stores import TaskPlace, find_places, open_stores
@@ -95,7 +95,8 @@ class Run:
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
         trees: bool = True,
     ) -> dict[str, Any]:  # fmt: skip
-        """Metrics on exactly the seeds of a split, with intervals, beside baselines.
+        """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
+        whose name says how they were asked for (`results.py`).
 
         Args:
             split: "train", "val" or "test".
@@ -110,7 +111,7 @@ class Run:
         if self.config.objective == "masked_cells":
             return self._held_out(split)
         place = self.place(task)
-        cfg = self._regime(place, split, regime, visible_until)
+        cfg = self.with_regime(place, split, regime, visible_until)
         cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
@@ -127,9 +128,8 @@ class Run:
             resamples=resamples,
         )  # fmt: skip
         result["contexts"] = averaged
-        result["task"] = place.title
-        path = self.results(task) / f"evaluation-{split}.json"
-        path.write_text(to_json(result) + "\n", encoding="utf-8")
+        result |= {"task": place.title, "step": self.step}
+        write_result(self.out, self.results(task), EVALUATION, result)
         write_page(self.out)
         return result
 
@@ -188,12 +188,12 @@ class Run:
                 row_shape=read_row_shape(sampler.database_metadata(), self.config),
             )  # fmt: skip
             result = held_out.evaluate(self.average, sampler, split)
-        path = self.out / f"evaluation-{split}.json"
-        path.write_text(to_json(result) + "\n", encoding="utf-8")
+        result["step"] = self.step
+        write_result(self.out, self.out, EVALUATION, result)
         write_page(self.out)
         return result
 
-    def _regime(
+    def with_regime(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
     ) -> Config:
         if regime not in (None, "rolling", "frozen"):
@@ -210,6 +210,7 @@ class Run:
 
     def _first_time(self, place: TaskPlace, split: str) -> str:
         with open_sampler(place.store, self.config, place.name) as sampler:
+        """The run's settings in the regime that was asked for; arguments as in `evaluate`."""
             labels = read_labels(place.store, sampler, place.name)
         times = labels.obs_times[labels.splits == SPLITS[split]]
         text = time_text(int(times.min())) if times.size else ""
@@ -341,8 +342,8 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER, *LEFT_BEHIND):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).unlink(missing_ok=True)
-    for name in (PAGE, "loss.png", "evaluation-*.json", "predictions-*"):
-        for path in [*folder.glob(name), *folder.glob(f"*/{name}")]:
+    for name in (PAGE, "loss.png", *RESULTS):
+        for path in find_results(folder, name):
             path.unlink()
 
 

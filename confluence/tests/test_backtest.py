@@ -62,7 +62,7 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
     assert result["tasks"]["churn"]["baselines"]["global_constant"] == 0.5
     places = sorted(path.name for path in out.iterdir() if path.is_dir())
     assert places == ["2024-11-01-seed-42", "2025-02-01-seed-42"]
-    kept = json.loads((out / places[0] / "evaluation-val.json").read_text())
+    kept = json.loads((out / places[0] / "evaluation-val-frozen-2024-11-01.json").read_text())
     assert (kept["regime"], kept["visible_until"]) == ("frozen", "2024-11-01T00:00:00")
     log = (out / places[0] / "log.jsonl").read_text()
     assert main(arguments[: -len(SMALL) * 2 - 1] + arguments[-len(SMALL) * 2 :]) == 0

@@ -35,7 +35,7 @@ def test_one_command_goes_from_a_database_to_predictions(
         assert title in shown.out
     assert "building" in shown.err and "step 350/350" in shown.err
 
-    result = json.loads((out / "evaluation-test.json").read_text())
+    result = json.loads((out / "evaluation-test-rolling.json").read_text())
     baselines = {name: b["metrics"]["auroc"] for name, b in result["baselines"].items()}
     assert baselines["global_constant"] == 0.5
     assert baselines["own_columns"] < 0.6  # no column of the customer says anything

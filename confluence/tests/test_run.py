@@ -52,7 +52,7 @@ def test_a_run_learns_and_is_scored_on_exactly_the_seeds_of_the_split(
     assert 0.3 < low <= result["metrics"]["auroc"] - 0.5 <= high
     parts = [part["scored"] for part in result["history"].values()]
     assert sum(parts) == sum(part["scored"] for part in result["obs_time"]) == expected
-    assert json.loads((trained.out / "evaluation-test.json").read_text()) == result
+    assert json.loads((trained.out / "evaluation-test-rolling.json").read_text()) == result
     page = (trained.out / "run.html").read_text()
     assert "subscribed on test" in page, "the page is made again"
 
@@ -76,6 +76,17 @@ def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
     assert (frozen["regime"], frozen["visible_until"]) == ("frozen", "2024-09-01T00:00:00")
     given = trained.evaluate("val", visible_until="2024-03-01")
     assert given["visible_until"] == "2024-03-01"
+    at_step_40 = confluence.load(trained.out, which=40).evaluate("val", resamples=0, trees=False)
+    several = trained.evaluate("val", contexts=2, resamples=0, trees=False)
+    names = [f"evaluation-val-{name}.json" for name in (
+        "frozen-2024-03-01", "frozen-2024-09-01", "rolling", "rolling-2-contexts", "rolling-step-40"
+    )]  # fmt: skip
+    assert set(names) <= {path.name for path in trained.out.iterdir()}
+    for result in (frozen, given, at_step_40, several):
+        assert result in trained.evaluations()
+    page = (trained.out / "run.html").read_text()
+    for said in ("frozen at 2024-09-01", "frozen at 2024-03-01", "weights of step 40<"):
+        assert said in page
     with pytest.raises(ValueError, match="split is 'dev', expected one of train, val, test"):
         trained.evaluate("dev")
     with pytest.raises(ValueError, match="a rolling regime has no visible_until"):

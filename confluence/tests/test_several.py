@@ -130,7 +130,7 @@ def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_ow
     with pytest.raises(TaskError, match="which task"):
         run.evaluate("val")
     assert run.evaluate("val", task="rating")["metrics"]["mae"] > 0
-    assert (out / "rating" / "evaluation-val.json").is_file()
+    assert (out / "rating" / "evaluation-val-rolling.json").is_file()
     rows = confluence.load(out).predict(split="test", task="churn")
     assert len(rows) > 0 and all(0 <= row["probability"] <= 1 for row in rows)
     capsys.readouterr()

@@ -1,0 +1,69 @@
+"""Files of results in a run's folder: what they are called, and which are there.
+
+    evaluation-<split>-rolling.json
+    evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so
+    probe-<task>-<split>-rolling.json            ... of any task of the run's stores
+
+A name says all that two results of one run differ by: the split, the regime and its time, how many
+contexts were averaged, and the checkpoint if it was not the last. So none replaces another, and the
+same asked again does. Of a run of several tasks the files of each are in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluence.checkpoint import saved_steps
+from confluence.evaluate import time_name, time_us
+from confluence.log import to_json
+
+EVALUATION, PROBE = "evaluation", "probe"
+EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
+RESULTS = (
+    EVALUATIONS,
+    PROBES,
+    "predictions-*",
+)  # of what a run leaves beside its log and checkpoints
+
+Result = dict[str, Any]
+
+
+def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
+    """The name of a result's file without ".json".
+
+    Args:
+        kind: what it begins with.
+        last_step: of the run's last checkpoint; results of another say their step.
+    """
+    parts = [kind, str(result["split"])]
+    if "regime" in result:
+        parts.append(str(result["regime"]))
+    if result.get("visible_until"):
+        parts.append(time_name(time_us(result["visible_until"])))
+    contexts = result.get("contexts")
+    if isinstance(contexts, Mapping) and contexts["count"] > 1:
+        parts.append(f"{contexts['count']}-contexts")
+    if result["step"] != last_step:
+        parts.append(f"step-{result['step']}")
+    return "-".join(parts)
+
+
+def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
+    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it."""
+    last_step = (saved_steps(out) or [result["step"]])[-1]
+    path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
+    path.write_text(to_json(result) + "\n", encoding="utf-8")
+    return path
+
+
+def find_results(out: Path, pattern: str) -> list[Path]:
+    """Files of the run, and of each of its tasks where it has several, by name."""
+    return [*sorted(out.glob(pattern)), *sorted(out.glob(f"*/{pattern}"))]
+
+
+def read_results(out: Path, pattern: str = EVALUATIONS) -> list[Result]:
+    """The results that a run's folder has, in the order of `find_results`."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in find_results(out, pattern)]
