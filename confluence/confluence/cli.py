@@ -455,9 +455,11 @@ def smoke_command(options: argparse.Namespace) -> int:
     from confluence.smoke import run_smoke
 
     result = run_smoke()
-    line = "loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)
-    _show(options, result, [line])
-    return 0 if result["passed"] else _fail("the loss did not fall, or was not finite")
+    lines = ["loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)]
+    for name, title in (("task_loss", "of the tasks"), ("masked_loss", "of masked cells")):
+        lines.append(f"  {title} {result[f'first_{name}']:.4f} → {result[f'last_{name}']:.4f}")
+    _show(options, result, lines)
+    return 0 if result["passed"] else _fail("a loss did not fall, or was not finite")
 
 
 def _task(text: str) -> tuple[str, float]:

@@ -2,9 +2,10 @@
 
 A `train` line stands for the steps since the line before: their mean loss, the last step's gradient
 norm and learning rate, seconds per step, the shares of them in which the host fetched batches and
-the device waited for them, cells and contexts per second, and what bounded the sampler. The `end`
-line sums up the steps of one process, the first apart, because it compiles. On a terminal progress
-is a bar; elsewhere it is about ten plain lines.
+the device waited for them, cells and contexts per second, and what bounded the sampler. Where cells
+are masked beside a task, it also has the mean losses of both apart, over the steps of this process.
+The `end` line sums up the steps of one process, the first apart, because it compiles. On a terminal
+progress is a bar; elsewhere it is about ten plain lines.
 
 A run that goes on appends a `resume` line with the step it goes on from. What a killed process had
 logged after that step comes again behind it, with the same losses.
@@ -126,6 +127,7 @@ class Log:
             "train",
             step=report.step,
             loss=loss,
+            **_loss_parts(self._window_reports),
             gradient_norm=report.gradient_norm,
             learning_rate=report.learning_rate,
             **self._rates(self._window_reports),
@@ -173,6 +175,16 @@ class Log:
             line = f"step {step:>{width}}/{self._steps}  loss {loss:.4f}  {seconds:.0f} s\n"
             sys.stderr.write(line)
             sys.stderr.flush()
+
+
+def _loss_parts(reports: Sequence[StepReport]) -> dict[str, float]:
+    """The means of what the loss is made of, where cells are masked beside a task."""
+    parts: dict[str, float] = {}
+    for name in ("task_loss", "masked_loss"):
+        values = [getattr(report, name) for report in reports]
+        if None not in values:
+            parts[name] = sum(values) / len(values)
+    return parts
 
 
 def step_times(seconds: Sequence[float]) -> dict[str, Any]:

@@ -175,8 +175,9 @@ def loss_with_masks(
     category_limit: int,
     row_shape: RowShape | None = None,
     hidden: Array | None = None,
-) -> tuple[Array, Array]:
-    """Sum of weighted losses, and sum of weights, of a batch with masked cells.
+) -> tuple[Array, Array, Array]:
+    """Sum of weighted losses, sum of weights, and how much of the losses is of masked cells beside
+    a task, before `auxiliary_weight`.
 
     Alone, a sequence weighs 1 and costs its masked cells' mean. Beside a task, to the loss of each
     sequence `auxiliary_weight` times that mean is added, and weighs what the task's does: nothing
@@ -187,10 +188,14 @@ def loss_with_masks(
     )  # [B,S,D]
     means, is_masked = sequence_means(*masked_losses(params, h, batch, tables, cfg))
     if cfg.objective == "masked_cells":
-        return jnp.sum(means * is_masked), jnp.sum(is_masked)
+        return jnp.sum(means * is_masked), jnp.sum(is_masked), jnp.zeros((), jnp.float32)
     at_target = jnp.take_along_axis(h, target_positions(batch)[:, None, None], axis=1)[:, 0]
     output = apply_heads(params, at_target, batch, tables, category_limit, compute_dtype(cfg))
     losses = sequence_losses(output, truth, batch, scales, cfg)
-    losses = losses + cfg.auxiliary_weight * means * is_masked
-    weighed = jnp.where(truth.weight > 0, truth.weight * losses, 0.0)
-    return jnp.sum(weighed), jnp.sum(truth.weight)
+    masked = means * is_masked
+    counts = truth.weight > 0
+
+    def total(losses: Array) -> Array:
+        return jnp.sum(jnp.where(counts, truth.weight * losses, 0.0))
+
+    return total(losses + cfg.auxiliary_weight * masked), jnp.sum(truth.weight), total(masked)

@@ -133,6 +133,7 @@ def _curves(events: list[Event]) -> str:
     charts = [
         line_chart("Loss", lines("loss")),
         *_val_charts(scored),
+        line_chart("Loss of the task and of masked cells", lines("task_loss", "masked_loss")),
         line_chart("Learning rate", lines("learning_rate"), from_zero=True),
         line_chart("Gradient norm", lines("gradient_norm"), from_zero=True),
         line_chart(

@@ -85,6 +85,7 @@ class GradientSums(NamedTuple):
     gradients: Params
     loss: Array  # [] float32
     weight: Array  # [] float32, their number
+    masked: Array  # [] float32, of the masked cells beside a task, before `auxiliary_weight`
 
 
 def no_gradients(params: Params) -> GradientSums:
@@ -93,6 +94,7 @@ def no_gradients(params: Params) -> GradientSums:
         gradients=jax.tree.map(jnp.zeros_like, params),
         loss=jnp.zeros((), jnp.float32),
         weight=jnp.zeros((), jnp.float32),
+        masked=jnp.zeros((), jnp.float32),
     )
 
 
@@ -112,12 +114,12 @@ def gradient_sums(
     sums = functools.partial(loss_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape)
     summed = over_ranks(sums, mesh)
 
-    def loss_of(params: Params) -> tuple[Array, Array]:
-        loss, weight = summed(params, batch, state.step, part, tables, scales)
-        return loss, weight
+    def loss_of(params: Params) -> tuple[Array, tuple[Array, Array]]:
+        loss, weight, masked = summed(params, batch, state.step, part, tables, scales)
+        return loss, (weight, masked)
 
-    (loss, weight), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-    return GradientSums(gradients, loss, weight)
+    (loss, (weight, masked)), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
+    return GradientSums(gradients, loss, weight, masked)
 
 
 def loss_sums(
@@ -132,8 +134,8 @@ def loss_sums(
     category_limit: int,
     row_shape: RowShape | None,
     shard: tuple[Array | int, int],
-) -> tuple[Array, Array]:
-    """Sum of losses and of weights of one rank's share of a batch."""
+) -> tuple[Array, Array, Array]:
+    """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
     batch = as_dense(batch)
     hidden = None
     if cfg.cell_dropout > 0:
@@ -152,7 +154,8 @@ def loss_sums(
         params, batch, tables, cfg,
         category_limit=category_limit, row_shape=row_shape, hidden=hidden,
     )  # fmt: skip
-    return batch_loss(output, truth, batch, scales, cfg)
+    loss, weight = batch_loss(output, truth, batch, scales, cfg)
+    return loss, weight, jnp.zeros((), jnp.float32)
 
 
 def apply_sums(
@@ -169,6 +172,9 @@ def apply_sums(
         "gradient_norm": optax.tree.norm(gradients),
         "learning_rate": cfg.learning_rate * learning_rate_share(state.step, cfg),
     }
+    if cfg.auxiliary_weight > 0:
+        metrics["masked_loss"] = sums.masked / weight
+        metrics["task_loss"] = (sums.loss - cfg.auxiliary_weight * sums.masked) / weight
     return TrainState(
         params=params,
         average=update_average(state.average, params, state.step, cfg),
@@ -316,6 +322,8 @@ class StepReport:
     fetch_seconds: float  # of these, in which the host fetched batches
     wait_seconds: float  # of these, in which the device waited for them
     cells: int  # taken from the feed meanwhile
+    task_loss: float | None = None  # the two parts of the loss, where cells are masked beside a
+    masked_loss: float | None = None  # task: loss = task_loss + auxiliary_weight * masked_loss
 
 
 def fit(

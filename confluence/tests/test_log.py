@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from confluence.log import Log, read_summary, step_times, to_json
+from confluence.sinks import numbers
 from confluence.train import StepReport
 
 
@@ -49,6 +51,18 @@ def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path
     assert summary["bound_by"] == "consumer"
     assert summary["step_times"]["p50_ms"] == pytest.approx(100)
     assert read_summary(tmp_path / "none") == {}
+
+
+def test_the_losses_of_the_task_and_of_masked_cells_are_told_apart(tmp_path: Path) -> None:
+    with Log(tmp_path, steps=3, every=2, contexts_per_step=8) as log:
+        for step, parts in ((1, (0.5, 2.0)), (2, (0.25, 1.0)), (3, (None, None))):
+            task, masked = parts
+            told = report(step, 0.5)
+            log.report(dataclasses.replace(told, task_loss=task, masked_loss=masked))
+    first, last = read(tmp_path)
+    assert (first["task_loss"], first["masked_loss"]) == (0.375, 1.5)
+    assert not {"task_loss", "masked_loss"} & last.keys()
+    assert dict(numbers("train", first))["train/masked_loss"] == 1.5  # what sinks are told
 
 
 def test_the_histogram_holds_every_step_once() -> None:

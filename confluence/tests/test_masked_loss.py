@@ -69,12 +69,13 @@ def loss_of(
     truth = read_truth(dense, scales)
 
     def mean(params: Params) -> Any:
-        total, weight = loss_with_masks(
+        total, weight, masked = loss_with_masks(
             params, dense, truth, tables, scales, cfg, category_limit=LIMIT, row_shape=shape
         )
-        return total / weight
+        return total / weight, masked / weight
 
-    return jax.value_and_grad(mean)(params)
+    (loss, masked), gradients = jax.value_and_grad(mean, has_aux=True)(params)
+    return loss, gradients, masked
 
 
 # ---- against NumPy -------------------------------------------------------------------------------
@@ -167,9 +168,10 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
 
     (task, weight), (means, is_masked) = parts(params, batch)
     assert float(weight) == float(np.sum(np.asarray(is_masked))) == CFG.batch_size
-    loss, _ = loss_of(params, batch, tables, scales, CFG, world.shape)
+    loss, _, masked = loss_of(params, batch, tables, scales, CFG, world.shape)
     expected = (task + WEIGHT * jnp.sum(means)) / weight
     assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+    assert float(masked) == pytest.approx(float(jnp.sum(means) / weight), rel=1e-5)
 
 
 def test_paths_and_layouts_agree(world: World, shop_store: Path) -> None:
@@ -177,10 +179,10 @@ def test_paths_and_layouts_agree(world: World, shop_store: Path) -> None:
     cfg = CFG.replace(attention="rows", layout="compact")
     with open_sampler(str(shop_store), cfg, "device") as sampler:
         batch = to_device(sampler.batch("train", 0))
-    loss, gradients = loss_of(
+    loss, gradients, _ = loss_of(
         world.params, world.batch, world.tables, world.scales, CFG, world.shape
     )
-    found, others = loss_of(world.params, batch, world.tables, world.scales, cfg, world.shape)
+    found, others, _ = loss_of(world.params, batch, world.tables, world.scales, cfg, world.shape)
     assert float(found) == pytest.approx(float(loss), rel=1e-5)
     for name, gradient in gradients.items():
         assert np.allclose(others[name], gradient, rtol=1e-4, atol=2e-5), name
@@ -200,11 +202,11 @@ def test_the_inputs_at_masked_cells_are_not_read(world: World) -> None:
     times[hidden] = 7.0
     batch["timestamp_values"] = jnp.asarray(times)
     arguments = (world.tables, world.scales, CFG, world.shape)
-    loss, _ = loss_of(world.params, world.batch, *arguments)
-    same, _ = loss_of(world.params, batch, *arguments)
+    loss, *_ = loss_of(world.params, world.batch, *arguments)
+    same, *_ = loss_of(world.params, batch, *arguments)
     assert float(same) == float(loss)
     batch["masked_numerical_values"] = batch["masked_numerical_values"] + 1.0
-    other, _ = loss_of(world.params, batch, *arguments)
+    other, *_ = loss_of(world.params, batch, *arguments)
     assert float(other) != float(loss)
 
 
@@ -215,7 +217,7 @@ def test_a_null_cell_trains_the_null_head_alone(world: World) -> None:
         name = f"masked_{stype.name.lower()}_is_null"
         batch[name] = jnp.ones_like(batch[name])
     cfg = CFG.replace(auxiliary_weight=0.0, objective="masked_cells")
-    _, gradients = loss_of(world.params, batch, world.tables, world.scales, cfg, world.shape)
+    _, gradients, _ = loss_of(world.params, batch, world.tables, world.scales, cfg, world.shape)
     for name, gradient in gradients.items():
         if name.startswith("heads.") and name not in ("heads.norm",):
             is_null_head = name.startswith("heads.null")

@@ -83,6 +83,11 @@ def test_a_task_s_run_starts_with_the_weights(
         shop_store, task="subscribed", out=tmp_path / "run", steps=2,
         init_from=str(pretrained.out), auxiliary_weight=0.3, **TINY,
     )  # fmt: skip
+    for line in events(run, "train"):
+        assert line["masked_loss"] > 0
+        parts = line["task_loss"] + 0.3 * line["masked_loss"]
+        assert line["loss"] == pytest.approx(parts, rel=1e-5)
+    assert "Loss of the task and of masked cells" in (run.out / "run.html").read_text()
     moved = np.abs(run.params["attention.query"] - pretrained.average["attention.query"]).max()
     assert moved < 0.1  # two steps from there, where another start would be far
     assert run.evaluate("val")["metrics"]["auroc"] is not None

@@ -348,5 +348,33 @@ def test_predictor_gives_only_sequences_that_count(cfg: Config) -> None:
 
 
 def test_smoke_run_passes(cfg: Config) -> None:
-    result = smoke.run_smoke(cfg.replace(steps=24, learning_rate=3e-3))
+    cfg = cfg.replace(steps=24, learning_rate=3e-3, auxiliary_weight=0.3)
+    result = smoke.run_smoke(cfg)
     assert result["passed"], result
+    for when in ("first", "last"):
+        parts = result[f"{when}_task_loss"] + 0.3 * result[f"{when}_masked_loss"]
+        assert result[f"{when}_loss"] == pytest.approx(parts, rel=1e-5)
+    assert result["last_masked_loss"] < result["first_masked_loss"]
+
+
+def test_synthetic_masked_cells_of_every_type_are_in_lists_alone(cfg: Config) -> None:
+    cfg = cfg.replace(auxiliary_weight=0.3, mask_ratio=0.4)
+    whole = smoke.synthetic_batch(cfg.replace(auxiliary_weight=0.0), SemanticType.NUMERICAL)
+    batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    owners = np.asarray(smoke.synthetic_tables().category_columns)
+    rows, count = np.arange(cfg.batch_size), 0
+    assert np.all(whole["is_target"][rows, batch["target_indices"]] == 1)
+    for stype, field in smoke.VALUE_FIELDS.items():
+        name = f"masked_{stype.name.lower()}"
+        where = np.argwhere(batch[f"{name}_indices"] >= 0)
+        assert len(where) > 0, name
+        count += len(where)
+        for b, i in where:
+            cell = batch[f"{name}_indices"][b, i]
+            assert whole["semantic_types"][b, cell] == stype
+            assert np.array_equal(batch[f"{name}_values"][b, i], whole[field][b, cell])
+            assert batch[f"{name}_is_null"][b, i] == whole["is_null"][b, cell]
+            assert not np.any(batch[field][b, cell]) and batch["is_target"][b, cell] == 1
+            if stype == SemanticType.CATEGORICAL and not batch[f"{name}_is_null"][b, i]:
+                assert owners[batch[f"{name}_values"][b, i]] == whole["column_ids"][b, cell]
+    assert batch["is_target"].sum() == cfg.batch_size + count
