@@ -76,3 +76,14 @@ def shop_store(shop_database: Path) -> Path:
     path = shop_database.parent / "store"
     headwater.build(f"sqlite:///{shop_database}", path, metadata=metadata)
     return path
+
+
+@pytest.fixture(scope="session")
+def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shop of other customers, under another name."""
+    folder = tmp_path_factory.mktemp("other")
+    shop.generate(folder / "shop.sqlite", customers=120, products=30)
+    metadata = json.loads(SHOP_METADATA.read_text(encoding="utf-8"))
+    metadata["name"] = "other"
+    headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
+    return folder / "store"

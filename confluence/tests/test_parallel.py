@@ -156,7 +156,7 @@ STEPS = 10
 SETTINGS: dict[str, Any] = {
     "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
     "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
-    "collective_timeout_s": 500.0,
+    "collective_timeout_s": 500.0, "auxiliary_weight": 0.3, "mask_ratio": 0.3,
 }  # fmt: skip
 ASKED_TO_STOP = (
     FIRST_PARTS
@@ -189,11 +189,13 @@ def events(out: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
-    shop_store: Path, tmp_path: Path
+    shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:
+    """With two stores by turns and masked cells beside the task: the losses of one process."""
     whole, out = tmp_path / "whole", tmp_path / "run"
-    run = confluence.train(shop_store, task="subscribed", out=whole, **SETTINGS)
-    command = ["train", str(shop_store), "--task", "subscribed", "--out", str(out), "--json"]
+    stores = [str(shop_store), str(other_store)]
+    run = confluence.train(stores, task="churn", out=whole, **SETTINGS)
+    command = ["train", *stores, "--task", "churn", "--out", str(out), "--json"]
     for name, value in SETTINGS.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     cache = str(jax.config.jax_compilation_cache_dir)
@@ -211,22 +213,27 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     assert events(out, "start")[0]["ranks"] == 2
     assert [event["step"] for event in events(out, "stop")] == [step]
     found = checkpoint.load_record(out)
-    assert found["samplers"]["samplers"][0]["streams"]["train"]["positions"] == {
-        "subscribed": step * 8
-    }
+    counts = [(step + 1) // 2, step // 2]  # batches of each store
+    assert found["samplers"]["counts"] == counts
+    for sampler, count in zip(found["samplers"]["samplers"], counts, strict=True):
+        assert sampler["streams"]["train"]["positions"] == {"churn": count * 8}
     assert not [name for name in found["config"] if "rank" in name]
 
-    again = confluence.train(shop_store, task="subscribed", out=out, resume=True, **SETTINGS)
+    again = confluence.train(stores, task="churn", out=out, resume=True, **SETTINGS)
     for name, kind in (("train", "loss"), ("train", "gradient_norm")):
         expected = [event[kind] for event in events(whole, name)]
         np.testing.assert_allclose([e[kind] for e in events(out, name)], expected, rtol=1e-3)
-    losses = [[e["loss"] for e in events(folder, "train")] for folder in (whole, out)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    for kind in ("loss", "task_loss", "masked_loss"):
+        losses = [[e[kind] for e in events(folder, "train")] for folder in (whole, out)]
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert events(out, "resume")[0]["ranks"] == 1
-    first, other = (events(folder, "evaluate")[0] for folder in (whole, out))
-    assert (first["step"], other["step"]) == (4, 4)  # the second by two ranks
-    assert first["scored"] == other["scored"] > 10
-    assert first["metrics"]["auroc"] == pytest.approx(other["metrics"]["auroc"], abs=0.02)
+    first, other = (events(folder, "evaluate")[:2] for folder in (whole, out))
+    for alone, together in zip(first, other, strict=True):
+        assert (alone["step"], together["step"]) == (4, 4)  # the second by two ranks
+        assert alone["task"] == together["task"]
+        assert alone["scored"] == together["scored"] > 10
+        assert alone["metrics"]["auroc"] == pytest.approx(together["metrics"]["auroc"], abs=0.02)
+    assert [event["task"] for event in first] == ["shop/churn", "other/churn"]
     assert again.step == run.step == STEPS
 
 

@@ -7,10 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import headwater
 import numpy as np
 import pytest
-from headwater import shop
 
 import confluence
 from confluence.cli import main
@@ -18,21 +16,9 @@ from confluence.config import Config
 from confluence.data import TaskError
 from confluence.stores import Mixture, OpenStore, SeedWeights, TaskPlace, find_places, open_stores
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shop of other customers, under another name."""
-    folder = tmp_path_factory.mktemp("other")
-    shop.generate(folder / "shop.sqlite", customers=120, products=30)
-    metadata = json.loads((ROOT / "examples" / "shop" / "shop.json").read_text(encoding="utf-8"))
-    metadata["name"] = "other"
-    headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
-    return folder / "store"
 
 
 class Counting:
