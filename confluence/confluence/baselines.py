@@ -23,6 +23,7 @@ TITLES = {  # for people, by the name in a result
     "per_entity": "per entity",
     "own_columns": "trees, own columns",
     "history": "trees, history",
+    "untrained": "probe, untrained",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command `confluence`: run, train, evaluate, predict, backtest, smoke.
+"""The command `confluence`: run, train, evaluate, probe, predict, backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
 after Ctrl-C and 143 after SIGTERM (training saves first and says how to go on). With --json the
@@ -155,6 +155,33 @@ def make_parser() -> argparse.ArgumentParser:
         "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
     )
     command.add_argument("--no-trees", action="store_true", help="without those baselines")
+
+    command = _command(
+        commands,
+        "probe",
+        probe_command,
+        "a linear regression on what a frozen model makes of seeds",
+    )
+    command.add_argument("run", type=Path, help="folder of a trained or pretrained run")
+    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument("--task", help="of the run, or any task of its stores")
+    command.add_argument(
+        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+    )
+    command.add_argument("--split", default="val", choices=("train", "val", "test"))
+    command.add_argument("--regime", choices=("rolling", "frozen"))
+    command.add_argument("--visible-until", help="the database as of this time")
+    command.add_argument(
+        "--strength", type=float, help="of the penalty on weights; default: chosen on train"
+    )
+    command.add_argument("--train-seeds", type=_count, metavar="N", help="most that are read")
+    command.add_argument(
+        "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
+    )
+    command.add_argument("--no-trees", action="store_true", help="without those baselines")
+    command.add_argument(
+        "--no-control", action="store_true", help="without the probe of the first weights"
+    )
 
     command = _command(commands, "predict", predict_command, "predictions as CSV or Parquet")
     command.add_argument("run", type=Path, help="folder of a trained run")
@@ -408,6 +435,22 @@ def evaluate_command(options: argparse.Namespace) -> int:
     ]  # fmt: skip
     lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
     return _show(options, results[0] if len(results) == 1 else {"tasks": results}, lines)
+
+
+def probe_command(options: argparse.Namespace) -> int:
+    """Probe a trained or pretrained run."""
+    from confluence.evaluation_table import describe_evaluation
+    from confluence.run import load
+
+    run = load(options.run, store=options.store, which=options.checkpoint)
+    limit = {} if options.train_seeds is None else {"train_seeds": options.train_seeds}
+    result = run.probe(
+        options.split, task=options.task, regime=options.regime,
+        visible_until=options.visible_until, strength=options.strength,
+        resamples=options.resamples, trees=not options.no_trees, control=not options.no_control,
+        **limit,
+    )  # fmt: skip
+    return _show(options, result, describe_evaluation(result))
 
 
 def predict_command(options: argparse.Namespace) -> int:

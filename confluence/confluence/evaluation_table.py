@@ -31,7 +31,7 @@ def describe_evaluation(result: Result) -> list[str]:
     names = list(result["metrics"])
     first, others = names[0], names[1:]
     rows = [["", first, f"model's {first} less this", *others]]
-    rows.append(_row("model", result, first, others))
+    rows.append(_row("probe" if "probe" in result else "model", result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
     return [
@@ -85,7 +85,8 @@ def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]
 
 def _notes(result: Result) -> list[str]:
     share = result["baselines"]["per_entity"]["fallback_share"]
-    lines = [f"  per entity falls back to the global constant for {share:.0%} of the seeds"]
+    lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
+    lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):
         lines.append(
@@ -97,6 +98,14 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + _describe_contexts(contexts))
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
+
+
+def describe_probe(probe: Result) -> str:
+    """What a probe is, in a line."""
+    return (
+        f"a linear probe: {probe['regression']} on {probe['width']} numbers of each context,"
+        f" {probe['train_seeds']:,} train seeds, strength {probe['strength']:g}"
+    )
 
 
 def _describe_contexts(contexts: Result) -> str:

@@ -24,10 +24,11 @@ from confluence.charts import Line, histogram, line_chart, share, short
 from confluence.checkpoint import saved_steps
 from confluence.config import Config
 from confluence.evaluate import HISTORY_PARTS
+from confluence.evaluation_table import describe_probe
 from confluence.log import FILE
 from confluence.page_style import STYLE
-from confluence.run_log import Event, completed, curve, of_kind, read_events
 from confluence.results import EVALUATIONS, PROBES, RESULTS, find_results
+from confluence.run_log import Event, completed, curve, of_kind, read_events
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -132,8 +133,8 @@ def _curves(events: list[Event]) -> str:
 
     charts = [
         line_chart("Loss", lines("loss")),
-        *_val_charts(scored),
         line_chart("Loss of the task and of masked cells", lines("task_loss", "masked_loss")),
+        *_val_charts(scored),
         line_chart("Learning rate", lines("learning_rate"), from_zero=True),
         line_chart("Gradient norm", lines("gradient_norm"), from_zero=True),
         line_chart(
@@ -234,6 +235,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
         rows.append([title_of(name), *_scores(entry, metrics),
                      *([difference] if apart else [])])  # fmt: skip
     title = f"{_words(result.get('task'))} on {result.get('split')}"
+    title += ", linear probe" if "probe" in result else ""
     return (
         f"<h3>{escape(title)}</h3><p>{escape(_regime(result))}</p>"
         f'<div class="scores">{_table(header, rows)}</div>'
@@ -251,16 +253,16 @@ def _regime(result: Mapping[str, Any]) -> str:
         parts.append(f"{_whole(result['contexts'])} contexts")
     if result.get("anchors") is not None:
         parts.append(f"{_whole(result['anchors'])} anchors")
+    if result.get("step") is not None:
+        parts.append(f"weights of step {_whole(result['step'])}")
     for name in ("null", "unlabelled"):
         if result.get(name):
             parts.append(f"{_whole(result[name])} {name}")
-    if result.get("step") is not None:
-        parts.append(f"weights of step {_whole(result['step'])}")
     return " · ".join(part for part in parts if part)
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
-    notes = []
+    notes = [describe_probe(result["probe"])] if "probe" in result else []
     for name, entry in result.get("baselines", {}).items():
         said = [str(entry[part]) for part in ("constant", "model", "missing") if part in entry]
         if entry.get("fallback_share") is not None:

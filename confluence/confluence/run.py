@@ -180,6 +180,20 @@ class Run:
         answers.write(file)
         return answers
 
+    def probe(self, split: str = "val", **options: Any) -> dict[str, Any]:
+        """Score a linear regression on what the frozen model makes of each seed, of a task of the
+        run or of another one of its stores. Options are those of `confluence.probe.probe`."""
+        from confluence.probe import probe
+
+        check_split(split)
+        result = probe(self, split, **options)
+        write_page(self.out)
+        return result
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """All evaluations in the run's folder: of every task, split, regime and checkpoint."""
+        return read_results(self.out)
+
     def _held_out(self, split: str) -> dict[str, Any]:
         """The loss of masked cells in the contexts of a split."""
         with open_sampler(self.stores[0], self.config) as sampler:
@@ -196,6 +210,7 @@ class Run:
     def with_regime(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
     ) -> Config:
+        """The run's settings in the regime that was asked for; arguments as in `evaluate`."""
         if regime not in (None, "rolling", "frozen"):
             raise ValueError(f"regime is '{regime}', expected 'rolling' or 'frozen'")
         if regime == "rolling" and visible_until is not None:
@@ -210,7 +225,6 @@ class Run:
 
     def _first_time(self, place: TaskPlace, split: str) -> str:
         with open_sampler(place.store, self.config, place.name) as sampler:
-        """The run's settings in the regime that was asked for; arguments as in `evaluate`."""
             labels = read_labels(place.store, sampler, place.name)
         times = labels.obs_times[labels.splits == SPLITS[split]]
         text = time_text(int(times.min())) if times.size else ""

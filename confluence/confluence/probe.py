@@ -1,0 +1,279 @@
+"""A linear probe: what a frozen model's representations tell of a task.
+
+    train seeds ──► contexts ──► the model up to its heads ──► h at the target [n,D] ──► regression
+    a split     ──► the same                                                  [m,D] ──► its answers
+
+No weight of the model moves, and its heads are not used: a regression (`linear.py`) reads the
+vector that they would get. So a run that never saw the task, one of masked cells above all, can be
+asked what it has learned. The answers are scored like those of a run that was trained on the task
+(`evaluate.py`), with the same baselines and one more, `untrained`: the same probe of the model's
+first weights, which tells what its architecture shows of itself.
+
+The contexts are those of evaluation: nothing is masked or stale, epoch 0. Same run, store and
+settings: same result. Cost: a forward pass over the seeds, twice with the control.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import headwater
+import jax
+import numpy as np
+from headwater import SemanticType
+from numpy.typing import NDArray
+
+from confluence import linear
+from confluence.config import Config
+from confluence.data import (
+    Floats,
+    Labels,
+    Task,
+    TaskError,
+    device_tables,
+    open_sampler,
+    read_labels,
+    read_row_shape,
+    read_task,
+    to_device,
+)
+from confluence.evaluate import Predictions, evaluate
+from confluence.expand import as_dense
+from confluence.history_trees import tree_baselines, visible_history
+from confluence.linear import Ridge, Softmax
+from confluence.model import Inputs, Params, Tables, init, read_context
+from confluence.results import PROBE, write_result
+from confluence.row_attention import RowShape
+from confluence.stores import TaskPlace
+
+if TYPE_CHECKING:
+    from confluence.run import Run, VisibleUntil
+
+TRAIN_SEEDS = 100_000  # most that are read, unless told otherwise
+UNTRAINED = "untrained"
+KINDS = {
+    SemanticType.NUMERICAL: "ridge regression",
+    SemanticType.TIMESTAMP: "ridge regression",
+    SemanticType.BOOLEAN: "logistic regression",
+    SemanticType.CATEGORICAL: "softmax regression",
+}
+
+
+def probe(
+    run: Run, split: str = "val", *, task: str | None = None, regime: str | None = None,
+    visible_until: VisibleUntil = None, strength: float | None = None,
+    train_seeds: int = TRAIN_SEEDS, resamples: int | None = None, trees: bool = True,
+    control: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Fit a probe on the train split of a task and score it on another; also as a file.
+
+    Args:
+        run: trained on this task, on others, or on masked cells.
+        task: of the run, or any task of its stores ("store/task" where it has several stores).
+        split, regime, visible_until, resamples, trees: as in `Run.evaluate`. Train seeds see what
+            the regime shows them.
+        strength: of the penalty on weights; None: chosen on the train split.
+        train_seeds: most that are read, drawn at random.
+        control: whether the first weights of the model are probed too.
+
+    Returns:
+        What `Run.evaluate` does, and "probe": {"regression", "width", "train_seeds", "strength"}.
+    """
+    if strength is not None and not strength > 0:
+        raise ValueError(f"strength is {strength:g}, expected more than 0")
+    if train_seeds < 1:
+        raise ValueError(f"train_seeds is {train_seeds}, expected at least 1")
+    place = find_task_place(run, task)
+    asked = dataclasses.replace(run, config=question_config(run.config))
+    cfg = asked.with_regime(place, split, regime, visible_until)
+    with open_sampler(place.store, cfg, place.name) as sampler:
+        labels = read_labels(place.store, sampler, place.name)
+        target = read_task(sampler.database_metadata(), labels, place.name)
+        reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
+        models = [run.average, *([reader.first_weights(run.config)] if control else [])]
+        train = reader.read(models, sampler.epoch("train", task=place.name), limit=train_seeds)
+        wanted = reader.read(models, sampler.epoch(split, task=place.name))
+    probes = [fit_probe(h, train.seeds, labels, target, strength) for h in train.vectors]
+    answers = [
+        read_scores(fitted.linear.scores(h), target, clamp=cfg.clamp)
+        for fitted, h in zip(probes, wanted.vectors, strict=True)
+    ]
+    until = cfg.visible_until
+    result = evaluate(
+        _predictions(wanted, answers[0]), labels, target, split=split, metric=cfg.metric,
+        visible_until=until.get(split) if isinstance(until, dict) else until,
+        trees={
+            **_control(answers[1:], wanted.seeds, labels),
+            **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
+        },
+        has_history=visible_history(place.store, cfg, target, labels, split),
+        resamples=resamples,
+    )  # fmt: skip
+    result |= {
+        "task": place.title,
+        "step": run.step,
+        "contexts": {"count": 1},
+        "probe": {
+            "regression": KINDS[target.stype],
+            "width": cfg.width,
+            "train_seeds": int(np.sum(labels.is_known[train.seeds])),
+            "strength": probes[0].strength,
+        },
+    }
+    write_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
+    return result
+
+
+def find_task_place(run: Run, task: str | None) -> TaskPlace:
+    """Where a task is: one of the run's, or another one of its stores."""
+    if run.places and (task is None or task in run.titles):
+        return run.place(task)
+    known: dict[str, TaskPlace] = {}
+    for path in run.stores:
+        with headwater.Store(path) as store:
+            prefix = f"{store.metadata['name']}/" if len(run.stores) > 1 else ""
+            for entry in store.metadata["tasks"]:
+                title = f"{prefix}{entry['name']}"
+                known[title] = TaskPlace(store=path, name=entry["name"], title=title)
+    if task is None and len(known) == 1:
+        return next(iter(known.values()))
+    if task not in known:
+        said = "which task?" if task is None else f"no task '{task}':"
+        raise TaskError(f"{said} the run's stores have {', '.join(known) or 'none'}")
+    return known[task]
+
+
+def question_config(cfg: Config) -> Config:
+    """A run's settings for contexts of a task's seeds, nothing masked and nothing stale."""
+    return cfg.replace(objective="task", seed_tables=None, staleness=None, auxiliary_weight=0.0)
+
+
+# ---------------------------------------------------------------------------- the representations
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """What models make of some seeds, in the order of the batches."""
+
+    vectors: tuple[NDArray[np.float32], ...]  # [n,D] of each model
+    seeds: NDArray[np.int64]  # [n] within the task
+    anchor_rows: NDArray[np.uint32]  # [n]
+    obs_times: NDArray[np.int64]  # [n] µs
+
+
+class Reader:
+    """The compiled model without its heads."""
+
+    def __init__(self, cfg: Config, tables: Tables, metadata: Mapping[str, Any]) -> None:
+        self._cfg = cfg.replace(visible_until=None)  # the sampler's, and may have no hash
+        self._context = _jitted_context(self._cfg, read_row_shape(metadata, cfg))
+        self._tables = tables
+
+    def first_weights(self, cfg: Config) -> Params:
+        """Those that a run with these settings has drawn before any step."""
+        return init(jax.random.key(cfg.seed), cfg, self._tables.columns.shape[1])
+
+    def read(
+        self, models: Sequence[Params], batches: Iterable[Any], *, limit: int | None = None
+    ) -> Vectors:
+        """The vectors at the targets of a pass, or of its first seeds."""
+        bodies = [_without_heads(params) for params in models]
+        parts: list[list[NDArray[np.float32]]] = [[] for _ in models]
+        info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
+        count = 0
+        for batch in batches:
+            inputs, sequences = to_device(batch), int(batch["num_sequences"][0])
+            sequences = sequences if limit is None else min(sequences, limit - count)
+            found = [self._context(params, inputs, self._tables) for params in bodies]
+            for own, h in zip(parts, found, strict=True):
+                own.append(np.asarray(jax.device_get(h))[:sequences])
+            for name, values in info.items():
+                values.append(np.array(batch.info[name])[:sequences])
+            count += sequences
+            if count == limit:
+                break
+
+        def joined(name: str, dtype: type) -> NDArray[Any]:
+            return np.concatenate([np.empty(0, dtype), *info[name]]).astype(dtype)
+
+        empty = np.empty((0, self._cfg.width), np.float32)
+        return Vectors(
+            vectors=tuple(np.concatenate([empty, *own]) for own in parts),
+            seeds=joined("seed_index", np.int64),
+            anchor_rows=joined("anchor_rows", np.uint32),
+            obs_times=joined("obs_time", np.int64),
+        )
+
+
+def _without_heads(params: Params) -> Params:
+    """What `read_context` reads, so that runs with other heads are the same to the compiler."""
+    return {n: v for n, v in params.items() if n == "heads.norm" or not n.startswith("heads.")}
+
+
+@functools.lru_cache(maxsize=8)
+def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
+    """One function for all passes of a configuration, so that only the first one compiles it."""
+
+    def at_target(params: Params, batch: Inputs, tables: Tables) -> jax.Array:
+        return read_context(params, as_dense(batch), tables, cfg, row_shape=row_shape)[:, 0]
+
+    return jax.jit(at_target)
+
+
+# --------------------------------------------------------------------------------- the regression
+
+
+def fit_probe(
+    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task,
+    strength: float | None,
+) -> linear.Fitted:  # fmt: skip
+    """A regression from the vectors of seeds to their labels; those without one are left out."""
+    known = labels.is_known[seeds]
+    if not known.any():
+        raise TaskError(f"no train seed of task '{task.name}' that was read has a label")
+    seeds, vectors = seeds[known], vectors[known]
+    targets, anchors = labels.targets[seeds], labels.anchor_rows[seeds]
+    if task.stype == SemanticType.CATEGORICAL:
+        return linear.fit(
+            Softmax(task.category_limit), vectors, targets.astype(np.int64), anchors, strength
+        )
+    if task.stype == SemanticType.BOOLEAN:
+        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors, strength)
+    return linear.fit(Ridge(), vectors, targets, anchors, strength)
+
+
+def read_scores(scores: Floats, task: Task, *, clamp: bool) -> tuple[Floats, Floats]:
+    """(values, probabilities) as `predict.read_answers` gives them. [n,K] → [n], [n]"""
+    if task.stype in (SemanticType.BOOLEAN, SemanticType.CATEGORICAL):
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares = odds / odds.sum(axis=1, keepdims=True)
+        if task.stype == SemanticType.BOOLEAN:
+            return shares[:, 1], shares[:, 1]
+        return shares.argmax(axis=1).astype(np.float64), shares.max(axis=1)
+    values, nothing = scores[:, 0], np.full(len(scores), np.nan)
+    if clamp and task.stype == SemanticType.NUMERICAL:
+        return np.clip(values, task.low, task.high), nothing
+    return values, nothing
+
+
+def _predictions(wanted: Vectors, answers: tuple[Floats, Floats]) -> Predictions:
+    values, probabilities = answers
+    return Predictions(
+        seed_index=wanted.seeds.astype(np.uint32), anchor_rows=wanted.anchor_rows,
+        obs_times=wanted.obs_times, values=values, probabilities=probabilities,
+        null_probabilities=np.full(values.size, np.nan),
+    )  # fmt: skip
+
+
+def _control(
+    answers: Sequence[tuple[Floats, Floats]], seeds: NDArray[np.int64], labels: Labels
+) -> dict[str, dict[str, Any]]:
+    """The answers by the first weights, as a baseline; none where there are none."""
+    if not answers:
+        return {}
+    by_seed = np.full(labels.splits.size, np.nan)
+    by_seed[seeds] = answers[0][0]
+    return {UNTRAINED: {"model": "the same probe of the model's first weights", "values": by_seed}}

@@ -1,0 +1,186 @@
+"""The linear probe: its regressions against answers by hand, and what of a run it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confluence import linear
+from confluence.cli import main
+from confluence.data import TaskError
+from confluence.linear import Ridge, Softmax
+from confluence.model import init
+from confluence.pretrain import pretrain
+from confluence.results import read_results
+from confluence.run import Run, load
+
+TINY: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,
+    "batch_size": 32, "num_threads": 1,
+}  # fmt: skip
+QUICK: dict[str, Any] = {"resamples": 0, "trees": False}
+
+
+# ---- the regressions
+
+
+def test_ridge_is_as_worked_out_by_hand() -> None:
+    """x of mean 2 and spread 1 has the standard values -1 and 1; y = 0 and 2 has the slope 1, which
+    the penalty divides by 1 + strength."""
+    x, y = np.array([[1.0], [3.0], [1.0], [3.0]]), np.array([0.0, 2.0, 0.0, 2.0])
+    fitted = linear.fit(Ridge(), x, y, np.arange(4), strength=1.0).linear
+    assert fitted.weight == pytest.approx(np.array([[0.5]]))
+    assert fitted.scores(np.array([[1.0], [3.0], [5.0]]))[:, 0] == pytest.approx([0.5, 1.5, 2.5])
+
+
+def test_two_classes_are_told_as_the_equation_of_the_optimum_says() -> None:
+    """Classes at -1 and 1 with scores -wx and wx lose softplus(-2w) + strength·w² in the mean; its
+    derivative is 0 where strength·w = 1/(1 + e^(2w))."""
+    x, y = np.array([[-1.0], [1.0]] * 3), np.array([0, 1] * 3)
+    weight = linear.fit(Softmax(2), x, y, np.arange(6), strength=0.1).linear.weight[0]
+    assert weight[1] == pytest.approx(-weight[0])
+    assert 0.1 * weight[1] == pytest.approx(1 / (1 + np.exp(2 * weight[1])), rel=1e-6)
+    assert weight[1] > 0.5
+
+
+def test_three_classes_are_those_of_another_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where scores exist for a few rows at a time. A class that never occurs is unlikely."""
+    sklearn = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5))
+    y = (x @ rng.normal(size=(5, 3)) + rng.gumbel(size=(200, 3))).argmax(axis=1)
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    other = sklearn.LogisticRegression(C=1 / (200 * 0.05), tol=1e-10, max_iter=10_000).fit(x, y)
+    monkeypatch.setattr(linear, "BLOCK_SCORES", 90)
+    fitted = linear.fit(Softmax(3), x, y, np.arange(200), strength=0.05).linear
+    np.testing.assert_allclose(fitted.weight.T, other.coef_, atol=1e-4)
+    biases, expected = fitted.bias, other.intercept_
+    np.testing.assert_allclose(biases - biases.mean(), expected - expected.mean(), atol=1e-3)
+    with_fourth = linear.fit(Softmax(4), x, y, np.arange(200), strength=0.05).linear
+    assert np.all(with_fourth.scores(x).argmax(axis=1) < 3)
+
+
+def test_noise_is_penalised_and_a_signal_is_not() -> None:
+    rng = np.random.default_rng(1)
+    x, groups = rng.normal(size=(300, 20)), np.repeat(np.arange(60), 5)
+    noise, signal = rng.normal(size=300), x @ np.arange(20.0)
+    assert linear.fit(Ridge(), x, noise, groups).strength == max(linear.STRENGTHS)
+    assert linear.fit(Ridge(), x, signal, groups).strength == min(linear.STRENGTHS)
+    truth = (signal > 0).astype(np.int64)
+    assert linear.fit(Softmax(2), x, truth, groups).strength < 0.1
+    assert linear.fit(Ridge(), x, signal, np.zeros(300)).strength == 1.0  # nothing to hold out
+
+
+def test_rows_of_a_group_are_in_one_fold() -> None:
+    groups = np.random.default_rng(2).integers(0, 12, 100)
+    folds = linear._folds(groups)
+    assert set(folds) == set(range(linear.FOLDS))
+    for group in range(12):
+        assert len(set(folds[groups == group])) == 1
+
+
+def test_a_column_that_never_varies_weighs_nothing() -> None:
+    x = np.array([[0.1, -1.0], [0.1, 1.0]] * 2, np.float32)
+    fitted = linear.fit(Ridge(), x, np.array([-1.0, 1.0] * 2), np.arange(4), strength=1e-9).linear
+    assert fitted.weight[:, 0] == pytest.approx([0.0, 1.0])
+
+
+# ---- whole probes
+
+
+@pytest.fixture(scope="module")
+def pretrained(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A model of masked cells that never saw a task."""
+    return pretrain(
+        shop_store, out=tmp_path_factory.mktemp("probed") / "run", steps=60, learning_rate=3e-3,
+        **TINY,
+    )  # fmt: skip
+
+
+def with_weights(run: Run, params: Any) -> Run:
+    return dataclasses.replace(run, average=params)
+
+
+def test_what_is_probed_is_the_representation_of_the_frozen_weights(pretrained: Run) -> None:
+    before = {name: np.array(value) for name, value in pretrained.average.items()}
+    result = pretrained.probe(task="subscribed", **QUICK)
+    assert result["metrics"]["auroc"] > 0.6
+    for name, value in load(pretrained.out).average.items():
+        assert np.array_equal(value, before[name]), name
+
+    import jax
+
+    first = init(jax.random.key(pretrained.config.seed), pretrained.config, 256)
+    control = with_weights(pretrained, first).probe(task="subscribed", **QUICK)
+    assert control["metrics"] == result["baselines"]["untrained"]["metrics"]
+    assert control["metrics"] != result["metrics"]
+
+    blank = {**pretrained.average}
+    blank["heads.norm"] = blank["heads.norm"] * 0 - 1  # h·(1 + γ) = 0 at every target
+    nothing = with_weights(pretrained, blank).probe(task="subscribed", control=False, **QUICK)
+    assert nothing["metrics"]["auroc"] == 0.5
+    assert "untrained" not in nothing["baselines"]
+
+
+def test_a_probe_is_scored_like_an_evaluation_and_repeats(pretrained: Run) -> None:
+    found = pretrained.probe("test", task="subscribed")
+    assert (found["regime"], found["step"]) == ("rolling", 60)
+    assert found["probe"]["regression"] == "logistic regression"
+    assert found["probe"]["width"] == 16
+    assert found["scored"] > 20 < found["probe"]["train_seeds"]
+    assert {"global_constant", "per_entity", "own_columns", "history", "untrained"} == set(
+        found["baselines"]
+    )
+    low, high = found["baselines"]["untrained"]["difference_intervals"]["auroc"]
+    assert low <= found["metrics"]["auroc"] - found["baselines"]["untrained"]["metrics"]["auroc"]
+    assert low < high
+    again = load(pretrained.out).probe("test", task="subscribed", trees=False)
+    assert again["metrics"] == found["metrics"]
+    assert again["probe"] == found["probe"]
+
+
+@pytest.mark.parametrize("task", ["rating", "device", "next_order"])
+def test_numbers_categories_and_times_are_probed(pretrained: Run, task: str) -> None:
+    result = pretrained.probe(task=task, train_seeds=100, strength=1.0, control=False, **QUICK)
+    assert all(value is not None for value in result["metrics"].values())
+    assert 0 < result["probe"]["train_seeds"] <= 100
+    assert result["probe"]["strength"] == 1.0
+
+
+def test_the_command_has_files_of_their_own_and_the_page_shows_them(
+    pretrained: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(pretrained.out)
+    arguments = ["probe", out, "--task", "subscribed", "--no-trees", "--resamples", "0"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "a linear probe: logistic regression on 16 numbers of each context" in said
+    assert "probe, untrained" in said
+    assert main([*arguments, "--visible-until", "2024-03-01", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["regime"], result["visible_until"]) == ("frozen", "2024-03-01")
+    names = {path.name for path in pretrained.out.glob("probe-*")}
+    assert {
+        "probe-subscribed-val-rolling.json", "probe-subscribed-val-frozen-2024-03-01.json",
+    } <= names  # fmt: skip
+    assert result in read_results(pretrained.out, "probe-*.json")
+    page = (pretrained.out / "run.html").read_text()
+    assert "subscribed on val, linear probe" in page
+    assert main(["probe", out, "--task", "nothing"]) == 1
+    assert "no task 'nothing': the run's stores have churn, " in capsys.readouterr().err
+
+
+def test_questions_that_cannot_be_are_refused(pretrained: Run) -> None:
+    with pytest.raises(TaskError, match="which task"):
+        pretrained.probe()
+    with pytest.raises(ValueError, match="split is 'dev'"):
+        pretrained.probe("dev", task="subscribed")
+    with pytest.raises(ValueError, match="strength is 0, expected more than 0"):
+        pretrained.probe(task="subscribed", strength=0.0)
+    with pytest.raises(ValueError, match="train_seeds is 0"):
+        pretrained.probe(task="subscribed", train_seeds=0)
