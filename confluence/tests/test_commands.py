@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from confluence.cli import _overrides, describe_summary, main, make_parser
+from confluence.arguments import make_parser
+from confluence.cli import main
+from confluence.commands import describe_summary, overrides_of
 from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
 from confluence.stop import TrainingStopped
@@ -140,7 +142,7 @@ def test_every_setting_is_an_option() -> None:
     arguments = ["train", "x.hw", "--task", "t", "--max-hops", "none", "--width", "64"]
     arguments += ["--split-ratios", "0.5,0.25,0.25", "--clamp", "false"]
     options = make_parser().parse_args(arguments)
-    assert _overrides(options) == {
+    assert overrides_of(options) == {
         "max_hops": None, "width": 64, "split_ratios": (0.5, 0.25, 0.25), "clamp": False,
     }  # fmt: skip
 

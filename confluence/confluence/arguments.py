@@ -1,0 +1,319 @@
+"""The arguments of the command `confluence`: its commands, and the options of each.
+
+What several commands have is declared once, and every field of `Config` is an option by itself. A
+parsed command line has its function of `commands.py` as `command`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluence import commands as does
+from confluence.config import PRESETS, Config
+
+SPLITS = ("train", "val", "test")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="confluence", description="Train relational transformers on databases."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (
+        _add_run, _add_train, _add_pretrain, _add_evaluate, _add_probe, _add_predict, _add_page,
+        _add_backtest, _add_smoke,
+    ):  # fmt: skip
+        add(commands)
+    return parser
+
+
+def check_question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """`run` needs a task of a metadata file, or a query with its anchor and target."""
+    if options.command is not does.run_command:
+        return
+    if options.query is not None:
+        missing = [n for n in ("anchor", "target") if getattr(options, n) is None]
+        if missing:
+            parser.error("--query also needs " + " and ".join(f"--{name}" for name in missing))
+    elif options.metadata is None or options.task is None:
+        parser.error("run needs --metadata with --task, or --query with --anchor and --target")
+
+
+# ----------------------------------------------------------------------------------- the commands
+
+
+def _command(
+    commands: Any, name: str, function: Callable[[argparse.Namespace], does.Told], text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=function)
+    return command
+
+
+def _add_run(commands: Any) -> None:
+    from headwater.cli import add_source
+
+    text = "from a database to predictions, in one go"
+    command = _command(commands, "run", does.run_command, text)
+    add_source(command)
+    command.add_argument(
+        "--metadata", type=Path, help="metadata.json; without it one is inferred, and the run says "
+        "what it assumed",
+    )  # fmt: skip
+    command.add_argument(
+        "--strict", action="store_true",
+        help="stop where anything has to be assumed, or is dropped from the source",
+    )  # fmt: skip
+    command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
+    command.add_argument("--query", type=Path, help="file with the SQL of a new task")
+    command.add_argument("--anchor", help="table.column of the predicted entity")
+    command.add_argument("--target", help="column of the query to predict")
+    command.add_argument(
+        "--target-type", default="boolean",
+        choices=("boolean", "numerical", "categorical", "timestamp"), help="default: boolean",
+    )  # fmt: skip
+    command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
+    command.add_argument("--label-window", help="how long after obs_time a label is known")
+    command.add_argument("--split-column", help="column of the query with train, val or test")
+    command.add_argument("--seeds-dir", type=Path, help="where label tables of the metadata are")
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument("--split", default="test", choices=SPLITS)
+    _add_settings(command)
+
+
+def _add_train(commands: Any) -> None:
+    text = "train on tasks of one or more stores"
+    command = _command(commands, "train", does.train_command, text)
+    command.add_argument("store", nargs="+")
+    command.add_argument(
+        "--task", required=True, action="append", type=_task,
+        help="a task, or task=weight: how often it is trained beside others; several by several"
+        " --task",
+    )  # fmt: skip
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    _add_what_is_there(command)
+    _add_ranks(command)
+    _add_settings(command)
+
+
+def _add_pretrain(commands: Any) -> None:
+    text = "learn masked cells of a store, before any task"
+    command = _command(commands, "pretrain", does.pretrain_command, text)
+    command.add_argument("store")
+    command.add_argument("--task", action="append", help="whose seeds; default: all; repeatable")
+    command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
+    _add_what_is_there(command)
+    _add_settings(command)
+
+
+def _add_evaluate(commands: Any) -> None:
+    command = _command(commands, "evaluate", does.evaluate_command, "metrics beside baselines")
+    _add_opened_run(command, task="which, of a run of several")
+    _add_scoring(command, split="test")
+    _add_contexts(command)
+
+
+def _add_probe(commands: Any) -> None:
+    text = "a linear regression on what a frozen model makes of seeds"
+    command = _command(commands, "probe", does.probe_command, text)
+    _add_opened_run(command, task="of the run, or any task of its stores")
+    _add_scoring(command, split="val")
+    command.add_argument(
+        "--strength", type=float, help="of the penalty on weights; default: chosen on train"
+    )
+    command.add_argument("--train-seeds", type=_count, metavar="N", help="most that are read")
+    command.add_argument(
+        "--no-control", action="store_true", help="without the probe of the first weights"
+    )
+
+
+def _add_predict(commands: Any) -> None:
+    command = _command(commands, "predict", does.predict_command, "predictions as CSV or Parquet")
+    _add_opened_run(command, task="which, of a run of several")
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--split", choices=SPLITS)
+    which.add_argument(
+        "--keys", help="keys of the anchor table, separated by commas, quoted if they have some"
+    )
+    which.add_argument(
+        "--keys-file", type=Path,
+        help="CSV with a header, or Parquet: the columns of the key, and maybe obs_time",
+    )  # fmt: skip
+    command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
+    _add_contexts(command)
+    command.add_argument(
+        "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
+    )
+
+
+def _add_page(commands: Any) -> None:
+    command = _command(commands, "page", does.page_command, "one HTML file about a run")
+    command.add_argument("run", type=Path, help="folder of a run, finished or not")
+
+
+def _add_backtest(commands: Any) -> None:
+    text = "score a recipe on the past of the train split"
+    command = _command(commands, "backtest", does.backtest_command, text)
+    command.add_argument("store")
+    command.add_argument(
+        "--task", required=True, action="append", help="a task; several are trained jointly"
+    )
+    command.add_argument("--out", type=Path, help="folder; default: runs/backtest-<task>")
+    command.add_argument(
+        "--cutoffs", type=_tuple_reader(str), help="ISO times in the train split, with commas"
+    )
+    command.add_argument("--folds", type=int, default=4, help="how many, without --cutoffs")
+    command.add_argument("--horizon-days", type=float, help="how long after a cutoff is scored")
+    command.add_argument(
+        "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
+    )
+    _add_settings(command)
+
+
+def _add_smoke(commands: Any) -> None:
+    text = "train on synthetic batches, without a store"
+    _command(commands, "smoke", does.smoke_command, text)
+
+
+# ------------------------------------------------------------------------ what several of them have
+
+
+def _add_what_is_there(command: argparse.ArgumentParser) -> None:
+    """What becomes of a run that is in the folder already."""
+    there = command.add_mutually_exclusive_group()
+    there.add_argument(
+        "--resume", action="store_true",
+        help="go on with the run that is there as if it had not stopped; start it if there is none",
+    )  # fmt: skip
+    there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+
+
+def _add_opened_run(command: argparse.ArgumentParser, *, task: str) -> None:
+    """A run that was trained, one of its checkpoints, and a task."""
+    command.add_argument("run", type=Path, help="folder of a trained or pretrained run")
+    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument("--task", help=task)
+    command.add_argument(
+        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+    )
+
+
+def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
+    """What is scored, and beside what."""
+    command.add_argument("--split", default=split, choices=SPLITS, help=f"default: {split}")
+    command.add_argument("--regime", choices=("rolling", "frozen"))
+    command.add_argument("--visible-until", help="the database as of this time")
+    command.add_argument(
+        "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
+    )
+    command.add_argument("--no-trees", action="store_true", help="without those baselines")
+
+
+def _add_contexts(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--contexts", type=int, default=1, metavar="K", help="average K contexts of each seed"
+    )
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    """--preset, and one option for each field of Config."""
+    command.add_argument("--preset", default="small", choices=tuple(PRESETS))
+    group = command.add_argument_group("settings, each replaces the preset's")
+    for field, read in _settings().items():
+        group.add_argument(
+            f"--{field.replace('_', '-')}",
+            dest=f"{does.SETTING}{field}",
+            type=read,
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+        )
+
+
+def _add_ranks(command: argparse.ArgumentParser) -> None:
+    """Options of training on several devices."""
+    group = command.add_argument_group("several devices (docs/12-parallel.md)")
+    group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
+    group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")
+    group.add_argument("--rank", type=int, metavar="R", help="which one this is, from 0")
+    group.add_argument(
+        "--join-timeout-s", type=float, default=300.0, metavar="S",
+        help="how long the ranks wait for each other at the start; default: 300",
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------- reading values
+
+
+def _task(text: str) -> tuple[str, float]:
+    """A task and its weight, from "task" or "task=weight"."""
+    name, equals, weight = text.rpartition("=")
+    if not equals:
+        return text, 1.0
+    try:
+        return name, float(weight)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{weight}' is no weight") from None
+
+
+def _which(text: str) -> int | str:
+    if text in ("last", "best"):
+        return text
+    if text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is neither last, best nor a step")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
+def _settings() -> dict[str, Callable[[str], Any]]:
+    """How to read each field of Config from the command line."""
+    hints = typing.get_type_hints(Config)
+    readers: dict[str, Callable[[str], Any]] = {}
+    for field in dataclasses.fields(Config):
+        kinds = set(typing.get_args(hints[field.name])) or {hints[field.name]}
+        readers[field.name] = _reader(kinds)
+    readers["split_ratios"] = _tuple_reader(float)
+    readers["log_to"] = lambda text: _tuple_reader(str)(text) or ()
+    readers["staleness"] = _tuple_reader(float)
+    readers["time_split"] = _tuple_reader(str)
+    readers["seed_tables"] = _tuple_reader(str)
+    return readers
+
+
+def _tuple_reader(read_part: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Values separated by commas, or "none"."""
+
+    def read(text: str) -> Any:
+        if text.lower() == "none":
+            return None
+        return tuple(read_part(part) for part in text.split(","))
+
+    return read
+
+
+def _reader(kinds: set[Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if type(None) in kinds and text.lower() == "none":
+            return None
+        if bool in kinds:
+            if text.lower() not in ("true", "false"):
+                raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
+            return text.lower() == "true"
+        for kind in (int, float):
+            if kind in kinds:
+                return kind(text)
+        return text
+
+    return read

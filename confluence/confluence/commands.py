@@ -1,0 +1,226 @@
+"""What each command of `confluence` does: from parsed arguments to what is told of it.
+
+A command calls what Python users call too and returns its result, for JSON, and lines for people;
+`cli.py` prints them. What a command needs is imported where it is used, so that wrong usage is said
+at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluence.config import preset
+
+Result = dict[str, Any]
+SETTING = "setting_"  # before the names of settings among the options
+
+
+class Told(NamedTuple):
+    """What a command has to say."""
+
+    result: Result | None  # for JSON; None: nothing is printed
+    lines: Sequence[str] = ()  # for people
+    failure: str | None = None  # what went wrong nevertheless; exit status 1
+    status: int = 0  # exit status of other processes that did the work
+
+
+def overrides_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line has."""
+    given = vars(options).items()
+    return {name.removeprefix(SETTING): v for name, v in given if name.startswith(SETTING)}
+
+
+def run_command(options: argparse.Namespace) -> Told:
+    """Infer, build, train, evaluate, predict."""
+    from headwater.cli import selected
+
+    from confluence.evaluation_table import describe_evaluation
+    from confluence.meeting import find_place
+    from confluence.pipeline import Question, run_pipeline
+
+    if find_place({}, os.environ) is not None:
+        raise ValueError(
+            "run works in one process and was started as one of several: use headwater build and"
+            " confluence train"
+        )
+    task = options.task or options.target
+    question = None
+    if options.query is not None:
+        question = Question(
+            query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
+            target=options.target, target_type=options.target_type, obs_time=options.obs_time,
+            label_window=options.label_window, split_column=options.split_column,
+        )  # fmt: skip
+    result = run_pipeline(
+        options.source, task, options.out or Path("runs") / task, question=question,
+        preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
+        seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
+        strict=options.strict,
+        say=_say,
+    )  # fmt: skip
+    lines = ["", *describe_evaluation(result["evaluation"]), ""]
+    lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
+    return Told(result, lines)
+
+
+def _say(message: str) -> None:
+    """Progress."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def train_command(options: argparse.Namespace) -> Told:
+    """Train and save, on one device or as one of several ranks, or start these."""
+    from confluence.launch import is_launched, launch
+
+    cfg = preset(options.preset, **overrides_of(options))
+    if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
+        return Told(None, status=launch(options.arguments, options.devices))
+    from confluence.log import read_summary
+    from confluence.meeting import find_place
+    from confluence.parallel import Joined
+    from confluence.run import train
+
+    names = [name for name, _ in options.task]
+    limits = {
+        "timeout_s": options.join_timeout_s, "collective_timeout_s": cfg.collective_timeout_s
+    }  # fmt: skip
+    with Joined(find_place(vars(options), os.environ), **limits) as group:
+        run = train(
+            options.store, task=names, out=options.out or Path("runs") / "-".join(names),
+            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
+            resume=options.resume, **overrides_of(options),
+        )  # fmt: skip
+    if not group.is_first:
+        return Told(None)
+    summary = read_summary(run.out)
+    result = {
+        "out": str(run.out), "tasks": run.titles, "steps": run.config.steps, "summary": summary
+    }  # fmt: skip
+    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
+    return Told(result, lines)
+
+
+def pretrain_command(options: argparse.Namespace) -> Told:
+    """Learn masked cells and save."""
+    from confluence.log import read_summary
+    from confluence.pretrain import pretrain
+
+    run = pretrain(
+        options.store, out=options.out, tasks=options.task, preset=options.preset,
+        overwrite=options.overwrite, resume=options.resume, **overrides_of(options),
+    )  # fmt: skip
+    summary = read_summary(run.out)
+    result = {"out": str(run.out), "steps": run.config.steps, "summary": summary}
+    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
+    return Told(result, lines)
+
+
+def evaluate_command(options: argparse.Namespace) -> Told:
+    """Evaluate a trained run."""
+    from confluence.evaluation_table import describe_evaluation
+    from confluence.run import load
+
+    run = load(options.run, store=options.store, which=options.checkpoint)
+    titles = (run.titles or [None]) if options.task is None else [options.task]
+    results = [
+        run.evaluate(
+            options.split, task=title, regime=options.regime, visible_until=options.visible_until,
+            contexts=options.contexts, resamples=options.resamples, trees=not options.no_trees,
+        )
+        for title in titles
+    ]  # fmt: skip
+    lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
+    return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
+
+
+def probe_command(options: argparse.Namespace) -> Told:
+    """Probe a trained or pretrained run."""
+    from confluence.evaluation_table import describe_evaluation
+    from confluence.run import load
+
+    run = load(options.run, store=options.store, which=options.checkpoint)
+    limit = {} if options.train_seeds is None else {"train_seeds": options.train_seeds}
+    result = run.probe(
+        options.split, task=options.task, regime=options.regime,
+        visible_until=options.visible_until, strength=options.strength,
+        resamples=options.resamples, trees=not options.no_trees, control=not options.no_control,
+        **limit,
+    )  # fmt: skip
+    return Told(result, describe_evaluation(result))
+
+
+def predict_command(options: argparse.Namespace) -> Told:
+    """Predict with a trained run."""
+    from confluence.run import load
+
+    run = load(options.run, store=options.store, which=options.checkpoint)
+    keys = None if options.keys is None else _keys(options.keys)
+    name = f"predictions-{options.split or 'keys'}.csv"
+    path = options.output or run.results(options.task) / name
+    answers = run.predict(
+        split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
+        task=options.task, contexts=options.contexts,
+    )  # fmt: skip
+    result = {"predictions": str(path), "predicted": len(answers)}
+    if keys is not None:
+        result["rows"] = list(answers)
+    return Told(result, [f"{len(answers)} predictions in {path}"])
+
+
+def page_command(options: argparse.Namespace) -> Told:
+    """Make the page of a run."""
+    from confluence.page import write_page
+
+    path = write_page(options.run)
+    return Told({"page": str(path)}, [str(path)])
+
+
+def backtest_command(options: argparse.Namespace) -> Told:
+    """Train and score at several cutoffs."""
+    from confluence.backtest import backtest
+    from confluence.evaluation_table import describe_backtest
+
+    result = backtest(
+        options.store, task=options.task,
+        out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
+        cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
+        seeds=options.seeds, preset=options.preset, **overrides_of(options),
+    )  # fmt: skip
+    return Told(result, describe_backtest(result))
+
+
+def smoke_command(options: argparse.Namespace) -> Told:
+    """Train on synthetic batches."""
+    from confluence.smoke import run_smoke
+
+    result = run_smoke()
+    lines = ["loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)]
+    for name, title in (("task_loss", "of the tasks"), ("masked_loss", "of masked cells")):
+        lines.append(f"  {title} {result[f'first_{name}']:.4f} → {result[f'last_{name}']:.4f}")
+    failure = None if result["passed"] else "a loss did not fall, or was not finite"
+    return Told(result, lines, failure)
+
+
+def describe_summary(summary: Result) -> list[str]:
+    """How long steps took, and how much of that the device waited for data."""
+    times = summary.get("step_times")
+    if not times:
+        return []
+    return [
+        "step {p50_ms:.0f} ms (p99 {p99_ms:.0f} ms), ".format(**times)
+        + "{wait_share:.2%} of it waiting for data, {cells_per_second:,.0f} cells/s".format(
+            **summary
+        )
+    ]
+
+
+def _keys(text: str) -> list[str]:
+    """Keys between commas, as a line of CSV; a store has keys as texts."""
+    return [key.strip() for key in next(csv.reader([text], skipinitialspace=True))]
