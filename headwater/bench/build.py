@@ -4,12 +4,14 @@ The question it is for: how many rows does one core build in a second, and how m
 build take of a database that is larger than its limit?
 
     python headwater/bench/build.py [--rows 2000000] [--repeat 3]
+    python headwater/bench/build.py --in-order
     python headwater/bench/build.py --rows 11000000 --repeat 1 --memory-limit 256MB
 
 Customers (a tenth of the rows) place orders; both have integer keys, a time and numbers; orders
-come in no order of time. The first line is of a small build that loads the libraries; medians are
-over `--repeat` builds after it. Peak memory is of the whole process, file pages that the kernel
-may take back at any time included; `peak_private_mb` is without those (sampled every 20 ms).
+come in no order of time, or in the order of their keys and times (--in-order). The first line is
+of a small build that loads the libraries; medians are over `--repeat` builds after it. Peak memory
+is of the whole process, file pages that the kernel may take back at any time included;
+`peak_private_mb` is without those (sampled every 20 ms).
 """
 
 from __future__ import annotations
@@ -32,13 +34,15 @@ import duckdb
 import headwater
 
 WARM_ROWS = 20_000
+TIME_SECONDS = 200_000_000  # in which orders are placed
 SAMPLE_SECONDS = 0.02
 
 
-def write_tables(folder: Path, rows: int) -> None:
+def write_tables(folder: Path, rows: int, in_order: bool) -> None:
     """customers.parquet and orders.parquet, the same bytes every time."""
     folder.mkdir(parents=True)
     customers = rows // 10
+    second = f"i * {TIME_SECONDS} // {rows}" if in_order else f"hash(i, 5) % {TIME_SECONDS}"
     connection = duckdb.connect()
 
     def real(salt: int) -> str:
@@ -51,8 +55,8 @@ def write_tables(folder: Path, rows: int) -> None:
             joined_at, {real(1)} AS a, hash(i, 2) % 1000 AS b, {real(3)} AS c
             FROM range({customers}) t(i)""",
         "orders": f"""SELECT i AS order_id, CAST(hash(i, 4) % {customers} AS BIGINT) AS
-            customer_id, TIMESTAMP '2016-01-01' + to_seconds(CAST(hash(i, 5) % 200000000 AS
-            BIGINT)) AS ordered_at, {numbers}, {counts} FROM range({rows - customers}) t(i)""",
+            customer_id, TIMESTAMP '2016-01-01' + to_seconds(CAST({second} AS BIGINT)) AS
+            ordered_at, {numbers}, {counts} FROM range({rows - customers}) t(i)""",
     }
     for name, statement in statements.items():
         connection.execute(f"COPY ({statement}) TO '{folder / name}.parquet'")
@@ -82,9 +86,11 @@ def metadata() -> dict[str, Any]:
     }
 
 
-def generate(folder: Path, rows: int) -> None:
+def generate(folder: Path, rows: int, in_order: bool) -> None:
     """In a process of its own, whose memory is not the build's."""
-    process = multiprocessing.get_context("spawn").Process(target=write_tables, args=(folder, rows))
+    process = multiprocessing.get_context("spawn").Process(
+        target=write_tables, args=(folder, rows, in_order)
+    )
     process.start()
     process.join()
     if process.exitcode != 0:
@@ -124,13 +130,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--in-order", action="store_true", help="orders by key and time")
     parser.add_argument("--memory-limit", metavar="SIZE")
     parser.add_argument("--folder", type=Path, help="where to work (a temporary folder)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
-        generate(Path(name) / "warm" / "source", WARM_ROWS)
+        generate(Path(name) / "warm" / "source", WARM_ROWS, arguments.in_order)
         build_once(Path(name) / "warm", arguments.memory_limit)
-        generate(Path(name) / "source", arguments.rows)
+        generate(Path(name) / "source", arguments.rows, arguments.in_order)
         watch = MemoryWatch()
         watch.start()
         runs = [build_once(Path(name), arguments.memory_limit) for _ in range(arguments.repeat)]
@@ -139,6 +146,7 @@ def main() -> int:
     cpu = statistics.median(run[1] for run in runs)
     line = {
         "rows": arguments.rows,
+        "in_order": arguments.in_order,
         "csv_bytes": runs[0][2]["csv_bytes"],
         "repeat": arguments.repeat,
         "cores": len(os.sched_getaffinity(0)),

@@ -27,6 +27,10 @@ struct rows_reader {
     uint64_t field_count;
     struct hwi_arrow arrow;
     uint64_t moment_count; /* rows of the chunk, from its start, that count for moments */
+    int64_t last_time; /* of the rows before the chunk */
+    uint8_t *rows; /* [HWI_ARROW_CHUNK_ROWS, spill_row_bytes] of the chunk */
+    uint8_t times[8 * HWI_ARROW_CHUNK_ROWS];
+    uint8_t key_ends[8 * HWI_ARROW_CHUNK_ROWS], key_hashes[8 * HWI_ARROW_CHUNK_ROWS];
 };
 
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row) {
@@ -87,6 +91,13 @@ static hw_status list_fields(struct rows_reader *reader, hw_error *error) {
     return HW_OK;
 }
 
+static hw_status make_chunk(struct rows_reader *reader, hw_error *error) {
+    size_t bytes = (size_t)HWI_ARROW_CHUNK_ROWS * reader->table->spill_row_bytes;
+    reader->last_time = INT64_MIN;
+    reader->rows = malloc(bytes + 1);
+    return reader->rows == NULL ? hwi_no_memory(error, "rows of a chunk", bytes) : HW_OK;
+}
+
 static hw_status open_spills(struct rows_reader *reader, hw_error *error) {
     struct hwi_build_table *table = reader->table;
     const hw_builder *b = reader->b;
@@ -111,9 +122,7 @@ static hw_status take_times(struct rows_reader *reader, hw_error *error) {
     const struct hwi_arrow_column *column = &reader->arrow.columns[0];
     uint64_t row_count = reader->arrow.row_count, first_row = reader->arrow.first_row;
     int is_visible = (table->info.flags & HWI_TABLE_NULL_TIME_VISIBLE) != 0;
-    uint8_t *times = NULL;
-    HW_TRY(hwi_spill_extend(&table->times, 8 * row_count, &times, error));
-    int64_t previous = first_row > 0 ? hwi_read_i64(times - 8) : INT64_MIN;
+    int64_t previous = reader->last_time;
     uint64_t null_count = 0;
     reader->moment_count = 0;
     for (uint64_t i = 0; i < row_count; i++) {
@@ -131,12 +140,13 @@ static hw_status take_times(struct rows_reader *reader, hw_error *error) {
         }
         null_count += (uint64_t)is_null;
         reader->moment_count += time <= reader->b->stats_until_us;
-        hwi_write_i64(times + 8 * i, time);
+        hwi_write_i64(reader->times + 8 * i, time);
         previous = time;
     }
+    reader->last_time = previous;
     table->info.timed_start += is_visible ? (uint32_t)null_count : 0;
     table->info.timed_count += (uint32_t)(row_count - null_count);
-    return HW_OK;
+    return hwi_spill_write(&table->times, reader->times, 8 * row_count, error);
 }
 
 /* Key of one row: per part its length as uint32 and its bytes. */
@@ -174,18 +184,16 @@ static hw_status take_key(struct rows_reader *reader, uint64_t first_field, uint
 static hw_status take_keys(struct rows_reader *reader, uint64_t first_field, hw_error *error) {
     struct hwi_build_table *table = reader->table;
     uint64_t row_count = reader->arrow.row_count;
-    uint8_t *offsets = NULL, *hashes = NULL;
-    HW_TRY(hwi_spill_extend(&table->key_offsets, 8 * row_count, &offsets, error));
-    HW_TRY(hwi_spill_extend(&table->key_hashes, 8 * row_count, &hashes, error));
     for (uint64_t i = 0; i < row_count; i++) {
         uint64_t start = table->key_bytes.bytes;
         HW_TRY(take_key(reader, first_field, i, error));
         uint64_t end = table->key_bytes.bytes;
-        hwi_write_u64(offsets + 8 * i, end);
-        hwi_write_u64(hashes + 8 * i,
+        hwi_write_u64(reader->key_ends + 8 * i, end);
+        hwi_write_u64(reader->key_hashes + 8 * i,
                       hw_hash64(table->key_bytes.data + start, (size_t)(end - start), 0));
     }
-    return HW_OK;
+    HW_TRY(hwi_spill_write(&table->key_offsets, reader->key_ends, 8 * row_count, error));
+    return hwi_spill_write(&table->key_hashes, reader->key_hashes, 8 * row_count, error);
 }
 
 /* ---- cells of one column of a chunk ------------------------------------------------------ */
@@ -382,8 +390,8 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
     uint64_t row_count = reader->arrow.row_count, field = first_field;
     uint32_t text_column_count = 0, spread_count = 0;
     struct cells spreads[MOMENT_COLUMNS];
-    uint8_t *rows = NULL;
-    HW_TRY(hwi_spill_extend(&table->rows, row_count * table->spill_row_bytes, &rows, error));
+    uint64_t rows_bytes = row_count * table->spill_row_bytes;
+    memset(reader->rows, 0, (size_t)rows_bytes);
     for (uint32_t i = 0; i < table->info.column_count; i++) {
         struct hwi_build_column *column = &reader->b->columns[table->info.column_start + i];
         if (column->info.null_bit == HWI_NONE) {
@@ -395,8 +403,8 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
             .values = &reader->arrow.columns[field],
             .field = field,
             .row_count = row_count,
-            .lanes = rows + column->spill_offset,
-            .nulls = rows + table->spill_null_offset,
+            .lanes = reader->rows + column->spill_offset,
+            .nulls = reader->rows + table->spill_null_offset,
             .stride = table->spill_row_bytes,
         };
         field++;
@@ -414,7 +422,8 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
         }
     }
     add_moments(spreads, spread_count);
-    return take_texts(texts, text_column_count, row_count, error);
+    HW_TRY(take_texts(texts, text_column_count, row_count, error));
+    return hwi_spill_write(&table->rows, reader->rows, rows_bytes, error);
 }
 
 static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_error *error) {
@@ -441,6 +450,7 @@ static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_
 static hw_status take_stream(struct rows_reader *reader, struct ArrowArrayStream *stream,
                              hw_error *error) {
     HW_TRY(list_fields(reader, error));
+    HW_TRY(make_chunk(reader, error));
     HW_TRY(open_spills(reader, error));
     struct cells *texts = calloc((size_t)stored_count(reader) + 1, sizeof *texts);
     if (texts == NULL) {
@@ -497,6 +507,7 @@ hw_status hw_builder_write_rows(hw_builder *b, uint32_t table, struct ArrowArray
     snprintf(reader.subject, sizeof reader.subject, "table '%s'", reader.table->name);
     hw_status status = take_stream(&reader, stream, error);
     free(reader.fields);
+    free(reader.rows);
     if (status == HW_OK) {
         finish_table(&reader);
         status = hwi_builder_record_rows(b, table, error);

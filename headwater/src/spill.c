@@ -91,14 +91,19 @@ hw_status hwi_spill_open_file(struct hwi_spill *spill, const char *path, uint64_
     return status;
 }
 
-hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at, hw_error *error) {
+static hw_status make_room(struct hwi_spill *spill, uint64_t bytes, hw_error *error) {
     assert(spill->growing);
     if (bytes > UINT64_MAX / 4 - spill->bytes) {
         return hwi_no_memory(error, "a temporary file", bytes);
     }
     if (spill->data == NULL || bytes > spill->capacity - spill->bytes) {
-        HW_TRY(grow(spill, spill->bytes + bytes, error));
+        return grow(spill, spill->bytes + bytes, error);
     }
+    return HW_OK;
+}
+
+hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at, hw_error *error) {
+    HW_TRY(make_room(spill, bytes, error));
     hwi_spill_pass(spill, spill->bytes);
     *at = spill->data + spill->bytes;
     spill->bytes += bytes;
@@ -111,6 +116,25 @@ hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t b
     HW_TRY(hwi_spill_extend(spill, bytes, &at, error));
     if (bytes > 0) {
         memcpy(at, data, (size_t)bytes);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_spill_write(struct hwi_spill *spill, const void *data, uint64_t bytes,
+                          hw_error *error) {
+    const uint8_t *at = data;
+    HW_TRY(make_room(spill, bytes, error));
+    while (bytes > 0) {
+        ssize_t written = pwrite(spill->fd, at, (size_t)bytes, (off_t)spill->bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0) {
+            return hwi_fail(error, HW_IO, "cannot write a temporary file: %s", strerror(errno));
+        }
+        at += written;
+        spill->bytes += (uint64_t)written;
+        bytes -= (uint64_t)written;
     }
     return HW_OK;
 }

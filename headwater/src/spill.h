@@ -27,6 +27,10 @@ HWI_CHECK hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, ui
                                      hw_error *error);
 HWI_CHECK hw_status hwi_spill_append(struct hwi_spill *spill, const void *data, uint64_t bytes,
                                      hw_error *error);
+/* The same through the file and not through the map, whose pages would be faulted in one by one:
+ * for what is not read again soon. */
+HWI_CHECK hw_status hwi_spill_write(struct hwi_spill *spill, const void *data, uint64_t bytes,
+                                    hw_error *error);
 /* A pass from start to end is done with the first `bytes`: their pages may go. The data stays. */
 void hwi_spill_pass(struct hwi_spill *spill, uint64_t bytes);
 /* No more growth: gives up the file descriptor and lets the pages go; the data stays. */

@@ -91,7 +91,17 @@ static hw_status write_all(struct hwi_writer *writer, const void *data, uint64_t
     return HW_OK;
 }
 
+/* Hashes what was appended since the last time: records and row numbers are short, and a hash of
+ * many at once costs less. */
+static void hash_buffered(struct hwi_writer *writer) {
+    const uint8_t *end = writer->buffer + writer->buffered_bytes;
+    hwi_hash_update(&writer->section_hash, end - writer->unhashed_bytes,
+                    (size_t)writer->unhashed_bytes);
+    writer->unhashed_bytes = 0;
+}
+
 static hw_status flush_buffer(struct hwi_writer *writer, hw_error *error) {
+    hash_buffered(writer);
     uint64_t offset = writer->file_bytes - writer->buffered_bytes;
     HW_TRY(write_all(writer, writer->buffer, writer->buffered_bytes, offset, error));
     writer->buffered_bytes = 0;
@@ -169,14 +179,21 @@ hw_status hwi_writer_begin(struct hwi_writer *writer, uint32_t section_id, uint3
 hw_status hwi_writer_append(struct hwi_writer *writer, const void *data, uint64_t bytes,
                             hw_error *error) {
     assert(writer->in_section);
-    hwi_hash_update(&writer->section_hash, data, (size_t)bytes);
     writer->section_bytes += bytes;
-    return put(writer, data, bytes, error);
+    if (bytes >= writer->buffer_capacity) {
+        hash_buffered(writer);
+        hwi_hash_update(&writer->section_hash, data, (size_t)bytes);
+        return put(writer, data, bytes, error);
+    }
+    HW_TRY(put(writer, data, bytes, error));
+    writer->unhashed_bytes += bytes;
+    return HW_OK;
 }
 
 hw_status hwi_writer_end(struct hwi_writer *writer, hw_error *error) {
     struct hwi_section_info *section = &writer->sections[writer->section_count - 1];
     assert(writer->in_section && writer->section_bytes % section->element_bytes == 0);
+    hash_buffered(writer);
     section->count = writer->section_bytes / section->element_bytes;
     section->checksum = hwi_hash_digest(&writer->section_hash);
     writer->in_section = 0;

@@ -25,6 +25,7 @@ struct hwi_writer {
     struct hwi_hash section_hash;
     uint8_t *buffer;
     uint64_t buffered_bytes, buffer_capacity;
+    uint64_t unhashed_bytes; /* at the end of the buffer, that section_hash has not seen */
     uint64_t file_bytes; /* written and buffered */
 };
 

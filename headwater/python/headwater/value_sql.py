@@ -128,7 +128,9 @@ def to_timestamp(
             f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END",
             "TIMESTAMP",
         )
-    if type_name == "DATE" or type_name in NAIVE_TYPES:
+    if type_name == "TIMESTAMP" and zone in (None, "UTC"):
+        stamp = value  # an infinite one is outside of the years below
+    elif type_name == "DATE" or type_name in NAIVE_TYPES:
         finite = f"CASE WHEN isfinite({value}) THEN TRY_CAST({value} AS TIMESTAMP) END"
         stamp = from_local(finite, zone)
     elif type_name == ZONED_TYPE:

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from databases import TinyTable, arrow_tables, write_csv, write_parquet, write_sqlite
 from headwater.build import build
-from headwater.convert import convert_tables
+from headwater.convert import TRIED_ROWS, convert_tables
 from headwater.database import memory_settings, open_database
 from headwater.document import STYPES
 from headwater.encode import stream_columns
@@ -198,6 +198,95 @@ def test_dense_and_scattered_keys_are_told_unique_alike(tmp_path: Path, keys: li
     else:
         _, found = build_table(tmp_path, source, keyed({"stype": "text"}))
         assert [row["key"]["id"] for row in found] == sorted(keys)
+
+
+class Recorded:
+    """A DuckDB connection that keeps the statements that make tables."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection, self.statements = connection, list[str]()
+
+    def execute(self, query: str, *parameters: Any) -> Any:
+        if query.startswith("CREATE OR REPLACE TABLE"):
+            self.statements.append(query)
+        return self.connection.execute(query, *parameters)
+
+
+LATE = 2 * TRIED_ROWS  # rows before the one that is out of order
+ORDERS = {  # of the rows (id, at): how often the table is made and whether the last time sorts it
+    "in order": ("range(3)", "range, range // 2", (1, False)),
+    "many in order": (f"range({LATE})", "range, range // 2", (1, False)),
+    "keys out of order": ("range(3)", "3 - range, 0", (1, True)),
+    "times out of order": ("range(3)", "range, 3 - range", (1, True)),
+    "the last one out of order": (
+        f"range({LATE})", f"range, if(range = {LATE - 1}, 0, range)", (2, True)
+    ),
+    "a time that is missing": ("range(3)", "range, nullif(range, 2)", (1, True)),
+    "late, a time that is missing": (
+        f"range({LATE})", f"range, nullif(range, {LATE - 1})", (2, True)
+    ),
+    "one row": ("range(1)", "range, 0", (1, False)),
+    "no row": ("range(0)", "range, 0", (1, False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ORDERS)
+@pytest.mark.parametrize("days", [False, True])
+def test_rows_that_come_in_order_are_not_sorted(tmp_path: Path, case: str, days: bool) -> None:
+    rows, pair, made = ORDERS[case]
+    connection = open_database(tmp_path)
+    connection.execute("CREATE SCHEMA raw; CREATE SCHEMA rows")
+    connection.execute(
+        f"CREATE TABLE raw.t0 AS SELECT CAST(p[1] AS BIGINT) AS c0, TIMESTAMP '2020-01-01' "
+        f"+ to_days(CAST(p[2] AS INTEGER)) AS c1 FROM (SELECT [{pair}] AS p FROM {rows})"
+    )
+    table = Table(
+        "t",
+        (Column("id", "identifier"), Column("at", "timestamp")),
+        primary_key=("id",),
+        temporal_column="at",
+        time_resolution="day" if days else "instant",
+    )
+    source = SourceTable("t", 0, 0, (SourceColumn("id", "BIGINT"), SourceColumn("at", "TIMESTAMP")))
+    recorded: Any = Recorded(connection)
+    convert_tables(recorded, Schema("x", (table,)), {"t": source})
+    sorts = ["ORDER BY" in statement for statement in recorded.statements]
+    assert (len(sorts), sorts[-1]) == made
+    found = connection.execute("SELECT c1, c0 FROM rows.t0 ORDER BY rowid").fetchall()
+    assert found == sorted(found, key=lambda row: (row[0] is None, row))
+    connection.close()
+
+
+def test_shuffled_rows_give_the_same_store_as_rows_in_order(tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        f"CREATE TABLE t AS SELECT i AS id, i / 7.0 AS v, 'n' || i % 9 AS w FROM range({LATE}) x(i)"
+    )
+    columns = {"id": "identifier", "v": "numerical", "w": "text"}
+    table = {"primary_key": "id", "columns": {c: {"stype": s} for c, s in columns.items()}}
+    fingerprints = {
+        build({"t": connection.sql(query)}, tmp_path / name, {"tables": {"t": table}}).fingerprint
+        for name, query in {
+            "ordered": "FROM t",
+            "shuffled": "FROM t ORDER BY hash(id)",
+            "late": f"FROM t ORDER BY id = {TRIED_ROWS + 1}, id",
+        }.items()
+    }
+    assert len(fingerprints) == 1
+
+
+def test_infinite_times_are_no_times(tmp_path: Path) -> None:
+    texts = ["infinity", "-infinity", "10000-01-01", "9999-12-31 23:59:59.999999", "0001-01-01"]
+    values = ", ".join(f"({i}, TIMESTAMP '{text}')" for i, text in enumerate(texts))
+    source = {"t": duckdb.sql(f"SELECT * FROM (VALUES {values}) x(id, v)")}
+    for zone, absent in {  # in Berlin both years begin before those of UTC
+        "UTC": [True, True, True, False, False],
+        "Europe/Berlin": [True, True, False, False, True],
+    }.items():
+        table = keyed({"stype": "timestamp"})
+        report, rows = build_table(tmp_path, source, table, timezone=zone)
+        assert [row["cells"]["v"] is None for row in rows] == absent
+        assert report.conversions[0].count == 3
 
 
 def test_the_size_as_csv_of_a_large_table_is_close_to_the_truth(tmp_path: Path) -> None:
