@@ -549,6 +549,19 @@ static PyObject *hash_texts(PyObject *object, PyObject *unused) {
     return none_or_raise(self, status, &error);
 }
 
+PyDoc_STRVAR(resumed_vector_count_doc,
+             "resumed_vector_count() -> int\n\n"
+             "Texts of which hash_texts took the vectors that a killed builder had left.");
+
+static PyObject *resumed_vector_count(PyObject *object, PyObject *unused) {
+    (void)unused;
+    struct builder *self = (struct builder *)object;
+    if (!builder_ready(self)) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLong(hw_builder_resumed_vector_count(self->handle));
+}
+
 /* ---- finish ------------------------------------------------------------------------------ */
 
 PyDoc_STRVAR(finish_doc, "finish(metadata: bytes) -> str\n\n"
@@ -618,6 +631,7 @@ static PyMethodDef builder_methods[] = {
     {"set_embedder", set_embedder, METH_VARARGS, set_embedder_doc},
     {"write_vectors", write_vectors, METH_VARARGS, write_vectors_doc},
     {"hash_texts", hash_texts, METH_NOARGS, hash_texts_doc},
+    {"resumed_vector_count", resumed_vector_count, METH_NOARGS, resumed_vector_count_doc},
     {"finish", finish, METH_VARARGS, finish_doc},
     {"publish", publish, METH_VARARGS, publish_doc},
     {"close", builder_close, METH_NOARGS, close_doc},

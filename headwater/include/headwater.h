@@ -244,8 +244,8 @@ HW_CHECK hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, 
 /*
  * Ends the declarations and takes up what a killed builder left in spill_directory. The rows of the
  * first *table_count tables are there and are not to be written; of edges hw_builder_has_edges says
- * it (1, and how many). Seeds and vectors are written again. Whoever owns the folder sees to it
- * that the data did not change, and removes it.
+ * it (1, and how many). hw_builder_hash_texts takes the vectors that are there; seeds are written
+ * again. Whoever owns the folder sees to it that the data did not change, and removes it.
  */
 HW_CHECK hw_status hw_builder_resume(hw_builder *b, uint32_t *table_count, hw_error *error);
 HW_API int hw_builder_has_edges(const hw_builder *b, uint32_t key, uint64_t *edge_count);
@@ -326,6 +326,8 @@ HW_CHECK hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kin
                                             const void *vectors, uint64_t count, hw_error *error);
 /* Embeds every text with hw_hash_embed, in C, without a copy. */
 HW_CHECK hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error);
+/* Texts of which it took the vectors that a killed builder had left in spill_directory. */
+HW_API uint32_t hw_builder_resumed_vector_count(const hw_builder *b);
 
 /*
  * Writes graph, schema and metadata.json (given as bytes), computes the fingerprint (32 lower-case

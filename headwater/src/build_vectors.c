@@ -8,6 +8,8 @@
 #include "bytes.h"
 #include "embed.h"
 
+#define PIECE_BYTES (1u << 20) /* of hash vectors that are written at a time */
+
 uint32_t hw_builder_text_count(const hw_builder *b) {
     return b->texts.count;
 }
@@ -84,27 +86,99 @@ hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kind, const 
         b, hwi_writer_append(&b->vectors[kind], vectors, 2 * number_count, error));
 }
 
+/* ---- hash ------------------------------------------------------------------------------------ */
+
+/* Vectors on their way: written piece by piece, and kept for a builder that goes on from here. */
+struct hashing {
+    hw_builder *b;
+    struct hwi_embed_scratch *scratch;
+    uint8_t *piece; /* float16 [piece_count, text_dim] */
+    uint32_t piece_count, done;
+    struct hwi_spill kept; /* float16 [done, text_dim] of whole pieces */
+    struct hwi_hash kept_hash;
+};
+
+static hw_status begin_hashing(struct hashing *hashing, hw_error *error) {
+    uint32_t vector_bytes = 2 * hashing->b->text_dim;
+    hashing->piece_count = PIECE_BYTES > vector_bytes ? PIECE_BYTES / vector_bytes : 1;
+    size_t scratch_bytes = hwi_embed_scratch_bytes(hashing->b->text_dim);
+    size_t piece_bytes = (size_t)hashing->piece_count * vector_bytes;
+    hashing->scratch = malloc(scratch_bytes);
+    hashing->piece = malloc(piece_bytes);
+    return hashing->scratch == NULL || hashing->piece == NULL
+               ? hwi_no_memory(error, "embeddings", scratch_bytes + piece_bytes)
+               : HW_OK;
+}
+
+static hw_status write_piece(struct hashing *hashing, const uint8_t *vectors, uint32_t count,
+                             hw_error *error) {
+    hw_builder *b = hashing->b;
+    hashing->done += count;
+    b->vector_counts[HW_EMBED_TEXTS] += count;
+    return hwi_writer_append(&b->vectors[HW_EMBED_TEXTS], vectors,
+                             2 * (uint64_t)b->text_dim * count, error);
+}
+
+/* What a killed builder had hashed. */
+static hw_status write_kept(struct hashing *hashing, hw_error *error) {
+    uint64_t vector_bytes = 2 * (uint64_t)hashing->b->text_dim;
+    uint32_t count = 0;
+    HW_TRY(
+        hwi_builder_take_vectors(hashing->b, &hashing->kept, &hashing->kept_hash, &count, error));
+    hashing->b->resumed_vector_count = count;
+    while (hashing->done < count) {
+        uint32_t left = count - hashing->done;
+        uint32_t step = left < hashing->piece_count ? left : hashing->piece_count;
+        HW_TRY(
+            write_piece(hashing, hashing->kept.data + vector_bytes * hashing->done, step, error));
+        hwi_spill_pass(&hashing->kept, vector_bytes * hashing->done);
+    }
+    return HW_OK;
+}
+
+static hw_status keep_piece(struct hashing *hashing, hw_error *error) {
+    uint64_t bytes = 2 * (uint64_t)hashing->b->text_dim * hashing->piece_count;
+    HW_TRY(hwi_spill_write(&hashing->kept, hashing->piece, bytes, error));
+    hwi_hash_update(&hashing->kept_hash, hashing->piece, (size_t)bytes);
+    return hwi_builder_record_vectors(hashing->b, hashing->done, &hashing->kept_hash, error);
+}
+
+static hw_status hash_piece(struct hashing *hashing, hw_error *error) {
+    hw_builder *b = hashing->b;
+    uint32_t left = b->texts.count - hashing->done;
+    uint32_t count = left < hashing->piece_count ? left : hashing->piece_count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bytes = 0;
+        const char *text = hwi_dictionary_text(&b->texts, hashing->done + i, &bytes);
+        hwi_embed(hashing->scratch, text, bytes, b->text_dim,
+                  hashing->piece + 2 * (size_t)b->text_dim * i);
+    }
+    HW_TRY(write_piece(hashing, hashing->piece, count, error));
+    int is_kept = b->spill_directory != NULL && count == hashing->piece_count;
+    return is_kept ? keep_piece(hashing, error) : HW_OK;
+}
+
 hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error) {
     HW_TRY(check_embedder(b, error));
-    size_t scratch_bytes = hwi_embed_scratch_bytes(b->text_dim);
-    struct hwi_embed_scratch *scratch = malloc(scratch_bytes);
-    uint8_t *vector = malloc(2 * (size_t)b->text_dim);
-    hw_status status = HW_OK;
-    if (scratch == NULL || vector == NULL) {
-        status = hwi_no_memory(error, "embeddings", scratch_bytes);
+    struct hashing hashing = {.b = b};
+    hw_status status = begin_hashing(&hashing, error);
+    if (status == HW_OK && b->spill_directory != NULL) {
+        status = write_kept(&hashing, error);
     }
-    for (uint32_t i = 0; i < b->texts.count && status == HW_OK; i++) {
-        uint32_t bytes = 0;
-        const char *text = hwi_dictionary_text(&b->texts, i, &bytes);
-        hwi_embed(scratch, text, bytes, b->text_dim, vector);
-        status = hwi_writer_append(&b->vectors[HW_EMBED_TEXTS], vector, 2 * (uint64_t)b->text_dim,
-                                   error);
-        b->vector_counts[HW_EMBED_TEXTS]++;
+    while (status == HW_OK && hashing.done < b->texts.count) {
+        status = hash_piece(&hashing, error);
     }
-    free(scratch);
-    free(vector);
+    hwi_spill_close(&hashing.kept);
+    free(hashing.scratch);
+    free(hashing.piece);
     return hwi_builder_latch(b, status);
 }
+
+uint32_t hw_builder_resumed_vector_count(const hw_builder *b) {
+    return b->resumed_vector_count;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
 
 hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3], hw_error *error) {
     static const char *const kinds[3] = {"texts", "columns", "categories"};

@@ -21,6 +21,7 @@
 #include "dictionary.h"
 #include "error.h"
 #include "format.h"
+#include "hash.h"
 #include "headwater.h"
 #include "moments.h"
 #include "spill.h"
@@ -73,6 +74,9 @@ struct hw_builder {
     char *spill_directory; /* NULL: nothing is left for another builder */
     int log_fd; /* -1: closed */
     uint64_t resumed_text_count, resumed_text_bytes;
+    uint64_t kept_vector_count, kept_vector_checksum; /* of the last record of vectors */
+    uint32_t kept_vector_dim;
+    uint32_t resumed_vector_count; /* that were taken */
     char *name;
     char *embedder;
     int64_t stats_until_us;
@@ -110,6 +114,14 @@ HWI_CHECK hw_status hwi_builder_take_up(hw_builder *b, hw_error *error);
 HWI_CHECK hw_status hwi_builder_record_rows(hw_builder *b, uint32_t index, hw_error *error);
 HWI_CHECK hw_status hwi_builder_record_edges(hw_builder *b, uint32_t index, uint64_t given_count,
                                              hw_error *error);
+
+/* Opens the vectors that hw_builder_hash_texts keeps, float16 [*count, text_dim], with those of a
+ * killed builder if they are whole; *hash is then of them. */
+HWI_CHECK hw_status hwi_builder_take_vectors(const hw_builder *b, struct hwi_spill *spill,
+                                             struct hwi_hash *hash, uint32_t *count,
+                                             hw_error *error);
+HWI_CHECK hw_status hwi_builder_record_vectors(hw_builder *b, uint32_t count,
+                                               const struct hwi_hash *hash, hw_error *error);
 
 /* Time of a table's row as the walk compares it: INT64_MIN without a temporal column. */
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row);

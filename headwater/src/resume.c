@@ -1,7 +1,8 @@
 /*
  * What a builder that is killed leaves for the next one: its spills as files of a folder, and a log
  * that says which of them are whole. A record is appended when the rows of a table or the edges of
- * a key are in place, and holds what the builder knows of them besides.
+ * a key are in place, and holds what the builder knows of them besides; and each time that the hash
+ * vectors of some more texts are.
  *
  * The log begins with a digest of all that was declared; a builder that declares anything else
  * begins a new one. The kernel keeps what a killed process wrote, but not over a crash of its own:
@@ -22,10 +23,11 @@
 #include "publish.h"
 
 #define LOG_NAME "log"
+#define CHECK_STEP_BYTES (1u << 20)
 #define BOOT_FILE "/proc/sys/kernel/random/boot_id"
 
 enum { TABLE_SPILLS = 5 };
-enum record_kind { ROWS = 1, EDGES = 2 };
+enum record_kind { ROWS = 1, EDGES = 2, VECTORS = 3 };
 
 struct record_header {
     uint32_t kind, index;
@@ -50,6 +52,10 @@ struct column_record {
 struct edges_record {
     struct hwi_key_info info;
     uint64_t given_count, spill_bytes;
+};
+
+struct vectors_record { /* the index is text_dim */
+    uint64_t count, checksum;
 };
 
 /* ---- what was declared ------------------------------------------------------------------- */
@@ -193,6 +199,14 @@ hw_status hwi_builder_record_edges(hw_builder *b, uint32_t index, uint64_t given
                   &record, error);
 }
 
+hw_status hwi_builder_record_vectors(hw_builder *b, uint32_t count, const struct hwi_hash *hash,
+                                     hw_error *error) {
+    struct vectors_record record = {.count = count, .checksum = hwi_hash_digest(hash)};
+    return append(
+        b, (struct record_header){.kind = VECTORS, .index = b->text_dim, .bytes = sizeof record},
+        &record, error);
+}
+
 /* ---- taking up --------------------------------------------------------------------------- */
 
 /* 1 if the rows are there as the record says. */
@@ -254,6 +268,48 @@ static int take_edges(hw_builder *b, uint32_t index, const uint8_t *data, uint64
     return 1;
 }
 
+/* Only remembered: they are looked at when it is known whether vectors of this width are wanted. */
+static int note_vectors(hw_builder *b, uint32_t text_dim, const uint8_t *data, uint64_t bytes) {
+    struct vectors_record record;
+    if (bytes != sizeof record) {
+        return 0;
+    }
+    memcpy(&record, data, sizeof record);
+    b->kept_vector_count = record.count;
+    b->kept_vector_checksum = record.checksum;
+    b->kept_vector_dim = text_dim;
+    return 1;
+}
+
+/* Hashes the kept vectors; 1 if they are those of the record. */
+static int check_vectors(const hw_builder *b, struct hwi_spill *spill, struct hwi_hash *hash) {
+    for (uint64_t done = 0; done < spill->bytes;) {
+        uint64_t left = spill->bytes - done;
+        uint64_t step = left < CHECK_STEP_BYTES ? left : CHECK_STEP_BYTES;
+        hwi_hash_update(hash, spill->data + done, (size_t)step);
+        done += step;
+        hwi_spill_pass(spill, done);
+    }
+    return hwi_hash_digest(hash) == b->kept_vector_checksum;
+}
+
+hw_status hwi_builder_take_vectors(const hw_builder *b, struct hwi_spill *spill,
+                                   struct hwi_hash *hash, uint32_t *count, hw_error *error) {
+    uint64_t kept = b->kept_vector_dim == b->text_dim ? b->kept_vector_count : 0;
+    hwi_hash_init(hash, 0);
+    *count = 0;
+    if (kept > 0 && kept <= b->texts.count &&
+        open_named(b, "vectors", 0, spill, 2 * (uint64_t)b->text_dim * kept, NULL) == HW_OK) {
+        if (check_vectors(b, spill, hash)) {
+            *count = (uint32_t)kept;
+            return HW_OK;
+        }
+        hwi_spill_close(spill);
+        hwi_hash_init(hash, 0);
+    }
+    return open_named(b, "vectors", 0, spill, 0, error);
+}
+
 /* Takes up what the records say; the bytes of the log that are good. */
 static uint64_t take_records(hw_builder *b, const uint8_t *log, uint64_t bytes) {
     uint64_t at = sizeof(uint64_t);
@@ -267,7 +323,9 @@ static uint64_t take_records(hw_builder *b, const uint8_t *log, uint64_t bytes) 
         }
         int is_taken = header.kind == ROWS    ? take_rows(b, header.index, record, header.bytes)
                        : header.kind == EDGES ? take_edges(b, header.index, record, header.bytes)
-                                              : 0;
+                       : header.kind == VECTORS
+                           ? note_vectors(b, header.index, record, header.bytes)
+                           : 0;
         if (!is_taken) {
             break;
         }

@@ -182,6 +182,9 @@ class Builder:
     def hash_texts(self) -> None:
         """Embeds every text with the `hash` embedder, in C."""
 
+    def resumed_vector_count(self) -> int:
+        """Texts of which hash_texts took the vectors that a killed builder had left."""
+
     def finish(self, metadata: ReadableBuffer, /) -> str:
         """Writes what is left, with metadata.json; the fingerprint."""
 

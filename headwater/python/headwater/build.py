@@ -463,13 +463,16 @@ class _Build:
         identity = embedding.identity()
         if self.previous is not None and identity is not None:
             self.previous.allow_vectors(identity_digest(identity))
-        return write_embeddings(
+        written = write_embeddings(
             builder,
             replace(embedding, previous=self.previous),
             encoder.layout.column_phrases(),
             encoder.category_phrases(),
             tell=lambda item: self.tell("embed", item),
         )
+        if builder.resumed_vector_count():
+            self.journal.resumed.append("hash vectors")
+        return written
 
     def usage(self) -> dict[str, int]:
         embedder = self.options.embedding.embedder

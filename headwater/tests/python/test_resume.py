@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from databases import (
+    TinyTable,
     arrow_tables,
     bookstore,
     bookstore_metadata,
@@ -169,6 +170,63 @@ def test_what_is_encoded_is_used_only_as_it_was_left(tmp_path: Path, damage: str
     if damage != "declared":
         third.write_rows(0, arrow_rows())
         assert builder("four").resume() == 1
+
+
+TEXTS, WIDTH, PIECE = 200, 16_384, 32  # vectors of 32 KiB, of which 1 MiB is kept at a time
+
+
+@pytest.mark.parametrize("damage", [None, "bit", "short", "log", "width"])
+def test_hash_vectors_are_taken_only_as_they_were_left(tmp_path: Path, damage: str | None) -> None:
+    def built(name: str, width: int = WIDTH, *, keep: bool = True) -> tuple[int, bytes]:
+        """Texts whose vectors were there, and the file of all."""
+        where: dict[str, Any] = {"spill_directory": tmp_path / "e"} if keep else {}
+        builder = _core.Builder(tmp_path / name, name="d", stats_until_us=2**63 - 1, **where)
+        builder.add_table("t", key_part_count=1)
+        builder.add_column(0, "v", stype=_core.SEMANTIC_TYPES["text"])
+        if builder.resume() == 0:
+            texts = {"key": range(TEXTS), "v": [f"text {i}" for i in range(TEXTS)]}
+            builder.write_rows(0, pa.table(texts, pa.schema([("key", "int64"), ("v", "string")])))
+        builder.set_embedder("hash", width)
+        builder.write_vectors(_core.EMBEDDING_KINDS["columns"], _core.hash_embed(["v"], width))
+        builder.hash_texts()
+        builder.finish(b"{}")
+        found = (tmp_path / name / "text_embeddings.bin").read_bytes()
+        return builder.resumed_vector_count(), found
+
+    (tmp_path / "e").mkdir()
+    count, expected = built("plain", keep=False)
+    whole = TEXTS // PIECE * PIECE
+    assert count == 0 and built("first") == (0, expected) and built("again") == (whole, expected)
+    kept, log = tmp_path / "e" / "vectors-00000", tmp_path / "e" / "log"
+    assert kept.stat().st_size >= 2 * WIDTH * whole
+    if damage == "bit":
+        with kept.open("r+b") as file:
+            file.seek(2 * WIDTH * 70)
+            file.write(b"\x11")
+    elif damage == "short":
+        os.truncate(kept, 2 * WIDTH * whole - 1)
+    elif damage == "log":
+        os.truncate(log, log.stat().st_size - 1)  # of the record of the last piece
+    elif damage == "width":
+        assert built("narrow", 8)[0] == 0
+    # A narrow build keeps no whole piece, and the wide ones are gone.
+    taken = {None: whole, "bit": 0, "short": 0, "log": whole - PIECE, "width": 0}[damage]
+    assert built("last") == (taken, expected)
+    assert built("after") == (whole, expected)
+
+
+def test_a_build_killed_after_it_hashed_its_texts_does_not_hash_them_again(tmp_path: Path) -> None:
+    rows = [(i, f"text {i}") for i in range(5000)]
+    source = write_sqlite(tmp_path / "d.db", {"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)})
+    columns = {"id": {"stype": "identifier"}, "v": {"stype": "text"}}
+    document = {"tables": {"t": {"primary_key": "id", "columns": columns}}}
+    told = stages(source, tmp_path / "whole", document)
+    out, number = tmp_path / "s", told.index(("write", "graph and records"))
+    assert start(source, out, document, str(number)).wait() == -signal.SIGKILL
+    report = build(source, out, document, cache=False)
+    assert report.fingerprint == Store(tmp_path / "whole").fingerprint
+    assert report.resumed[-1] == "hash vectors" and "hash vectors" in str(report)
+    assert clean(out, report.fingerprint)
 
 
 def arrow_rows() -> Any:
