@@ -10,6 +10,7 @@ from . import _core
 from .audit import AuditReport, audit
 from .batch import BATCH_FIELDS, Batch, BatchField
 from .build import build, dry_run
+from .epoch import Epoch
 from .errors import (
     EmbedderError,
     HeadwaterError,
@@ -22,7 +23,7 @@ from .errors import (
 from .expand import calendar_tables, expand
 from .infer import infer
 from .report import BuildReport
-from .sampler import Epoch, Sampler
+from .sampler import Sampler
 from .schema import Schema
 from .store import SemanticType, Store
 

@@ -1,8 +1,8 @@
 """The sampler: a store to batches, and what a training loop needs to know about its tasks.
 
-The work is done by threads of the C library; this file turns names, words and times into numbers,
-and numbers back into names. Contexts depend on the store and on the options listed in
-`Sampler.state_dict`, never on threads, prefetch or timing.
+The work is done by threads of the C library; this file and those it imports turn names, words and
+times into numbers, and numbers back into names. Contexts depend on the store and on the options
+listed in `Sampler.state_dict`, never on threads, prefetch or timing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import copy
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +19,32 @@ from numpy.typing import NDArray
 
 from . import _core
 from .batch import Batch
-from .errors import TaskError
-from .keys import NO_TIME_US, Time, time_us
+from .epoch import Epoch
+from .key_columns import child_count_embeddings, referenced_columns
+from .keys import Time
+from .questions import anchor_rows, observation_times
+from .sampler_options import (
+    adjacency_word,
+    at_least,
+    at_least_or_0,
+    split_number,
+    split_ratios_of,
+    staleness_days,
+    thread_count,
+    time_split_us,
+    visible_until_us,
+)
+from .seed_sources import SeedSources
 from .statistics import prometheus_text, sampler_metadata, sampler_stats
-from .store import NO_ROW, Store, word
+from .store import Store, word
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-MAX_THREADS = 16
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 1
 MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
 STREAMS = ("train", "val")
-CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
 
 class Sampler:
@@ -142,13 +153,11 @@ class Sampler:
         self._owns_store = db_path is not None
         self._finalizer: weakref.finalize[..., Any] | None = None
         try:
-            self._tasks = self._select(tasks, seed_tables)
-            ratios = [float(ratio) for ratio in split_ratios]
-            if len(ratios) != 3:
-                raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
+            self._seeds = SeedSources(self.store, tasks, seed_tables)
+            ratios = split_ratios_of(split_ratios)
             until = visible_until_us(visible_until)
-            stale = _staleness(staleness)
-            dealt = _time_split(time_split)
+            stale = staleness_days(staleness)
+            dealt = time_split_us(time_split)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -159,7 +168,7 @@ class Sampler:
                     "context_labels", context_labels or "default", _core.CONTEXT_LABELS
                 ),
                 "layout": word("layout", layout, _core.LAYOUTS),
-                "adjacency": _adjacency(adjacency, layout),
+                "adjacency": adjacency_word(adjacency, layout),
                 "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
@@ -171,42 +180,36 @@ class Sampler:
             self._core = _core.Sampler(
                 self.store.core,
                 rank=rank,
-                world_size=_at_least("world_size", world_size, 1),
-                split_ratios=(ratios[0], ratios[1], ratios[2]),
+                world_size=at_least("world_size", world_size, 1),
+                split_ratios=ratios,
                 split_seed=split_seed,
                 seed=seed,
-                batch_size=_at_least("default_batch_size", default_batch_size, 1),
-                sequence_length=_at_least("default_sequence_length", default_sequence_length, 2),
-                max_rows=0 if max_rows is None else _at_least("max_rows", max_rows, 2),
-                child_width=_at_least("bfs_child_width", bfs_child_width, 1),
-                max_hops=0 if max_hops is None else _at_least("max_hops", max_hops, 0) + 1,
-                tasks=None if tasks is None or seed_tables is not None else self._tasks,
-                task_weights=self._weights(task_weights),
+                batch_size=at_least("default_batch_size", default_batch_size, 1),
+                sequence_length=at_least("default_sequence_length", default_sequence_length, 2),
+                max_rows=at_least_or_0("max_rows", max_rows, 2),
+                child_width=at_least("bfs_child_width", bfs_child_width, 1),
+                max_hops=0 if max_hops is None else at_least("max_hops", max_hops, 0) + 1,
+                tasks=None if tasks is None else self._seeds.numbers,
+                task_weights=self._seeds.weights(task_weights),
                 visible_until=until,
-                num_threads=_threads(num_threads, cpus, local_world_size),
-                num_prefetch=_at_least("num_prefetch", num_prefetch, 0),
-                num_prefetch_val=_at_least("num_prefetch_val", num_prefetch_val, 0),
-                text_budget=0 if text_budget is None else _at_least("text_budget", text_budget, 2),
+                num_threads=thread_count(num_threads, cpus, local_world_size),
+                num_prefetch=at_least("num_prefetch", num_prefetch, 0),
+                num_prefetch_val=at_least("num_prefetch_val", num_prefetch_val, 0),
+                text_budget=at_least_or_0("text_budget", text_budget, 2),
                 attention_masks=attention_masks,
                 packing=packing,
-                contexts_per_batch=0
-                if contexts_per_batch is None
-                else _at_least("contexts_per_batch", contexts_per_batch, 1),
+                contexts_per_batch=at_least_or_0("contexts_per_batch", contexts_per_batch, 1),
                 with_rows=with_rows,
-                num_interleaved=0
-                if num_interleaved is None
-                else _at_least("num_interleaved", num_interleaved, 1),
+                num_interleaved=at_least_or_0("num_interleaved", num_interleaved, 1),
                 cpus=cpus,
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
-                label_rows=_at_least("label_rows", label_rows, 0),
+                label_rows=at_least("label_rows", label_rows, 0),
                 time_split=dealt,
                 mask_ratio=mask_ratio or 0,
-                seed_tables=None if seed_tables is None else self._seed_table_numbers(),
-                max_targets_per_type=0
-                if max_targets_per_type is None
-                else _at_least("max_targets_per_type", max_targets_per_type, 1),
-                never_masked=_referenced_columns(self.store.metadata) if masks else None,
+                seed_tables=self._seeds.table_numbers(),
+                max_targets_per_type=at_least_or_0("max_targets_per_type", max_targets_per_type, 1),
+                never_masked=referenced_columns(self.store.metadata) if masks else None,
                 **words,
             )
         except BaseException:
@@ -217,7 +220,7 @@ class Sampler:
         self._told_left_out: set[str] = set()
         self.shape = self._core.shape()
         self._options = {
-            "split_ratios": ratios,
+            "split_ratios": list(ratios),
             "split_seed": split_seed,
             "seed": seed,
             "default_sequence_length": default_sequence_length,
@@ -232,7 +235,7 @@ class Sampler:
             "identifier_cells": identifier_cells,
             "context_labels": context_labels,
             "visible_until": list(until),
-            "tasks": [self._name(task) for task in self._tasks],
+            "tasks": self._seeds.names(),
             "task_weights": None if task_weights is None else dict(task_weights),
             "task_order": task_order,
         }
@@ -256,7 +259,7 @@ class Sampler:
             self._options["packing"] = True
 
     def __repr__(self) -> str:
-        tasks = ", ".join(self._name(task) for task in self._tasks)
+        tasks = ", ".join(self._seeds.names())
         size = f"B={self.shape['batch_size']}, S={self.shape['sequence_length']}"
         return (
             f"<Sampler of '{self.store.path}': {tasks}; {size}; {self.rank} of {self.world_size}>"
@@ -295,7 +298,7 @@ class Sampler:
 
     def batch(self, split: str, k: int) -> Batch:
         """Batch k of a split's stream: a pure function of store, options and k."""
-        number = _split(split)
+        number = split_number(split)
         self._tell_left_out(split)
         return Batch(self._core.batch(number, k))
 
@@ -305,11 +308,11 @@ class Sampler:
         All ranks yield equally many batches; the last ones may be short or empty by
         `num_sequences`. The same index gives the same contexts. task None: all tasks in turn.
         """
-        split_number = _split(split)
+        chosen = split_number(split)
         if task is None:
             self._tell_left_out(split)
-        number = ALL_TASKS if task is None else self._task(task)
-        return Epoch(_core.Pass(self._core, split_number, number, index))
+        number = ALL_TASKS if task is None else self._seeds.number(task)
+        return Epoch(_core.Pass(self._core, chosen, number, index))
 
     def batches_for(
         self,
@@ -328,16 +331,16 @@ class Sampler:
         microseconds, ISO text or datetime (naive: UTC). None takes the anchor's own time where a
         cell task's rows have one, and shows everything in a database without times.
         """
-        number = self._task(task)
+        number = self._seeds.number(task)
         if self._options.get("objective") == "masked_cells":
             raise ValueError("the objective is 'masked_cells', which asks no task about keys")
         if keys is not None and rows is None:
-            anchors = self._anchors(number, keys)
+            anchors = anchor_rows(self.store, number, keys)
         elif rows is not None and keys is None:
             anchors = np.asarray(rows).tolist()
         else:
             raise ValueError("give either keys or rows")
-        times = self._obs_times(number, anchors, obs_time)
+        times = observation_times(self.store, number, anchors, obs_time)
         return Epoch(_core.Pass(self._core, 0, number, 0, anchors, times))
 
     # ---- what it knows -------------------------------------------------------------------
@@ -350,15 +353,7 @@ class Sampler:
         columns = np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
         if not self._options.get("child_counts"):
             return columns
-        return np.concatenate([columns, self._child_count_embeddings(columns)])
-
-    def _child_count_embeddings(self, columns: NDArray[np.float16]) -> NDArray[np.float16]:
-        """Of each foreign key's counts: its first column's, and what is counted, in equal parts."""
-        keys = _first_columns_of_keys(self.store.metadata)
-        phrases = np.asarray(_core.hash_embed(list(CHILD_COUNT_PHRASES), columns.shape[1]))
-        both = columns[keys].astype(np.float32)[:, None] + phrases.astype(np.float32)[None]
-        half: NDArray[np.float16] = (both / np.float32(2) ** 0.5).astype(np.float16)
-        return half.reshape(-1, columns.shape[1])
+        return np.concatenate([columns, child_count_embeddings(self.store.metadata, columns)])
 
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
@@ -378,7 +373,7 @@ class Sampler:
     def database_metadata(self) -> dict[str, Any]:
         """The store's metadata.json, with seed counts and target statistics of this sampler's
         splits; times have mean_us and std_us under "time" where a task predicts one."""
-        tasks = [task for task in self._tasks if task < len(self.store.metadata["tasks"])]
+        tasks = [] if self._seeds.are_tables else self._seeds.numbers
         return sampler_metadata(self.store, self._core, tasks)
 
     def warm_up(self, progress: Callable[[int, int], None] | None = None) -> None:
@@ -404,23 +399,23 @@ class Sampler:
 
     def num_seeds(self, split: str, task: str | None = None) -> int:
         """Seeds of a split over all ranks, of one task or of all of this sampler."""
-        tasks = self._tasks if task is None else [self._task(task)]
-        return sum(self._core.seed_count(_split(split), number) for number in tasks)
+        tasks = self._seeds.chosen(task)
+        return sum(self._core.seed_count(split_number(split), number) for number in tasks)
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
         """Batches that each rank gets from `epoch(split, task)`."""
         step = self.shape["contexts_per_batch"] * self.world_size
-        tasks = self._tasks if task is None else [self._task(task)]
-        counts = [self._core.seed_count(_split(split), number) for number in tasks]
+        tasks = self._seeds.chosen(task)
+        counts = [self._core.seed_count(split_number(split), number) for number in tasks]
         return sum(-(-count // step) for count in counts)
 
     def remaining(self, split: str, task: str | None = None) -> int:
         """Seeds over all ranks that the stream of train or val has left in its current epochs."""
         positions, _ = self._core.get_position(self._stream(split))
-        tasks = self._tasks if task is None else [self._task(task)]
+        tasks = self._seeds.chosen(task)
         left = 0
         for number in tasks:
-            count = self._core.seed_count(_split(split), number)
+            count = self._core.seed_count(split_number(split), number)
             left += count - positions[number] % count if count else 0
         return left
 
@@ -430,7 +425,7 @@ class Sampler:
         0 train, 1 val, 2 test, and 3 where time_split has it in no split, or where it is a row of a
         seed table that is no seed.
         """
-        number = self._task(task)
+        number = self._seeds.number(task)
         if number < len(self.store.metadata["tasks"]):
             count = len(self.store.task_seeds(task)["position"])
         else:
@@ -448,7 +443,7 @@ class Sampler:
         streams = {}
         for split in STREAMS:
             positions, batches = self._core.get_position(_core.SPLITS[split])
-            named = {self._name(task): positions[task] for task in self._tasks}
+            named = {self._seeds.name(task): positions[task] for task in self._seeds.numbers}
             streams[split] = {"positions": named, "batches": batches}
         return {
             "version": STATE_VERSION,
@@ -488,8 +483,8 @@ class Sampler:
         for split in STREAMS:
             stream = state["streams"][split]
             positions = [0] * len(self._core.get_position(_core.SPLITS[split])[0])
-            for task in self._tasks:
-                positions[task] = stream["positions"][self._name(task)]
+            for task in self._seeds.numbers:
+                positions[task] = stream["positions"][self._seeds.name(task)]
             places.append((_core.SPLITS[split], positions, stream["batches"]))
         for place in places:
             self._core.set_position(*place)
@@ -500,55 +495,18 @@ class Sampler:
         if self._owns_store:
             self.store.close()
 
-    def _name(self, task: int) -> str:
-        """Of a task, or of the table whose number stands behind those of the tasks."""
-        count = len(self.store.metadata["tasks"])
-        kind, number = ("tasks", task) if task < count else ("tables", task - count)
-        name: str = self.store.metadata[kind][number]["name"]
-        return name
-
-    def _select(self, tasks: Sequence[str] | None, tables: Sequence[str] | None) -> list[int]:
-        count = len(self.store.metadata["tasks"])
-        if tables is not None:
-            if tasks is not None:
-                raise ValueError("give either tasks or seed_tables")
-            numbers = _distinct("seed_tables", tables, self.store.table_index)
-            return [count + number for number in numbers]
-        if tasks is None:
-            return list(range(count))
-        return _distinct("tasks", tasks, self.store.task_index)
-
-    def _seed_table_numbers(self) -> list[int]:
-        return [task - len(self.store.metadata["tasks"]) for task in self._tasks]
-
-    def _weights(self, weights: Mapping[str, float] | None) -> list[float] | None:
-        if weights is None:
-            return None
-        names = [self._name(task) for task in self._tasks]
-        if set(weights) != set(names):
-            raise ValueError(f"task_weights names {sorted(weights)}, expected each of {names}")
-        return [float(weights[name]) for name in names]
-
-    def _task(self, name: str) -> int:
-        count = len(self.store.metadata["tasks"])
-        if self._tasks and self._tasks[0] >= count:
-            number, kind = count + self.store.table_index(name), "table"
-        else:
-            number, kind = self.store.task_index(name), "task"
-        if number not in self._tasks:
-            raise ValueError(f"{kind} '{name}' is not among this sampler's {kind}s")
-        return number
-
     def _tell_left_out(self, split: str) -> None:
         """Warns once of each task that has no seeds in a split where others have."""
         if split in self._told_left_out:
             return
         self._told_left_out.add(split)
         number = _core.SPLITS[split]
-        empty = [task for task in self._tasks if self._core.seed_count(number, task) == 0]
-        if 0 < len(empty) < len(self._tasks):
+        empty = [task for task in self._seeds.numbers if self._core.seed_count(number, task) == 0]
+        if 0 < len(empty) < len(self._seeds.numbers):
             for task in empty:
-                message = f"task '{self._name(task)}' has no seeds in split '{split}', left out"
+                message = (
+                    f"task '{self._seeds.name(task)}' has no seeds in split '{split}', left out"
+                )
                 warnings.warn(message, stacklevel=3)
 
     def _stream(self, split: str) -> int:
@@ -556,189 +514,8 @@ class Sampler:
             raise ValueError(f"split is {split!r}, expected 'train' or 'val'; use epoch()")
         return _core.SPLITS[split]
 
-    def _anchors(self, task: int, keys: Sequence[Any]) -> list[int]:
-        if isinstance(keys, str | bytes):
-            raise TypeError("keys is a str, expected a list of keys")
-        if not isinstance(keys, Iterable):
-            raise TypeError(f"keys is {keys!r}, expected a list of keys")
-        name = self.store.metadata["tasks"][task]["anchor_table"]
-        given = list(keys)
-        found = self.store.find_all(name, given)
-        unknown = [given[i] for i in np.flatnonzero(found == NO_ROW)]
-        if unknown:
-            raise KeyError(self.store.unknown_keys(name, unknown))
-        anchors: list[int] = found.tolist()
-        return anchors
-
-    def _obs_times(
-        self, task: int, anchors: list[int], obs_time: Time | Sequence[Time] | None
-    ) -> list[int]:
-        if obs_time is None:
-            return self._own_times(task, anchors)
-        if isinstance(obs_time, int | str | date | datetime | np.datetime64 | np.integer):
-            return [time_us(obs_time)] * len(anchors)
-        if not isinstance(obs_time, Iterable):
-            return [time_us(obs_time)] * len(anchors)  # says what it expected
-        times = [time_us(time) for time in obs_time]
-        if len(times) != len(anchors):
-            raise ValueError(f"obs_time has {len(times)} entries for {len(anchors)} keys")
-        return times
-
-    def _own_times(self, task: int, anchors: list[int]) -> list[int]:
-        metadata = self.store.metadata
-        entry = metadata["tasks"][task]
-        if all(table["temporal_column"] is None for table in metadata["tables"]):
-            return [NO_TIME_US] * len(anchors)
-        anchor_table = metadata["tables"][self.store.table_index(entry["anchor_table"])]
-        if entry["kind"] != "cell" or anchor_table["temporal_column"] is None:
-            raise TaskError(
-                f"task '{entry['name']}' needs an obs_time: without one its contexts would show "
-                "everything that ever happened"
-            )
-        times = [self.store.core.row_time(row) for row in anchors]
-        for row, time in zip(anchors, times, strict=True):
-            if abs(time) >= NO_TIME_US:
-                raise TaskError(f"row {row} of '{anchor_table['name']}' has no time: give obs_time")
-        return times
-
-
-class Epoch:
-    """A finite run of batches, made ahead by the sampler's threads. An iterator with a length."""
-
-    def __init__(self, core: _core.Pass) -> None:
-        self._core = core
-        self._length = core.batch_count()
-
-    def __len__(self) -> int:
-        """Batches of the whole run on this rank."""
-        return self._length
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        return self.next()
-
-    def next(self, timeout: float | None = None) -> Batch:
-        """Next batch; StopIteration at the end, TimeoutError after `timeout` seconds."""
-        core = self._core.next(timeout)
-        if core is None:
-            self.close()
-            raise StopIteration
-        return Batch(core)
-
-    def close(self) -> None:
-        """Drop what is queued. Also done at the end, and when the object goes."""
-        self._core.close()
-
-    def __enter__(self) -> Epoch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _first_columns_of_keys(metadata: Mapping[str, Any]) -> list[int]:
-    """The global column that begins each foreign key, in the order of the store's keys."""
-    found = []
-    for table in metadata["tables"]:
-        start, end = table["column_range"]
-        names = [column["name"] for column in metadata["columns"][start:end]]
-        found += [start + names.index(key["columns"][0]) for key in table["foreign_keys"]]
-    return found
-
-
-def _referenced_columns(metadata: Mapping[str, Any]) -> list[int]:
-    """Global columns that foreign keys refer to: their values stand in the referring rows too."""
-    starts = {table["name"]: table["column_range"] for table in metadata["tables"]}
-    found = set()
-    for table in metadata["tables"]:
-        for key in table["foreign_keys"]:
-            start, end = starts[key["references"]["table"]]
-            names = [column["name"] for column in metadata["columns"][start:end]]
-            found |= {start + names.index(name) for name in key["references"]["columns"]}
-    return sorted(found)
-
-
-def _distinct(option: str, names: Sequence[str], index_of: Callable[[str], int]) -> list[int]:
-    """The numbers of names, ascending."""
-    if isinstance(names, str):
-        raise TypeError(f"{option} is a str, expected a list of names")
-    numbers = sorted(index_of(name) for name in names)
-    if len(set(numbers)) != len(numbers) or not numbers:
-        raise ValueError(f"{option} is {list(names)}, expected at least one name, each once")
-    return numbers
-
 
 def _given(store: Store | None) -> Store:
     if not isinstance(store, Store):
         raise TypeError(f"store is {store!r}, expected a headwater.Store")
     return store
-
-
-def _split(split: str) -> int:
-    return word("split", split, _core.SPLITS)
-
-
-def _at_least(option: str, value: int, low: int) -> int:
-    if value < low:
-        raise ValueError(f"{option} is {value}, expected at least {low}")
-    return value
-
-
-def _threads(num_threads: int | None, cpus: Sequence[int] | None, local_world_size: int) -> int:
-    given = 0 if cpus is None else _at_least("the number of cpus", len(cpus), 1)
-    if num_threads is not None:
-        return _at_least("num_threads", num_threads, 1)
-    cores = len(os.sched_getaffinity(0)) // _at_least("local_world_size", local_world_size, 1)
-    return given or min(max(cores, 1), MAX_THREADS)
-
-
-def _adjacency(adjacency: str | None, layout: str) -> int:
-    if adjacency is None:
-        return word("adjacency", "parents" if layout == "compact" else "dense", _core.ADJACENCIES)
-    number = word("adjacency", adjacency, _core.ADJACENCIES)
-    if layout == "compact" and adjacency != "parents":
-        raise ValueError(
-            f"adjacency is '{adjacency}', layout 'compact' has 'parents' only; headwater.expand "
-            "makes fk_adj from it"
-        )
-    return number
-
-
-def _staleness(given: tuple[float, float] | None) -> tuple[float, float] | None:
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
-        raise ValueError(f"staleness is {given!r}, expected (probability of no gap, longest days)")
-    share, days = float(given[0]), float(given[1])
-    if not days > 0:
-        raise ValueError(f"staleness: the longest gap is {days:g} days, expected more than 0")
-    return share, days
-
-
-def _time_split(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
-    if given is None:
-        return None
-    if isinstance(given, str) or len(given) != 2:
-        raise ValueError(f"time_split is {given!r}, expected (at, until)")
-    at, until = (time_us(time) for time in given)
-    if at >= until:
-        raise ValueError(f"time_split is {given!r}, expected a time and a later one")
-    return at, until
-
-
-def visible_until_us(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:
-    """visible_until by split, in microseconds."""
-    by_split = given if isinstance(given, Mapping) else dict.fromkeys(_core.SPLITS, given)
-    strange = set(by_split) - set(_core.SPLITS)
-    if strange:
-        raise ValueError(f"visible_until names {sorted(strange)}, expected {list(_core.SPLITS)}")
-    times = [by_split.get(split) for split in _core.SPLITS]
-    train, val, test = (NO_TIME_US if time is None else time_us(time) for time in times)
-    return train, val, test

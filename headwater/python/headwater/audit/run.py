@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import _core
 from ..errors import nearest
-from ..sampler import Sampler, visible_until_us
+from ..sampler import Sampler
+from ..sampler_options import visible_until_us
 from ..store import Store
 from .columns import TargetCheck
 from .contexts import ContextCheck
