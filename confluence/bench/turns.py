@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from confluence.cli import _settings
+from confluence.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
 from confluence.data import device_tables, open_sampler, read_labels, read_row_shape, read_task
 from confluence.train import Constants, Feed, StepRunner, TrainState, first_state
@@ -88,7 +88,7 @@ def compare(
     parser.add_argument("--steps", type=int, default=steps, help="steps of a turn")
     options = parser.parse_args()
     given = dict(item.split("=", 1) for item in options.set)
-    cfg = preset(options.preset, **{name: _settings()[name](v) for name, v in given.items()})
+    cfg = preset(options.preset, **{name: setting_parsers()[name](v) for name, v in given.items()})
     runs = {v: Run(options.store, options.task, cfg.replace(**{setting: v})) for v in values}
     for turn in range(-1, options.turns):
         for value in values if turn % 2 else reversed(values):

@@ -226,7 +226,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     """--preset, and one option for each field of Config."""
     command.add_argument("--preset", default="small", choices=tuple(PRESETS))
     group = command.add_argument_group("settings, each replaces the preset's")
-    for field, read in _settings().items():
+    for field, read in setting_parsers().items():
         group.add_argument(
             f"--{field.replace('_', '-')}",
             dest=f"{does.SETTING}{field}",
@@ -277,7 +277,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _settings() -> dict[str, Callable[[str], Any]]:
+def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
     hints = typing.get_type_hints(Config)
     readers: dict[str, Callable[[str], Any]] = {}
