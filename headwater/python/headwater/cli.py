@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument(
         "--update", action="store_true", help="keep what the file says, add what is new"
     )
+    init.add_argument(
+        "--full", action="store_true", help="print every check and column, however many"
+    )
     init.set_defaults(command=_init)
 
     build = commands.add_parser("build", help="build a store from a source")
@@ -257,7 +260,7 @@ def _init(options: argparse.Namespace) -> int:
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
         draft.schema().save(output)
-        print(json.dumps(draft.to_dict()) if options.json else draft)
+        print(json.dumps(draft.to_dict()) if options.json else draft.text(full=options.full))
         if not options.json:
             print(f"\n{output} is written. Check it, above all the lines under 'to check'.")
         return 0

@@ -1,12 +1,15 @@
 """How a first metadata.json is drafted from a source, by concern and in this order:
 
     facts.py   what the values of every column are, spellings of NULL taken out
-    keys.py    primary and foreign keys, declared or inferred, with measured overlap
+    keys.py    primary and foreign keys, declared or inferred, with measured overlap; with
+               overlaps.py    how many values of a column a key has
+               references.py  which key a column refers to
     types.py   a semantic type for each column
     times.py   when a row comes into being, and which columns are written later
     values.py  columns that name things which no table lists
     tasks.py   a few cells worth predicting, and the columns that give them away
-    draft.py   all of it as a Schema, and as a table for people
+    draft.py   all of it as a Schema
+    summary.py the draft as people read it
     update.py  a draft beside a metadata.json that has been edited
 
 Rules are fixed and look at every value (overlaps of very many values at a sample that is said), so

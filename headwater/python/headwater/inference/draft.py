@@ -114,7 +114,7 @@ def _csv(form: CsvFormat | None) -> CsvFormat:
 
 @dataclass
 class Draft:
-    """The whole: `schema()` is saved, `str()` is printed, `to_dict()` is for programs."""
+    """The whole: `schema()` is saved, `text()` is printed, `to_dict()` is for programs."""
 
     name: str
     tables: list[TableDraft]
@@ -138,18 +138,23 @@ class Draft:
 
     def every_check(self) -> list[str]:
         """What a person should look at, named; one line for columns of which the same is said."""
-        lines: list[str] = []
+        return [
+            f"{table}.{', '.join(columns)}: {check}" if columns else f"{table}: {check}"
+            for table, columns, check in self.named_checks()
+        ]
+
+    def named_checks(self) -> list[tuple[str, list[str], str]]:
+        """Table (or database, or task), columns of which the same is said, and what is said."""
+        found: list[tuple[str, list[str], str]] = []
         groups: dict[tuple[str, str], list[str]] = {}
         for table, column, check in self._checks():
             if column:
                 groups.setdefault((table, check), []).append(column)
         for table, column, check in self._checks():
             names = groups.pop((table, check), []) if column else []
-            if names:
-                lines.append(f"{table}.{', '.join(names)}: {check}")
-            elif not column:
-                lines.append(f"{table}: {check}")
-        return lines
+            if names or not column:
+                found.append((table, names, check))
+        return found
 
     def _checks(self) -> Iterator[tuple[str, str, str]]:
         """Table (or database, or task), column and what is to be checked."""
@@ -176,63 +181,10 @@ class Draft:
         }
 
     def __str__(self) -> str:
-        checks = self.every_check()
-        parts = []
-        if checks:
-            lines = "".join(f"\n  {check}" for check in checks)
-            parts.append(f"to check ({len(checks)}):{lines}")
-        parts += [_table_text(table) for table in self.tables]
-        if self.tasks:
-            lines = "".join(
-                f"\n  {task.name}: {task.target_column} ({task.target_stype}) of a row of "
-                f"{task.anchor_table}" + _hidden_text(task)
-                for task in self.tasks
-            )
-            parts.append(
-                f"drafted tasks ({len(self.tasks)}); hide what is known only with the target:"
-                + lines
-            )
-        return "\n\n".join(parts)
+        return self.text()
 
+    def text(self, *, full: bool = False) -> str:
+        """For people; full: every check and column, however many there are."""
+        from .summary import draft_text
 
-def _hidden_text(task: Task) -> str:
-    names = ", ".join(column.column for column in task.hidden_columns)
-    return f", without {names}" if names else ""
-
-
-def _table_text(table: TableDraft) -> str:
-    key = ", ".join(table.primary_key) or "none"
-    head = f"{table.name}: {table.source.row_count:,} rows"
-    key_text = f"  key   {key}" + (f" ({table.key_reason})" if table.primary_key else "")
-    time_text = f"  time  {table.temporal_column or 'none'} ({table.time_reason})"
-    if table.temporal_column is None and table.time_reason == "none":
-        time_text = "  time  none"
-    lines = [["  column", "type", "nulls", "refers to", "known", "why"]]
-    for column in table.columns:
-        refers = str(column.foreign_key or "")
-        listed = [key for key in table.foreign_keys if column.name in key.columns]
-        if listed and not refers:
-            key_names = "+".join(listed[0].columns)
-            refers = f"{listed[0].table} by {key_names}"
-        known = "" if column.known_at.kind == "creation" else column.known_at.to_json()
-        nulls = column.facts.row_count - column.facts.value_count
-        lines.append(
-            [
-                f"  {column.name}{' *' if column.checks else ''}",
-                column.stype,
-                f"{nulls:,}" if nulls else "",
-                refers,
-                known,
-                column.reason,
-            ]
-        )
-    return "\n".join([head, key_text, time_text, _columns_text(lines)])
-
-
-def _columns_text(lines: list[list[str]]) -> str:
-    """Aligned, the last column as long as it is; empty columns left out."""
-    kept = [j for j in range(len(lines[0])) if any(line[j] for line in lines[1:])]
-    widths = {j: max(len(line[j]) for line in lines) for j in kept[:-1]}
-    return "\n".join(
-        "  ".join(f"{line[j]:<{widths.get(j, 0)}}" for j in kept).rstrip() for line in lines
-    )
+        return draft_text(self, full=full)

@@ -1,4 +1,4 @@
-"""What the values of a column are, counted over all of them, one query per column.
+"""What the values of a column are, counted over all of them, in a query or two per column.
 
 Words that often stand for NULL are counted first and left out of every other count; which of them
 are proposed as NULL is decided here as well, because a type is judged by what remains. A word that
@@ -8,8 +8,9 @@ may mean something (NA among two-letter codes is Namibia) stays a value, and is 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..sources import SourceColumn, SourceTable, literal
 from ..value_sql import (
@@ -68,6 +69,7 @@ class ColumnFacts:
     padded_count: int = 0  # numbers written with leading zeros: codes
     url_count: int = 0
     uuid_count: int = 0
+    digit_count: int = 0  # texts with a digit
     spaced_count: int = 0  # texts with a space
     largest: float = 0.0
     mean_length: float = 0.0
@@ -93,8 +95,26 @@ class ColumnFacts:
 MEASURES = (
     "value_count", "distinct_count", "number_count", "integer_count", "zero_one_count",
     "word_count", "time_count", "clock_count", "zoned_count", "padded_count", "url_count",
-    "uuid_count", "spaced_count", "largest", "mean_length",
+    "uuid_count", "digit_count", "spaced_count", "largest", "mean_length",
 )  # fmt: skip
+UUID_LENGTH_MIN = 32
+BOOLEAN_LENGTH_MAX = 5  # of a word
+# Of texts `v`, asked first: cheap, and most of them rule out what is dear to count.
+TEXT_MEASURES = {
+    "value_count": "count(v)",
+    "distinct_count": "count(DISTINCT v)",
+    "zero_one_count": "count(*) FILTER (WHERE v IN ('0', '1'))",
+    "clock_count": "count(*) FILTER (WHERE contains(v, ':'))",
+    "digit_count": "count(*) FILTER (WHERE regexp_matches(v, '[0-9]'))",
+    "spaced_count": "count(*) FILTER (WHERE contains(trim(v), ' '))",
+    "mean_length": "coalesce(avg(length(v)), 0)",
+}
+TEXT_SIGNS = {
+    "leading_digit_count": "count(*) FILTER (WHERE substr(ltrim(v), 1, 1) BETWEEN '0' AND '9')",
+    "link_count": "count(*) FILTER (WHERE contains(v, '://'))",
+    "shortest": "coalesce(min(length(trim(v))), 0)",
+    "longest": "coalesce(max(length(v)), 0)",
+}
 
 
 def column_facts(
@@ -208,36 +228,81 @@ def _measure(
     decimal: str,
 ) -> ColumnFacts:
     column = source.columns[slot]
+    relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
+    if column.type == "VARCHAR":
+        signs = _ask(connection, relation, TEXT_MEASURES | TEXT_SIGNS)
+        found = {name: signs[name] for name in TEXT_MEASURES}
+        found |= _ask(connection, relation, _text_measures(signs, decimal))
+    else:
+        found = _ask(connection, relation, _typed_measures(column))
+    return ColumnFacts(source.row_count, **found)
+
+
+def _ask(
+    connection: DuckDBPyConnection, relation: str, measures: Mapping[str, str]
+) -> dict[str, Any]:
+    """Aggregates of a relation by name."""
+    if not measures:
+        return {}
+    row = connection.execute(f"SELECT {', '.join(measures.values())} FROM {relation}").fetchone()
+    assert row is not None
+    return dict(zip(measures, row, strict=True))
+
+
+def _text_measures(signs: Mapping[str, Any], decimal: str) -> dict[str, str]:
+    """What else is counted of texts: only what their signs leave possible."""
+    number, _ = to_numerical("v", "VARCHAR", decimal=decimal)
+    measures: dict[str, str] = {}
+    if signs["digit_count"]:
+        measures |= _number_measures(number)
+        measures["padded_count"] = _matching("'[+-]?0[0-9].*'")
+    if signs["leading_digit_count"] or signs["clock_count"]:
+        measures["time_count"] = f"count({to_timestamp('v', 'VARCHAR')[0]})"
+    if signs["clock_count"]:
+        measures["zoned_count"] = _matching(ZONED_TEXT)
+    if signs["link_count"]:
+        measures["url_count"] = _matching(URL_TEXT)
+    if signs["longest"] >= UUID_LENGTH_MIN:
+        measures["uuid_count"] = _matching(UUID_TEXT)
+    if signs["shortest"] <= BOOLEAN_LENGTH_MAX:
+        measures["word_count"] = f"count({to_boolean('v', 'VARCHAR')[0]})"
+    return measures
+
+
+def _matching(pattern: str) -> str:
+    return f"count(*) FILTER (WHERE regexp_full_match(v, {pattern}))"
+
+
+def _number_measures(number: str) -> dict[str, str]:
+    return {
+        "number_count": f"count({number})",
+        "integer_count": f"count(*) FILTER (WHERE {number} = trunc({number}))",
+        "largest": f"coalesce(max(abs(CAST({number} AS DOUBLE))), 0)",
+    }
+
+
+def _typed_measures(column: SourceColumn) -> dict[str, str]:
+    """What is counted of values that are no texts."""
     text = canonical_text("v", column.type)
-    is_text = "true" if column.type == "VARCHAR" else "false"
     if column.type == "BLOB":
         text = "CAST(octet_length(v) AS VARCHAR)"
-    number, _ = to_numerical("v", column.type, decimal=decimal)
-    boolean, _ = to_boolean("v", column.type)
-    stamp, _ = to_timestamp("v", column.type)
-    measures = [
-        "count(v)",
-        f"count(DISTINCT {text})",
-        f"count({number})",
-        f"count(*) FILTER (WHERE {number} = trunc({number}))",
-        f"count(*) FILTER (WHERE {text} IN ('0', '1'))",
-        f"count({boolean})",
-        f"count({stamp})" if may_be_time(column) else "0",
-        f"count(*) FILTER (WHERE {is_text} AND contains({text}, ':'))",
-        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {ZONED_TEXT}))",
-        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, '[+-]?0[0-9].*'))",
-        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {URL_TEXT}))",
-        f"count(*) FILTER (WHERE {is_text} AND regexp_full_match({text}, {UUID_TEXT}))",
-        f"count(*) FILTER (WHERE {is_text} AND contains(trim({text}), ' '))",
-        f"coalesce(max(abs(CAST({number} AS DOUBLE))), 0)",
-        f"coalesce(avg(length({text})), 0)",
-    ]
-    value = raw_value(slot, nulls)
-    row = connection.execute(
-        f"SELECT {', '.join(measures)} FROM (SELECT {value} AS v FROM raw.t{source.index})"
-    ).fetchone()
-    assert row is not None
-    return ColumnFacts(source.row_count, **dict(zip(MEASURES, row, strict=True)))
+    zero_one = f"count(*) FILTER (WHERE {text} IN ('0', '1'))"
+    measures = {
+        "value_count": "count(v)",
+        "distinct_count": f"count(DISTINCT {text})",
+        **_number_measures(to_numerical("v", column.type)[0]),
+        "zero_one_count": zero_one,
+        "word_count": f"count({to_boolean('v', column.type)[0]})",
+        "mean_length": f"coalesce(avg(length({text})), 0)",
+    }
+    if column.type in INTEGER_TYPES + REAL_TYPES:
+        measures["word_count"] = zero_one  # no other number is a word
+    if column.type in INTEGER_TYPES:
+        measures |= dict.fromkeys(("number_count", "integer_count"), "count(v)")
+        measures["distinct_count"] = "count(DISTINCT v)"
+    if may_be_time(column):
+        measures["time_count"] = f"count({to_timestamp('v', column.type)[0]})"
+    return measures
 
 
 def _format(
@@ -250,6 +315,8 @@ def _format(
     """The format of texts that are times otherwise written, how many fit, whether two fit alike."""
     is_text = source.columns[slot].type == "VARCHAR" and facts.value_count > 0
     if not is_text or facts.mostly(facts.time_count) or facts.mean_length > TIME_LENGTH_MAX:
+        return None, 0, False
+    if not facts.mostly(facts.digit_count):
         return None, 0, False
     relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
     shape = f"count(*) FILTER (WHERE regexp_full_match(v, {TIME_SHAPE}))"

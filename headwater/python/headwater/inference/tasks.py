@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..schema import ColumnRef, Task
 from ..sources import quote
-from ..value_sql import canonical_text, to_boolean, to_numerical
+from ..value_sql import INTEGER_TYPES, REAL_TYPES, canonical_text, to_boolean, to_numerical
 from .draft import ColumnDraft, TableDraft
 from .facts import raw_value
 from .names import words_of
@@ -35,6 +35,8 @@ OUTCOMES = {
     "amount", "total", "price", "revenue", "cost", "rating", "rank", "position", "points", "score",
     "result", "quantity", "duration", "delay", "value", "sales", "grade", "salary",
 }  # fmt: skip
+EXACT_MAX = 2**53  # of integers that a double holds
+SQUARED_MAX = 1e150  # of numbers whose variance a double holds
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -43,11 +45,15 @@ def draft_tasks(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) ->
     keyed = [table for table in tables if table.primary_key]
     pool = [table for table in keyed if table.temporal_column is not None] or keyed
     pool.sort(key=lambda table: -table.source.row_count)
-    targets = {table.name: _targets(connection, table) for table in pool}
+    targets: dict[str, list[ColumnDraft]] = {}
     tasks: list[Task] = []
     for place in range(TASKS_PER_TABLE):
         for table in pool:
-            if place < len(targets[table.name]) and len(tasks) < TASK_COUNT_MAX:
+            if len(tasks) == TASK_COUNT_MAX:
+                return tasks
+            if table.name not in targets:
+                targets[table.name] = _targets(connection, table)
+            if place < len(targets[table.name]):
                 tasks.append(_task(connection, table, targets[table.name][place]))
     return tasks
 
@@ -142,6 +148,8 @@ def _determines(
         ).fetchone()
         if row and row[0] is not None and row[1] >= ROWS_MIN and abs(row[0]) >= CORRELATED:
             return f"correlation {row[0]:.3f}"
+    if not _may_repeat(table, column, target):
+        return None
     if target.stype == "numerical":
         return _explains(connection, pairs, both, target)
     row = connection.execute(
@@ -159,6 +167,19 @@ def _determines(
     if chance < 1 and (share - chance) / (1 - chance) >= DETERMINED:
         return f"{share:.1%} agree by its value"
     return None
+
+
+def _may_repeat(table: TableDraft, column: ColumnDraft, target: ColumnDraft) -> bool:
+    """Whether values can cover half of a target's rows and stand in three rows each, on average.
+
+    Of n values, d of them distinct, s stand once: the others are n - s >= T / 2 for T values of the
+    target, and n - s >= 3 (d - s), so that 3 (n - d) >= T. Rows without a target do not add to it.
+    """
+    facts, kind = column.facts, table.source.columns[table.slot(column.name)].type
+    is_exact = kind in REAL_TYPES or (kind in INTEGER_TYPES and facts.largest <= EXACT_MAX)
+    if column.stype == "boolean" or (column.stype == "numerical" and not is_exact):
+        return True  # fewer values may be distinct than texts of them are
+    return 3 * (facts.value_count - facts.distinct_count) >= target.facts.value_count
 
 
 def _explains(
@@ -185,12 +206,14 @@ def _explains(
 
 
 def _value(table: TableDraft, column: ColumnDraft) -> str:
-    """SQL: a value of a column, of its drafted type."""
+    """SQL: a value of a column, of its drafted type; very large numbers are brought near 1."""
     kind = table.source.columns[table.slot(column.name)].type
     raw = f"({raw_value(table.slot(column.name), tuple(column.facts.nulls))})"
     if column.stype == "numerical":
         decimal = table.source.csv.decimal if table.source.csv is not None else "."
-        return f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
+        number = f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
+        largest = column.facts.largest
+        return number if largest <= SQUARED_MAX else f"{number} / {largest!r}"
     return to_boolean(raw, kind)[0] if column.stype == "boolean" else canonical_text(raw, kind)
 
 

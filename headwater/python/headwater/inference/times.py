@@ -18,8 +18,8 @@ from ..schema import ColumnRef, Known
 from ..value_sql import to_boolean, to_timestamp
 from .draft import ColumnDraft, TableDraft
 from .facts import ColumnFacts, raw_value
-from .keys import key_text
 from .names import table_words, words_of
+from .overlaps import key_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from .draft import ColumnDraft, TableDraft
-from .keys import measure_overlap
+from .overlaps import measure_overlap
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
