@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from built_examples import Builder, example_builder
 from postgres_server import PostgresServer, running_server
 
 
@@ -14,3 +15,9 @@ def postgres() -> Iterator[PostgresServer]:
     pytest.importorskip("adbc_driver_postgresql", reason="the driver of PostgreSQL is not here")
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def built_example(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """Stores of the real databases, each built once; skips where its data is absent."""
+    return example_builder(tmp_path_factory.mktemp("examples"))

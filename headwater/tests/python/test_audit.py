@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databases import shared_data
+from built_examples import Builder, source_of
+from databases import EXAMPLES, shared_data
 from headwater.audit import AuditReport, audit
 from headwater.audit.association import compare
 from headwater.audit.declared import check_declared
@@ -20,7 +21,6 @@ from headwater.build import build
 from headwater.cli import main
 from headwater.errors import StoreError
 from headwater.shop import generate
-from test_real_data import EXAMPLES, source_of
 
 DAYS = 200
 SAMPLED = {"default_sequence_length": 64, "num_threads": 1}
@@ -403,9 +403,8 @@ def test_the_shop_is_clean_and_leaks_without_its_known_at(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["chinook", "stack-exchange"])
-def test_the_examples_have_no_leak(name: str, tmp_path: Path) -> None:
-    build(source_of(name), tmp_path / "s", EXAMPLES / f"{name}.json")
-    report = audit(tmp_path / "s", seeds=200, **SAMPLED)
+def test_the_examples_have_no_leak(name: str, built_example: Builder) -> None:
+    report = audit(built_example(name).path, seeds=200, **SAMPLED)
     assert report.leaks == ()
     assert report.examined["rows"] > 1000
 

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import shared_data
-from headwater.build import build
+from built_examples import Builder
 from headwater.report import BuildReport
 from headwater.store import Store
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def table(metadata: dict[str, Any], name: str) -> dict[str, Any]:
     return next(entry for entry in metadata["tables"] if entry["name"] == name)
 
 
-@pytest.fixture(scope="module")
-def rel_f1(tmp_path_factory: pytest.TempPathFactory) -> tuple[BuildReport, Store]:
-    data = shared_data("rel-f1")
-    target = tmp_path_factory.mktemp("rel-f1") / "store"
-    source = f"sqlite:///{data / 'rel-f1.sqlite'}"
-    report = build(source, target, EXAMPLES / "rel-f1.json", seeds_dir=data / "tasks")
-    return report, Store(target)
+@pytest.fixture
+def rel_f1(built_example: Builder) -> tuple[BuildReport, Store]:
+    made = built_example("rel-f1")
+    return made.report, made.store
 
 
 def test_rel_f1_has_every_row_and_edge(rel_f1: tuple[BuildReport, Store]) -> None:

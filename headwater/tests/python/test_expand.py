@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from databases import shared_data
+from built_examples import Builder
 from headwater import shop
 from headwater.expand import FIELDS
 from world_store import TEXT_DIM, epoch_of, open_sampler, write_store
@@ -163,14 +163,9 @@ def test_the_shop_expands_to_its_dense_batches(
     assert batch["text_embed_ids"].any() and batch["fk_adj"].any()
 
 
-def test_rel_f1_expands_to_its_dense_batches(tmp_path: Path) -> None:
-    data = shared_data("rel-f1")
-    headwater.build(
-        f"sqlite:///{data / 'rel-f1.sqlite'}", tmp_path / "store",
-        ROOT / "examples" / "rel-f1.json", seeds_dir=data / "tasks", text_dim=16,
-    )  # fmt: skip
+def test_rel_f1_expands_to_its_dense_batches(built_example: Builder) -> None:
     for task in ("driver-position", "driver-dnf", "results-position"):
-        batch = assert_layouts_agree(tmp_path / "store", task, 2, max_rows=300)
+        batch = assert_layouts_agree(built_example("rel-f1").path, task, 2, max_rows=300)
         assert batch["num_cells"].max() > 900
 
 

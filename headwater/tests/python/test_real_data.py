@@ -8,87 +8,26 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from databases import shared_data
+from built_examples import SOURCES, Builder, source_of
+from databases import EXAMPLES, shared_data
 from headwater.build import build
 from headwater.infer import draft_source
 from headwater.inference.update import update_schema
-from headwater.report import BuildReport
 from headwater.sampler import Sampler
 from headwater.schema import Schema
-from headwater.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "9-real-data.md"
-SOURCES = {
-    "openflights": "openflights",
-    "football": "international_results",
-    "stack-exchange": "se_history_meta/se_history_meta.sqlite",
-    "chinook": "chinook/Chinook_Sqlite.sqlite",
-    "rel-f1": "rel-f1/rel-f1.sqlite",
-}
-
-
-def source_of(name: str) -> str:
-    path = shared_data(SOURCES[name])
-    return str(path) if path.is_dir() else f"sqlite:///{path}"
-
-
-@dataclass(frozen=True)
-class Built:
-    report: BuildReport
-    store: Store
-    path: Path
-
-    def table(self, name: str) -> dict[str, Any]:
-        tables: list[dict[str, Any]] = self.store.metadata["tables"]
-        return next(table for table in tables if table["name"] == name)
-
-    def row_count(self, name: str) -> int:
-        low, high = self.table(name)["row_range"]
-        return int(high - low)
-
-    def key(self, table: str, *columns: str) -> tuple[int, int, int]:
-        """Edges, dangling and NULL of a foreign key."""
-        keys = {tuple(key["columns"]): key for key in self.table(table)["foreign_keys"]}
-        return tuple(keys[columns][what] for what in ("edges", "dangling", "nulls"))  # type: ignore[return-value]
-
-    def nulls(self, table: str, column: str) -> int:
-        entries = self.store.metadata["columns"]
-        found = next(c for c in entries if (c["table"], c["name"]) == (table, column))
-        return int(found["stats"]["nulls"])
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    """Each database once for all tests."""
-    made: dict[str, Built] = {}
-
-    def get(name: str) -> Built:
-        if name not in made:
-            source = source_of(name)
-            path = tmp_path_factory.mktemp(name) / "store"
-            seeds = shared_data("rel-f1/tasks") if name == "rel-f1" else None
-            report = build(source, path, EXAMPLES / f"{name}.json", seeds_dir=seeds)
-            made[name] = Built(report, Store(path), path)
-        return made[name]
-
-    return get
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_store_is_sound_and_at_most_twice_its_csv(
-    built: Callable[[str], Built], name: str
-) -> None:
-    found = built(name)
+def test_every_store_is_sound_and_at_most_twice_its_csv(built_example: Builder, name: str) -> None:
+    found = built_example(name)
     assert found.store.verify() == []
     assert found.report.conversions == ()
     main = found.report.store_bytes["graph, tables and tasks"]
@@ -96,8 +35,8 @@ def test_every_store_is_sound_and_at_most_twice_its_csv(
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_page_gives_the_size_of_the_store(built: Callable[[str], Built], name: str) -> None:
-    report = built(name).report
+def test_the_page_gives_the_size_of_the_store(built_example: Builder, name: str) -> None:
+    report = built_example(name).report
     line = re.search(rf"^\| {name} \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
     assert line is not None
     rows, csv_bytes, _, ratio = [cell.strip(" x").replace(",", "") for cell in line[1].split("|")][
@@ -129,8 +68,8 @@ def openflights_rows(name: str) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def test_openflights_has_every_row_and_edge_of_its_files(built: Callable[[str], Built]) -> None:
-    found = built("openflights")
+def test_openflights_has_every_row_and_edge_of_its_files(built_example: Builder) -> None:
+    found = built_example("openflights")
     rows = {name: openflights_rows(name) for name in ("airlines", "airports", "planes", "routes")}
     for name, lines in rows.items():
         assert found.row_count(name) == len(lines)
@@ -150,9 +89,9 @@ def test_openflights_has_every_row_and_edge_of_its_files(built: Callable[[str], 
 
 
 def test_openflights_has_four_spellings_of_null_and_namibia(
-    built: Callable[[str], Built],
+    built_example: Builder,
 ) -> None:
-    found = built("openflights")
+    found = built_example("openflights")
     airlines = openflights_rows("airlines")
     spellings = Counter(row[3] for row in airlines if row[3] in ("", "\\N", "-", "--"))
     assert len(spellings) == 4
@@ -173,9 +112,9 @@ def football_rows(name: str) -> list[dict[str, str]]:
 
 
 def test_football_joins_by_natural_keys_and_drops_the_one_duplicate(
-    built: Callable[[str], Built],
+    built_example: Builder,
 ) -> None:
-    found = built("football")
+    found = built_example("football")
     parts = ("date", "home_team", "away_team")
     results = football_rows("results")
     keys = Counter(tuple(row[part] for part in parts) for row in results)
@@ -192,9 +131,7 @@ def test_football_joins_by_natural_keys_and_drops_the_one_duplicate(
     assert found.key("goalscorers", "team") == (len(scorers), 0, 0)
 
 
-def test_a_table_of_teams_gives_a_match_its_history(
-    built: Callable[[str], Built], tmp_path: Path
-) -> None:
+def test_a_table_of_teams_gives_a_match_its_history(built_example: Builder, tmp_path: Path) -> None:
     """Without it a match is alone, as goals and shootouts of the same day are not yet known."""
     document = json.loads((EXAMPLES / "football.json").read_text())
     del document["tables"]["teams"]
@@ -204,7 +141,7 @@ def test_a_table_of_teams_gives_a_match_its_history(
                 del column["foreign_key"]
     build(source_of("football"), tmp_path / "s", document)
     counts = {}
-    for name, path in (("with", built("football").path), ("without", tmp_path / "s")):
+    for name, path in (("with", built_example("football").path), ("without", tmp_path / "s")):
         with Sampler(
             db_path=path, default_batch_size=32, default_sequence_length=512, num_prefetch=0
         ) as sampler:
@@ -217,9 +154,9 @@ def test_a_table_of_teams_gives_a_match_its_history(
 
 
 def test_stack_exchange_has_self_references_and_deleted_users(
-    built: Callable[[str], Built],
+    built_example: Builder,
 ) -> None:
-    found = built("stack-exchange")
+    found = built_example("stack-exchange")
     path = shared_data(SOURCES["stack-exchange"])
     with closing(sqlite3.connect(path)) as database:
         for column, parent in (("OwnerUserId", "Users"), ("ParentId", "Posts")):
@@ -244,8 +181,8 @@ def test_stack_exchange_has_self_references_and_deleted_users(
     assert post["cells"]["Body"].startswith("<p>")
 
 
-def test_what_was_written_late_is_in_no_context(built: Callable[[str], Built]) -> None:
-    found = built("stack-exchange")
+def test_what_was_written_late_is_in_no_context(built_example: Builder) -> None:
+    found = built_example("stack-exchange")
     schema = Schema.load(EXAMPLES / "stack-exchange.json")
     never = {
         number
@@ -270,9 +207,9 @@ def test_what_was_written_late_is_in_no_context(built: Callable[[str], Built]) -
 
 
 def test_chinook_has_every_row_and_its_lines_the_time_of_their_invoice(
-    built: Callable[[str], Built],
+    built_example: Builder,
 ) -> None:
-    found = built("chinook")
+    found = built_example("chinook")
     with closing(sqlite3.connect(shared_data(SOURCES["chinook"]))) as database:
         for table in found.store.metadata["tables"]:
             count = database.execute(f"SELECT count(*) FROM {table['name']}").fetchone()[0]

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import duckdb
+import pyarrow
 import pytest
 from headwater import shop
 
@@ -75,20 +76,14 @@ def test_the_metadata_lists_every_column_in_order(database: Path) -> None:
 def test_churn_follows_the_line_of_the_products_but_not_the_region(database: Path) -> None:
     """Share that stays away, by line of the last products and by region of the customer."""
     connection = duckdb.connect()
-    for (table,) in rows_of(database, "SELECT name FROM sqlite_master WHERE type = 'table'"):
+    for table in ("customers", "products", "orders", "order_items"):
         about = rows_of(database, f"PRAGMA table_info({table})")
         columns = ", ".join(f"{column[1]} {column[2]}" for column in about)
+        cells = zip(*rows_of(database, f"SELECT * FROM {table}"), strict=True)
+        names = [column[1] for column in about]
+        connection.register("cells", pyarrow.table([list(column) for column in cells], names))
         connection.execute(f"CREATE TABLE {table} ({columns})")
-    names = ("customers", "products", "orders", "order_items")
-    for table in names:
-        rows = rows_of(database, f"SELECT * FROM {table}")
-        width = len(rows[0])
-        for start in range(0, len(rows), 5000):
-            piece = rows[start : start + 5000]
-            places = ", ".join(["(" + ", ".join("?" * width) + ")"] * len(piece))
-            connection.execute(
-                f"INSERT INTO {table} VALUES {places}", [cell for row in piece for cell in row]
-            )
+        connection.execute(f"INSERT INTO {table} SELECT * FROM cells")
     connection.execute(f"CREATE TABLE seeds AS {(EXAMPLE / 'churn.sql').read_text()}")
     sizes = dict(connection.execute("SELECT split, count(*) FROM seeds GROUP BY 1").fetchall())
     assert 6000 < sizes["train"] < 12000 and sizes["val"] > 1000 and sizes["test"] > 1000
