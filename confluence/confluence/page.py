@@ -226,7 +226,8 @@ def _evaluation(result: Mapping[str, Any]) -> str:
     apart = any("differences" in entry for entry in baselines.values())
     first = metrics[0] if metrics else ""
     header = ["", *metrics, *([f"the model's {first} less this"] if apart else [])]
-    rows = [["model", *_scores(result, metrics), *([""] if apart else [])]]
+    ours = "probe" if "probe" in result else "model"
+    rows = [[ours, *_scores(result, metrics), *([""] if apart else [])]]
     for name, entry in baselines.items():
         difference = _with_interval(
             (entry.get("differences") or {}).get(first),

@@ -88,7 +88,7 @@ def probe(
         raise ValueError(f"train_seeds is {train_seeds}, expected at least 1")
     place = find_task_place(run, task)
     asked = dataclasses.replace(run, config=question_config(run.config))
-    cfg = asked.with_regime(place, split, regime, visible_until)
+    cfg = asked.regime_config(place, split, regime, visible_until)
     with open_sampler(place.store, cfg, place.name) as sampler:
         labels = read_labels(place.store, sampler, place.name)
         target = read_task(sampler.database_metadata(), labels, place.name)

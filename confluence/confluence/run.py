@@ -111,7 +111,7 @@ class Run:
         if self.config.objective == "masked_cells":
             return self._held_out(split)
         place = self.place(task)
-        cfg = self.with_regime(place, split, regime, visible_until)
+        cfg = self.regime_config(place, split, regime, visible_until)
         cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
@@ -207,7 +207,7 @@ class Run:
         write_page(self.out)
         return result
 
-    def with_regime(
+    def regime_config(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
     ) -> Config:
         """The run's settings in the regime that was asked for; arguments as in `evaluate`."""
