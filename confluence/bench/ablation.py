@@ -30,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "twice the children": {"child_width": 2.0},
     "staleness": {"staleness": (0.5, 1826.0)},
     "child counts": {"child_counts": True},
-    "label rows": {"label_rows": 4},
+    "label rows": {"label_rows": 4, "context_labels": "all"},
     "cell dropout off": {"cell_dropout": 0.0},
     "last weights, no average": {"average_from": 1.0},
     "equal weights of old seeds": {"half_life_days": None},

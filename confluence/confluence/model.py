@@ -24,7 +24,7 @@ from headwater import SemanticType
 from jax import Array
 
 from confluence import attention, compiled_attention, row_attention
-from confluence.config import Config
+from confluence.config import Config, ConfigError
 from confluence.row_attention import RowShape
 
 Params = dict[str, Array]
@@ -164,9 +164,12 @@ def compute_dtype(cfg: Config) -> jnp.dtype:
 def attention_path(cfg: Config) -> str:
     """Which attention runs: as told, else "compiled" on a processor; where that cannot run, "rows"
     or "dense", whichever was faster at that length (5-results.md)."""
+    can_compile = jax.default_backend() == "cpu" and compiled_attention.is_available()
+    if cfg.attention == "compiled" and not can_compile:
+        raise ConfigError("attention 'compiled' needs a CPU and an installed package; try 'auto'")
     if cfg.attention != "auto":
         return cfg.attention
-    if jax.default_backend() == "cpu" and compiled_attention.is_available():
+    if can_compile:
         return "compiled"
     return "rows" if cfg.sequence_length >= ROWS_FROM else "dense"
 
