@@ -51,6 +51,11 @@ struct attention_groups {
     int32_t slot_count; /* a power of two */
 };
 
+/* Arrays of a workspace begin at multiples of 64 bytes. */
+static inline size_t attention_rounded(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
 /* Bytes of the workspace that a thread needs, a multiple of 64. */
 size_t attention_workspace_bytes(const struct attention *a);
 

@@ -42,10 +42,6 @@ struct workspace {
     float *d_out_head, *d_query_head; /* [head] of one query */
 };
 
-static size_t rounded(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static int64_t padded(int64_t count, int64_t multiple) {
     return (count + multiple - 1) / multiple * multiple;
 }
@@ -79,13 +75,13 @@ static size_t place(const struct attention *a, struct workspace *w, char *memory
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].array = memory == NULL ? NULL : (float *)(void *)(memory + at);
-        at += rounded(parts[i].count * sizeof(float));
+        at += attention_rounded(parts[i].count * sizeof(float));
     }
     if (memory != NULL) {
         attention_groups_place(a, &w->groups, memory);
         w->keys = (int32_t *)(void *)(memory + at);
     }
-    return at + rounded((cells + 1) * sizeof(int32_t));
+    return at + attention_rounded((cells + 1) * sizeof(int32_t));
 }
 
 #ifdef KERNEL_OWNS_SIZES

@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-static size_t rounded(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static int32_t slot_count_for(int64_t cells) {
     int32_t count = 16;
     while (count < 2 * cells) {
@@ -26,7 +22,7 @@ size_t attention_groups_bytes(const struct attention *a) {
     size_t units = (size_t)most_units(a), cells = (size_t)a->cells, rows = (size_t)a->rows;
     size_t numbers = (units + 1) + 2 * cells + (rows + 1) + rows * (size_t)a->parents +
                      (size_t)slot_count_for(a->cells);
-    return rounded(numbers * sizeof(int32_t));
+    return attention_rounded(numbers * sizeof(int32_t));
 }
 
 void attention_groups_place(const struct attention *a, struct attention_groups *g, void *memory) {
