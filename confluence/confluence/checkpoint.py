@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from confluence.config import Config
-from confluence.model import Params, parameter_table
+from confluence.members import first_params
+from confluence.model import Params
 from confluence.stores import TaskPlace
 
 FORMAT = 3
@@ -250,9 +250,8 @@ def load_parts(
 
 def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
     """Parameters and their late average, shaped as the record's configuration says."""
-    table = parameter_table(Config.from_dict(record["config"]), record["embedder"]["dim"])
-    leaf: Any = jax.ShapeDtypeStruct
-    shapes = {name: leaf(p.shape, jnp.float32) for name, p in table.items()}
+    cfg, width = Config.from_dict(record["config"]), record["embedder"]["dim"]
+    shapes: Any = jax.eval_shape(lambda: first_params(cfg, width))
     parts = load_parts(out, record["step"], {"params": shapes, "average": shapes})
     return parts["params"], parts["average"]
 

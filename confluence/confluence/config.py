@@ -61,6 +61,7 @@ class Config:
 
     # --- training
     steps: int = 1800  # optimizer steps
+    members: int = 1  # models trained side by side from other first weights; answers are averaged
     accumulate: int = 1  # batches per step; their gradients are summed, as of one larger batch
     muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
     muon_momentum: float = 0.95  # β of Muon
@@ -119,7 +120,7 @@ class Config:
             "max_rows",
             "child_width",
         )
-        positive += ("batch_size", "steps", "accumulate", "log_every", "keep_last")
+        positive += ("batch_size", "steps", "members", "accumulate", "log_every", "keep_last")
         choices = {
             "attention": ("auto", "compiled", "rows", "dense"),
             "compute_dtype": ("auto", "float32", "bfloat16"),

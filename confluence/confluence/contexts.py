@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confluence.average import Average
 from confluence.config import Config
 from confluence.model import Output, Params
 from confluence.train import Predictor
@@ -70,20 +71,18 @@ class SeveralContexts:
         first, info = _gathered(self._predictor.outputs(params, batches))
         if first is None:
             return
-        total = [shares.copy() for shares in _averageable(first)]
+        average = Average()
+        average.add(first)
         changed = np.zeros(first.null.shape[0], bool)
-        count = 1
         for other in self._others:
             output, where = _gathered(self._predictor.outputs(params, iter(other)))
             assert output is not None
             place = _places(info, where)
             output = _output([np.asarray(part)[place] for part in output])
             changed |= _differs(first, output)
-            for sums, shares in zip(total, _averageable(output), strict=True):
-                sums += shares
-            count += 1
+            average.add(output)
         self.changed_share = float(changed.mean()) if changed.size else 0.0
-        yield _from_average([sums / count for sums in total]), info
+        yield average.output(), info
 
 
 def _gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
@@ -117,32 +116,6 @@ def _differs(first: Output, other: Output) -> NDArray[np.bool_]:
     return found
 
 
-# ------------------------------------------------------------------- what is averaged of each head
-
-
-def _averageable(output: Output) -> list[NDArray[np.float64]]:
-    """Probabilities of null, true and each category; numbers and times as they are."""
-    null, numerical, timestamp, boolean, categorical = (np.asarray(p, np.float64) for p in output)
-    odds = np.exp(categorical - categorical.max(axis=1, keepdims=True))
-    shares = odds / odds.sum(axis=1, keepdims=True)
-    return [_sigmoid(null), numerical, timestamp, _sigmoid(boolean), shares]
-
-
-def _from_average(parts: list[NDArray[np.float64]]) -> Output:
-    """Outputs that a reader of heads turns into these averages."""
-    null, numerical, timestamp, boolean, shares = parts
-    with np.errstate(divide="ignore"):
-        return _output([_logit(null), numerical, timestamp, _logit(boolean), np.log(shares)])
-
-
 def _output(parts: list[NDArray[Any]]) -> Output:
     """Heads' outputs on the host."""
     return Output(*parts)  # type: ignore[arg-type]
-
-
-def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
-
-
-def _logit(share: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.log(share) - np.log1p(-share), np.float64)

@@ -14,6 +14,7 @@ from confluence.config import Config
 from confluence.data import to_device
 from confluence.expand import as_dense
 from confluence.masked_loss import MASKED_TYPES, masked_losses, sequence_means
+from confluence.members import each_member
 from confluence.model import Inputs, Params, Tables, read_context
 from confluence.row_attention import RowShape
 
@@ -23,7 +24,10 @@ class HeldOut:
 
     def __init__(self, cfg: Config, tables: Tables, *, row_shape: RowShape | None = None) -> None:
         def losses(params: Params, batch: Inputs, tables: Tables) -> dict[str, Array]:
-            dense = as_dense(batch)
+            found = each_member(losses_of_one, cfg)(params, as_dense(batch), tables)
+            return {name: jnp.mean(value) for name, value in found.items()}
+
+        def losses_of_one(params: Params, dense: Inputs, tables: Tables) -> dict[str, Array]:
             h = read_context(params, dense, tables, cfg, row_shape=row_shape, everywhere=True)
             sums, counts = masked_losses(params, h, dense, tables, cfg)
             means, is_masked = sequence_means(sums, counts)
@@ -40,7 +44,8 @@ class HeldOut:
         self, params: Params, sampler: Any, split: str,
         gather: Callable[[dict[str, float]], list[dict[str, float]]] = lambda own: [own],
     ) -> dict[str, Any]:  # fmt: skip
-        """The mean loss of the split's contexts, as in training, and the mean by type over cells.
+        """The mean loss of the split's contexts, as in training, and the mean by type over cells,
+        both over all members.
 
         None where there is none. The contexts and their masks are those of epoch 0.
 

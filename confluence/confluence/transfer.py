@@ -11,7 +11,7 @@ import numpy as np
 
 from confluence.checkpoint import CheckpointError, load_record, load_weights
 from confluence.config import Config
-from confluence.optimizer import make_optimizer
+from confluence.optimizer import first_optimizer_state
 from confluence.train import TrainState
 
 
@@ -21,7 +21,8 @@ def start_from(
     """A first state with the averaged weights of the last checkpoint in `folder`.
 
     Taken is what both runs have by name, but not the biases of heads: they start at the base rates
-    of the new task. Another embedder or another shape of the model is an error that says so.
+    of the new task. Another embedder or another shape of the model is an error that says so, and so
+    is another number of members: those with the same start would stay the same.
     """
     record = load_record(folder)
     if record["embedder"] != embedder:
@@ -44,5 +45,5 @@ def start_from(
     return state._replace(
         params=params,
         average={name: value.copy() for name, value in params.items()},
-        optimizer=make_optimizer(cfg, int(embedder["dim"])).init(params),
+        optimizer=first_optimizer_state(params, cfg, int(embedder["dim"])),
     )

@@ -29,7 +29,7 @@ from confluence.train import Constants, StepRunner, first_state
 CONFIG: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
     "steps": 4, "accumulate": 2, "cell_dropout": 0.2, "attention_block": 8, "warmup_steps": 0,
-    "newton_schulz_steps": 1,
+    "newton_schulz_steps": 1, "members": 2,
 }  # fmt: skip
 FIRST_PARTS = """
 import os, sys
@@ -143,7 +143,8 @@ def test_four_ranks_step_like_one_process_on_the_joined_batch(
     for other in found[1:]:  # bit for bit the same everywhere
         assert [n for n, value in found[0].items() if not np.array_equal(value, other[n])] == []
     assert found[0].keys() == steps_of_one.keys()
-    assert found[0]["weight"] == steps_of_one["weight"] == 2 * CONFIG["batch_size"]
+    whole = [2 * CONFIG["batch_size"]] * CONFIG["members"]
+    assert found[0]["weight"].tolist() == steps_of_one["weight"].tolist() == whole
     for name, expected in steps_of_one.items():
         if name not in DECIDED_BY_ROUNDING:
             atol = 2e-5 * float(np.max(np.abs(expected)))

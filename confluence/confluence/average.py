@@ -1,0 +1,57 @@
+"""The average of what models say, or of what one says of several contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confluence.model import Output
+
+
+def average_outputs(outputs: Sequence[Output]) -> Output:
+    """Heads' outputs that stand for the mean of these, as `Average` makes it."""
+    average = Average()
+    for output in outputs:
+        average.add(output)
+    return average.output()
+
+
+class Average:
+    """Probabilities of null, true and each category are averaged; numbers and times as they are."""
+
+    def __init__(self) -> None:
+        self._sums: list[NDArray[np.float64]] = []
+        self._count = 0
+
+    def add(self, output: Output) -> None:
+        """One more opinion of the same seeds, in the same order."""
+        null, numerical, timestamp, boolean, categorical = (
+            np.asarray(part, np.float64) for part in output
+        )
+        odds = np.exp(categorical - categorical.max(axis=1, keepdims=True))
+        shares = odds / odds.sum(axis=1, keepdims=True)
+        parts = [_sigmoid(null), numerical, timestamp, _sigmoid(boolean), shares]
+        if self._count > 0:
+            parts = [sums + part for sums, part in zip(self._sums, parts, strict=True)]
+        self._sums = parts
+        self._count += 1
+
+    def output(self) -> Output:
+        """Outputs that a reader of heads turns into the averages."""
+        null, numerical, timestamp, boolean, shares = (sums / self._count for sums in self._sums)
+        with np.errstate(divide="ignore"):
+            parts: list[Any] = [
+                _logit(null), numerical, timestamp, _logit(boolean), np.log(shares),
+            ]  # fmt: skip
+        return Output(*parts)
+
+
+def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
+
+
+def _logit(share: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.log(share) - np.log1p(-share), np.float64)
