@@ -36,6 +36,8 @@ def column_of(values: list[Any], kind: str = "TEXT") -> Draft:
 def test_names_are_words() -> None:
     assert words_of("OwnerUserId") == ["owner", "user", "id"]
     assert words_of("HTTPStatus_code") == ["http", "status", "code"]
+    assert words_of("HTTP2Status_10_x1Id") == ["http", "status", "x", "id"]
+    assert words_of("HTTP2Status_10_x1Id", numbered=True) == ["http2", "status", "10", "x1", "id"]
     assert [singular(word) for word in ("users", "categories", "boxes", "glass")] == [
         "user", "category", "box", "glass",
     ]  # fmt: skip
@@ -53,6 +55,12 @@ def test_names_are_words() -> None:
         ("employee", "reports_to", "employee", "employee_id", 2),
         ("orders", "id", "customers", "id", 0),
         ("orders", "total", "customers", "id", 0),
+        ("orders", "part1_id", "part1", "part1_id", 3),
+        ("orders", "part1_id", "part0", "part0_id", 0),
+        ("orders", "part_id", "part0", "id", 0),
+        ("orders", "part_2_id", "part_2", "id", 3),
+        ("orders", "part_1_id", "part_2", "id", 0),
+        ("match", "home_player_1_id", "Player", "id", 2),
     ],
 )
 def test_a_name_says_what_it_refers_to(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+NUMBERED_WORD = re.compile(rf"(?:{WORD.pattern})\d*|\d+")
 ID_WORDS = {"id", "key", "uuid", "guid", "uid", "pk", "fk"}
 # Also of a key, but of other things too.
 CODE_KEY_WORDS = {"code", "no", "nr", "num", "number", "ref", "iso", "sku"}
@@ -16,8 +17,10 @@ SELF_WORDS = {
 }  # fmt: skip
 
 
-def words_of(name: str) -> list[str]:
-    return [word.lower() for word in WORD.findall(name)]
+def words_of(name: str, *, numbered: bool = False) -> list[str]:
+    """The words of a name in lower case, with their numbers if asked for: part1 or part."""
+    pattern = NUMBERED_WORD if numbered else WORD
+    return [word.lower() for word in pattern.findall(name)]
 
 
 def singular(word: str) -> str:
@@ -29,8 +32,14 @@ def singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-def table_words(name: str) -> list[str]:
-    return [singular(word) for word in words_of(name)]
+def table_words(name: str, *, numbered: bool = False) -> list[str]:
+    return [singular(word) for word in words_of(name, numbered=numbered)]
+
+
+def is_numbered(table: str) -> bool:
+    """Whether numbers tell this table from others, as of part0 and part1: then the names of its
+    keys have them too. Elsewhere a number counts columns, as in home_player_1."""
+    return any(letter.isdigit() for letter in table)
 
 
 def is_id_name(name: str) -> bool:
@@ -45,7 +54,8 @@ def is_code_name(name: str) -> bool:
 
 def own_key_score(table: str, column: str, position: int) -> int:
     """How much a column's name says that it is the key of its table: 3 surely, 0 not at all."""
-    words, own = words_of(column), table_words(table)
+    numbered = is_numbered(table)
+    words, own = words_of(column, numbered=numbered), table_words(table, numbered=numbered)
     if not words:
         return 0
     if words[-1] in ID_WORDS and (words[:-1] == own or words[:-1] == own[-1:] or len(words) == 1):
@@ -57,7 +67,9 @@ def own_key_score(table: str, column: str, position: int) -> int:
 
 def reference_score(child: str, column: str, parent: str, key: str) -> int:
     """How much a column's name says that it refers to a key: 3 surely, 2 likely, 0 not at all."""
-    words, key_words, own = words_of(column), words_of(key), table_words(parent)
+    numbered = is_numbered(parent)
+    words, key_words = words_of(column, numbered=numbered), words_of(key, numbered=numbered)
+    own = table_words(parent, numbered=numbered)
     if not words or not own:
         return 0
     generic = len(key_words) == 1
