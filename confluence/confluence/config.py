@@ -49,6 +49,7 @@ class Config:
     # to so many days, of none with probability p0
     visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
     time_split: tuple[str, str] | None = None  # (at, until): a backtest on the train split
+    train_on_val: bool = False  # train has the seeds of val too: a last fit before test
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, val, test if not given
     split_seed: int = 123  # decides who is in which split, nothing else
 
@@ -156,6 +157,11 @@ class Config:
                 not isinstance(self.log_to, tuple) or not set(self.log_to) <= set(LOG_SINKS),
                 f"log_to is {self.log_to!r}, expected some of {LOG_SINKS}",
             ),
+            (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
+            (
+                self.train_on_val and self.time_split is not None,
+                "time_split needs train_on_val off: a backtest leaves val alone",
+            ),
             (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
             *(
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
@@ -178,6 +184,11 @@ class Config:
                 "seed_tables need objective 'masked_cells'",
             ),
         ]
+
+    def check_scored(self, split: str) -> None:
+        """Raise where a split has no seeds to score, as they were trained on."""
+        if split == "val" and self.train_on_val:
+            raise ConfigError("val was trained on (train_on_val) and cannot be scored; test can")
 
     @property
     def masks_cells(self) -> bool:

@@ -123,7 +123,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
-        "time_split": cfg.time_split,
+        "time_split": cfg.time_split, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     if cfg.masks_cells:
         options |= {

@@ -203,7 +203,9 @@ def run_pipeline(
         strict: stop where without metadata anything must be assumed, or the build drops anything.
         say: told what happens, a line or a paragraph at a time.
     """
-    check_installed(preset_config(preset, **overrides).log_to)  # complain before anything slow
+    cfg = preset_config(preset, **overrides)  # complain before anything slow
+    check_installed(cfg.log_to)
+    cfg.check_scored(split)
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent

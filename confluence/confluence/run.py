@@ -211,6 +211,7 @@ class Run:
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
     ) -> Config:
         """The run's settings in the regime that was asked for; arguments as in `evaluate`."""
+        self.config.check_scored(split)
         if regime not in (None, "rolling", "frozen"):
             raise ValueError(f"regime is '{regime}', expected 'rolling' or 'frozen'")
         if regime == "rolling" and visible_until is not None:

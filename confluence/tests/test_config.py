@@ -45,3 +45,14 @@ def test_every_field_says_what_it_means() -> None:
     for field in dataclasses.fields(Config):
         line = next(text for text in lines if text.startswith(f"    {field.name}:"))
         assert "  # " in line, field.name
+
+
+def test_what_was_trained_on_is_not_scored() -> None:
+    cfg = Config(train_on_val=True)
+    cfg.check_scored("test")
+    with pytest.raises(ConfigError, match="val was trained on"):
+        cfg.check_scored("val")
+    with pytest.raises(ConfigError, match="eval_every needs train_on_val off"):
+        cfg.replace(eval_every=10)
+    with pytest.raises(ConfigError, match="a backtest leaves val alone"):
+        cfg.replace(time_split=("2020-01-01", "2021-01-01"))

@@ -1,4 +1,4 @@
-"""A run of several members is that many models on the same batches, and answers with their mean."""
+"""Runs of several members, which answer with their mean, and last fits, which learn from val too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import headwater
 import jax
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from headwater import SemanticType
 import confluence
 from confluence import smoke
 from confluence.checkpoint import CheckpointError
-from confluence.config import Config
-from confluence.data import to_device
+from confluence.config import Config, ConfigError
+from confluence.data import open_sampler, to_device
 from confluence.model import Params
 from confluence.run import Run, load
 from confluence.train import Constants, Fed, Predictor, StepRunner, TrainState, first_state
@@ -133,6 +134,21 @@ def test_a_run_of_members_is_opened_evaluated_and_goes_on(
 def test_a_probe_reads_all_members(run: Run) -> None:
     result = run.probe(task="subscribed", resamples=0, trees=False)
     assert result["probe"]["width"] == 2 * run.config.width
+
+
+def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    settings = {**TINY, "steps": 1, "train_on_val": True}
+    run = confluence.train(shop_store, out=tmp_path / "last", **settings)
+    with headwater.Sampler(shop_store, tasks=["subscribed"]) as sampler:
+        own = [sampler.num_seeds(split) for split in ("train", "val", "test")]
+    result = run.evaluate("test", resamples=0, trees=False)
+    assert result["scored"] == own[2] > 0
+    with open_sampler(str(shop_store), run.config, "subscribed") as sampler:
+        assert [sampler.num_seeds(split) for split in ("train", "val")] == [own[0] + own[1], 0]
+    with pytest.raises(ConfigError, match="val was trained on"):
+        run.evaluate("val")
 
 
 def test_members_do_not_start_from_one_model(run: Run, shop_store: Path, tmp_path: Path) -> None:

@@ -504,6 +504,7 @@ typedef struct hw_sampler_options {
                                   train are those whose label is known by `from`, val those asked
                                   from then until before `until`; all others are in no split
                                   (docs/2-sampling.md, "Splits by time") */
+    uint8_t train_on_val; /* the seeds of val are train's, before time_split; val has none */
     hw_objective objective;
     double mask_ratio; /* probability that a cell is masked, up to 1; 0: none for a task, 0.15 for
                           masked cells. Not with packing */

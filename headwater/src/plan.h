@@ -241,7 +241,8 @@ void hwi_task_lists_deal(struct hwi_task_plan *task);
 /* The split of a seed, HW_BAD_STORE where the store holds none. */
 HWI_CHECK hw_status hwi_seed_split(const struct hwi_plan *plan, uint32_t task, uint32_t seed,
                                    uint8_t *split, hw_error *error);
-/* What time_split makes of a split, given when the seed is asked and when its label is known. */
+/* What train_on_val and time_split make of a split, given when the seed is asked and when its label
+ * is known. */
 uint8_t hwi_dealt_split(const struct hwi_plan *plan, uint8_t split, int64_t asked, int64_t known);
 uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash);
 /* plan_shape.c: the shape of the batches and where their arrays lie, from the options as checked.

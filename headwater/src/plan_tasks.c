@@ -44,6 +44,9 @@ static uint8_t split_by_time(const int64_t *time_split, int64_t asked, int64_t k
 }
 
 uint8_t hwi_dealt_split(const struct hwi_plan *plan, uint8_t split, int64_t asked, int64_t known) {
+    if (plan->options.train_on_val && split == HW_VAL) {
+        split = HW_TRAIN;
+    }
     if (!plan->is_split_by_time) {
         return split;
     }

@@ -314,6 +314,7 @@ class Sampler:
         seed_tables: Sequence[int] | None = None,
         max_targets_per_type: SupportsIndex = 0,
         never_masked: Sequence[int] | None = None,
+        train_on_val: bool = False,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

@@ -78,6 +78,7 @@ class Sampler:
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
         label is known by `at`, val those asked from `at` on and before `until`, the others are in
         no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
+    train_on_val: the seeds of val are train's, for the last fit before test; val then has none.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
@@ -127,6 +128,7 @@ class Sampler:
         child_counts: bool = False,
         label_rows: int = 0,
         time_split: tuple[Time, Time] | None = None,
+        train_on_val: bool = False,
         num_threads: int | None = None,
         cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
@@ -206,6 +208,7 @@ class Sampler:
                 child_counts=child_counts,
                 label_rows=at_least("label_rows", label_rows, 0),
                 time_split=dealt,
+                train_on_val=train_on_val,
                 mask_ratio=mask_ratio or 0,
                 seed_tables=self._seeds.table_numbers(),
                 max_targets_per_type=at_least_or_0("max_targets_per_type", max_targets_per_type, 1),
@@ -248,6 +251,8 @@ class Sampler:
             self._options["label_rows"] = label_rows
         if dealt:
             self._options["time_split"] = list(dealt)
+        if train_on_val:
+            self._options["train_on_val"] = True
         if masks:
             self._options |= {
                 "objective": objective,

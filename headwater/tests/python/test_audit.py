@@ -243,6 +243,9 @@ def test_splits_by_time_of_a_backtest_are_no_leak(clinic: str, tmp_path: Path) -
     report = audit(tmp_path / "s", time_split=until, visible_until="2024-05-01", **SAMPLED)
     assert report.is_clean
     assert set(report.contexts["ill"]) == {"train", "val"}
+    report = audit(tmp_path / "s", train_on_val=True, **SAMPLED)
+    assert report.is_clean
+    assert set(report.contexts["ill"]) == {"train", "test"}
 
 
 def test_seeds_without_a_time_are_to_be_checked(clinic: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,7 +137,25 @@ def test_without_label_times_a_time_split_takes_all_earlier_seeds(tmp_path: Path
     assert dealt(database, tmp_path, (at(2), at(3))) == [0, 1, 3]
 
 
-def dealt(database: Database, folder: Path, time_split: tuple[int, int]) -> list[int]:
+def test_train_on_val_gives_the_seeds_of_val_to_train(tmp_path: Path) -> None:
+    seeds = tuple(
+        Seed(0, at(day), True, split=split) for day, split in ((1, 0), (2, 1), (3, 2), (4, 1))
+    )
+    database = two_tables(seeds=seeds)
+    assert dealt(database, tmp_path, None, train_on_val=True) == [0, 0, 2, 0]
+    with open_sampler(tmp_path / "world.hw", database, Options(), train_on_val=True) as sampler:
+        assert [sampler.seed_count(split, 0) for split in range(3)] == [3, 0, 1]
+
+
+def test_a_time_split_deals_the_seeds_of_val_too_where_they_are_trained_on(tmp_path: Path) -> None:
+    seeds = tuple(Seed(0, at(day), True, split=day // 2) for day in (1, 2, 3, 4))
+    database = two_tables(seeds=seeds)
+    assert dealt(database, tmp_path, (at(3), at(4)), train_on_val=True) == [0, 0, 1, 3]
+
+
+def dealt(
+    database: Database, folder: Path, time_split: tuple[int, int] | None, **options: Any
+) -> list[int]:
     path = write_store(database, folder)
-    with open_sampler(path, database, Options(), time_split=time_split) as sampler:
+    with open_sampler(path, database, Options(), time_split=time_split, **options) as sampler:
         return [int(s) for s in np.asarray(sampler.splits(0, len(database.tasks[0].seeds)))]

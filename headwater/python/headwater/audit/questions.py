@@ -17,13 +17,14 @@ NO_SPLIT = 3
 
 
 def check_questions(
-    stored: Stored, task: StoredTask, splits: Array, findings: Findings, *, by_time: bool
-) -> None:
+    stored: Stored, task: StoredTask, splits: Array, findings: Findings, *, by_time: bool,
+    train_on_val: bool,
+) -> None:  # fmt: skip
     """`splits`: uint8 [n], the split of every seed as the sampler has it, 3 in none; by_time: train
-    was dealt anew by `time_split`."""
+    was dealt anew by `time_split`; train_on_val: it has the seeds of val."""
     findings.looked_at("splits", int((splits < NO_SPLIT).sum()))
     if not by_time:
-        check_given(task, splits, findings)
+        check_given(task, splits, findings, train_on_val=train_on_val)
     is_given = task.given_split or by_time
     check_anchors(stored, task, splits, findings, by_anchor=task.is_cell or not is_given)
     check_times(stored, task, findings)
@@ -31,9 +32,11 @@ def check_questions(
         check_order(stored, task, splits, findings)
 
 
-def check_given(task: StoredTask, splits: Array, findings: Findings) -> None:
+def check_given(task: StoredTask, splits: Array, findings: Findings, *, train_on_val: bool) -> None:
     """What the task says wins over any hash."""
     given = task.states >> 4
+    if train_on_val:
+        given = np.where(given == SPLITS.index("val"), SPLITS.index("train"), given)
     moved = (given != SPLIT_HASHED) & (given != splits)
     if moved.any():
         text = "seeds in another split than the task gives them"

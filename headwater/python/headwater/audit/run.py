@@ -100,8 +100,10 @@ def _audit_task(
         **options,
     ) as sampler:
         splits = sampler.splits(task.name)
-        by_time = options.get("time_split") is not None
-        check_questions(stored, task, splits, findings, by_time=by_time)
+        check_questions(
+            stored, task, splits, findings, by_time=options.get("time_split") is not None,
+            train_on_val=bool(options.get("train_on_val")),
+        )  # fmt: skip
         contexts = ContextCheck(stored, task, splits, _asked(options), findings)
         target, shown = TargetCheck(stored, task, findings), ShownCheck(stored, task, findings)
         for name, split in _core.SPLITS.items():
