@@ -1,4 +1,4 @@
-"""Runs of several members, which answer with their mean, and last fits, which learn from val too."""
+"""Runs of several members, which answer with their mean; last fits, which learn from val too."""
 
 from __future__ import annotations
 
