@@ -337,7 +337,8 @@ HW_CHECK hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t
                                      char fingerprint[33], hw_error *error);
 /*
  * Moves the finished directory to store_path/<fingerprint>, replaces store_path/manifest.json
- * atomically and removes builds that it no longer names. An equal build already there is kept.
+ * atomically and removes builds that it no longer names. An equal build already there is kept. May
+ * be called again after it failed.
  */
 HW_CHECK hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *error);
 

@@ -170,22 +170,26 @@ static void count_fault(void *context, const char *message) {
     (void)message;
 }
 
-/* 1 if an equal build is already there, whole and undamaged. */
-static int is_published(const char *path, const char *fingerprint) {
+/* Sets *is_there to 1 if an equal build is already there, whole and undamaged. */
+static hw_status find_published(const char *path, const char *fingerprint, int *is_there,
+                                hw_error *error) {
     hw_store *store = NULL;
+    hw_error reason;
     uint64_t fault_count = 0;
-    if (hw_store_open(path, HW_LOAD_MMAP, &store, NULL) != HW_OK) {
-        return 0;
+    hw_status status = hw_store_open(path, HW_LOAD_MMAP, &store, &reason);
+    if (status == HW_OK) {
+        status = hw_store_verify(store, count_fault, NULL, &fault_count, &reason);
     }
-    int is_equal = strcmp(hw_store_fingerprint(store), fingerprint) == 0 &&
-                   hw_store_verify(store, count_fault, NULL, &fault_count, NULL) == HW_OK &&
-                   fault_count == 0;
+    *is_there = status == HW_OK && fault_count == 0 &&
+                strcmp(hw_store_fingerprint(store), fingerprint) == 0;
     hw_store_close(store);
-    return is_equal;
+    return status == HW_NO_MEMORY ? hwi_fail(error, status, "%s", reason.message) : HW_OK;
 }
 
 static hw_status move_build(hw_builder *b, const char *target, hw_error *error) {
-    if (is_published(target, b->fingerprint)) {
+    int is_there = 0;
+    HW_TRY(find_published(target, b->fingerprint, &is_there, error));
+    if (is_there) {
         hwi_build_directory_remove(b->directory);
         return HW_OK;
     }
@@ -227,15 +231,15 @@ hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *er
     }
     HW_TRY(hwi_store_directory_create(store_path, error));
     HW_TRY(hwi_path_join(store_path, b->fingerprint, &target, error));
-    hw_status status = move_build(b, target, error);
+    hw_status status = move_build(b, target, error); /* asked again, it finds what it moved */
     if (status == HW_OK) {
-        b->is_published = 1;
         status = hwi_sync_path(store_path, error);
     }
     if (status == HW_OK) {
         status = write_manifest(b, store_path, error);
     }
     if (status == HW_OK) {
+        b->is_published = 1;
         hwi_remove_other_builds(store_path, b->fingerprint);
     }
     free(target);

@@ -68,31 +68,38 @@ hw_status hwi_build_directory_create(const char *directory, char **copy, hw_erro
     return make_folder(directory, "tasks", error);
 }
 
-static void remove_folder(const char *path) {
-    DIR *folder = opendir(path);
+/* A folder in `parent`, an open one, with the files in it. */
+static void remove_folder(int parent, const char *name) {
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
     if (folder == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
         return;
     }
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            unlinkat(dirfd(folder), entry->d_name, 0);
+            unlinkat(fd, entry->d_name, 0);
         }
     }
     closedir(folder);
-    rmdir(path);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void remove_build(int parent, const char *name) {
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        remove_folder(fd, "tables");
+        remove_folder(fd, "tasks");
+        close(fd);
+    }
+    remove_folder(parent, name);
 }
 
 void hwi_build_directory_remove(const char *directory) {
-    static const char *const folders[] = {"tables", "tasks"};
-    for (int i = 0; i < 2; i++) {
-        char *path = NULL;
-        if (hwi_path_join(directory, folders[i], &path, NULL) == HW_OK) {
-            remove_folder(path);
-        }
-        free(path);
-    }
-    remove_folder(directory);
+    remove_build(AT_FDCWD, directory);
 }
 
 hw_status hwi_store_directory_create(const char *directory, hw_error *error) {
@@ -111,13 +118,10 @@ void hwi_remove_other_builds(const char *store_path, const char *fingerprint) {
     }
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
-        char *path = NULL;
         if (hwi_is_fingerprint(entry->d_name) && entry->d_name[32] == 0 &&
-            strcmp(entry->d_name, fingerprint) != 0 &&
-            hwi_path_join(store_path, entry->d_name, &path, NULL) == HW_OK) {
-            hwi_build_directory_remove(path);
+            strcmp(entry->d_name, fingerprint) != 0) {
+            remove_build(dirfd(folder), entry->d_name);
         }
-        free(path);
     }
     closedir(folder);
 }
