@@ -421,7 +421,10 @@ hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t 
     } else if (status == HW_OK) {
         status = add_task_columns(b, &given, info, error);
     }
-    *index = b->task_count++; /* owned from here on, whole or not */
+    uint32_t added = b->task_count++; /* owned from here on, whole or not */
+    if (status == HW_OK) {
+        *index = added;
+    }
     return hwi_builder_latch(b, status);
 }
 

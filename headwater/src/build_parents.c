@@ -161,23 +161,27 @@ static hw_status take_edges(const hw_builder *b, struct hwi_build_key *key,
 hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
                                  uint64_t null_count, uint64_t *edge_count, hw_error *error) {
     struct hwi_build_key *target = NULL;
+    uint64_t taken_count = 0;
     HW_TRY(find_key(b, key, &target, error));
-    hw_status status = take_edges(b, target, stream, edge_count, error);
+    hw_status status = take_edges(b, target, stream, &taken_count, error);
     uint64_t row_count = b->tables[target->info.child_table].info.row_count;
-    if (status == HW_OK && null_count > row_count - *edge_count) {
+    if (status == HW_OK && null_count > row_count - taken_count) {
         status = hwi_fail(error, HW_BAD_ARGUMENT,
                           "%llu rows with a NULL key and %llu edges of %llu rows",
-                          (unsigned long long)null_count, (unsigned long long)*edge_count,
+                          (unsigned long long)null_count, (unsigned long long)taken_count,
                           (unsigned long long)row_count);
     }
-    target->given_count = *edge_count;
-    target->info.edge_count = target->is_never ? 0 : *edge_count;
+    target->given_count = taken_count;
+    target->info.edge_count = target->is_never ? 0 : taken_count;
     target->info.null_count = null_count;
-    target->info.dangling_count = row_count - *edge_count - null_count;
+    target->info.dangling_count = row_count - taken_count - null_count;
     hwi_spill_seal(&target->parents);
     target->written = status == HW_OK;
     if (status == HW_OK) {
-        status = hwi_builder_record_edges(b, key, *edge_count, error);
+        status = hwi_builder_record_edges(b, key, taken_count, error);
+    }
+    if (status == HW_OK) {
+        *edge_count = taken_count;
     }
     return hwi_builder_latch(b, status);
 }

@@ -66,10 +66,11 @@ static void add_text(struct hwi_hash *hash, const char *text) {
 
 static void add_boot(struct hwi_hash *hash) {
     char id[64];
-    FILE *file = fopen(BOOT_FILE, "re");
-    if (file != NULL) {
-        hwi_hash_update(hash, id, fread(id, 1, sizeof id, file));
-        fclose(file);
+    int fd = open(BOOT_FILE, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, id, sizeof id) : 0;
+    hwi_hash_update(hash, id, bytes > 0 ? (size_t)bytes : 0);
+    if (fd >= 0) {
+        close(fd);
     }
 }
 
@@ -131,6 +132,17 @@ hw_status hwi_builder_spill(const hw_builder *b, const char *kind, uint32_t inde
         return hwi_spill_open(spill, b->directory, error);
     }
     return open_named(b, kind, index, spill, 0, error);
+}
+
+/* A spill that was kept: *is_there says whether it is as it was left. What there is no memory for
+ * now may be there the next time, so that is a failure. */
+static hw_status open_kept(const hw_builder *b, const char *kind, uint32_t index,
+                           struct hwi_spill *spill, uint64_t bytes, int *is_there,
+                           hw_error *error) {
+    hw_error reason;
+    hw_status status = open_named(b, kind, index, spill, bytes, &reason);
+    *is_there = status == HW_OK;
+    return status == HW_NO_MEMORY ? hwi_fail(error, status, "%s", reason.message) : HW_OK;
 }
 
 /* ---- records ----------------------------------------------------------------------------- */
@@ -209,29 +221,44 @@ hw_status hwi_builder_record_vectors(hw_builder *b, uint32_t count, const struct
 
 /* ---- taking up --------------------------------------------------------------------------- */
 
-/* 1 if the rows are there as the record says. */
-static int take_rows(hw_builder *b, uint32_t index, const uint8_t *data, uint64_t bytes) {
+/* The spills of a table's rows, all of them or none. */
+static hw_status open_rows(hw_builder *b, uint32_t index, const struct rows_record *record,
+                           int *is_there, hw_error *error) {
     static const char *const kinds[TABLE_SPILLS] = {"rows", "times", "key_offsets", "key_bytes",
                                                     "key_hashes"};
+    struct hwi_spill *spills[TABLE_SPILLS];
+    hw_status status = HW_OK;
+    list_spills(&b->tables[index], spills);
+    *is_there = 1;
+    for (int i = 0; i < TABLE_SPILLS && *is_there; i++) {
+        if (record->spill_bytes[i] > 0) {
+            status =
+                open_kept(b, kinds[i], index, spills[i], record->spill_bytes[i], is_there, error);
+        }
+        hwi_spill_seal(spills[i]);
+    }
+    if (!*is_there) {
+        close_spills(spills);
+    }
+    return status;
+}
+
+/* Sets *is_taken to 1 if the rows are there as the record says. */
+static hw_status take_rows(hw_builder *b, uint32_t index, const uint8_t *data, uint64_t bytes,
+                           int *is_taken, hw_error *error) {
     struct rows_record record;
     if (index >= b->table_count || index != b->written_table_count || bytes < sizeof record) {
-        return 0;
+        return HW_OK;
     }
     memcpy(&record, data, sizeof record);
     struct hwi_build_table *table = &b->tables[index];
-    struct hwi_spill *spills[TABLE_SPILLS];
-    list_spills(table, spills);
     if (record.column_count != table->info.column_count ||
         bytes != sizeof record + sizeof(struct column_record) * (uint64_t)record.column_count) {
-        return 0;
+        return HW_OK;
     }
-    for (int i = 0; i < TABLE_SPILLS; i++) {
-        if (record.spill_bytes[i] > 0 &&
-            open_named(b, kinds[i], index, spills[i], record.spill_bytes[i], NULL) != HW_OK) {
-            close_spills(spills);
-            return 0;
-        }
-        hwi_spill_seal(spills[i]);
+    HW_TRY(open_rows(b, index, &record, is_taken, error));
+    if (!*is_taken) {
+        return HW_OK;
     }
     table->info = record.info;
     for (uint32_t i = 0; i < record.column_count; i++) {
@@ -247,25 +274,29 @@ static int take_rows(hw_builder *b, uint32_t index, const uint8_t *data, uint64_
     b->written_table_count++;
     b->resumed_text_count = record.text_count;
     b->resumed_text_bytes = record.text_bytes;
-    return 1;
+    return HW_OK;
 }
 
-static int take_edges(hw_builder *b, uint32_t index, const uint8_t *data, uint64_t bytes) {
+static hw_status take_edges(hw_builder *b, uint32_t index, const uint8_t *data, uint64_t bytes,
+                            int *is_taken, hw_error *error) {
     struct edges_record record;
     if (index >= b->key_count || b->keys[index].written || bytes != sizeof record) {
-        return 0;
+        return HW_OK;
     }
     memcpy(&record, data, sizeof record);
     struct hwi_build_key *key = &b->keys[index];
-    if (record.spill_bytes > 0 &&
-        open_named(b, "parents", index, &key->parents, record.spill_bytes, NULL) != HW_OK) {
-        return 0;
+    *is_taken = 1;
+    if (record.spill_bytes > 0) {
+        HW_TRY(open_kept(b, "parents", index, &key->parents, record.spill_bytes, is_taken, error));
+    }
+    if (!*is_taken) {
+        return HW_OK;
     }
     hwi_spill_seal(&key->parents);
     key->info = record.info;
     key->given_count = record.given_count;
     key->written = 1;
-    return 1;
+    return HW_OK;
 }
 
 /* Only remembered: they are looked at when it is known whether vectors of this width are wanted. */
@@ -296,10 +327,14 @@ static int check_vectors(const hw_builder *b, struct hwi_spill *spill, struct hw
 hw_status hwi_builder_take_vectors(const hw_builder *b, struct hwi_spill *spill,
                                    struct hwi_hash *hash, uint32_t *count, hw_error *error) {
     uint64_t kept = b->kept_vector_dim == b->text_dim ? b->kept_vector_count : 0;
+    int is_there = 0;
     hwi_hash_init(hash, 0);
     *count = 0;
-    if (kept > 0 && kept <= b->texts.count &&
-        open_named(b, "vectors", 0, spill, 2 * (uint64_t)b->text_dim * kept, NULL) == HW_OK) {
+    if (kept > 0 && kept <= b->texts.count) {
+        HW_TRY(
+            open_kept(b, "vectors", 0, spill, 2 * (uint64_t)b->text_dim * kept, &is_there, error));
+    }
+    if (is_there) {
         if (check_vectors(b, spill, hash)) {
             *count = (uint32_t)kept;
             return HW_OK;
@@ -310,35 +345,57 @@ hw_status hwi_builder_take_vectors(const hw_builder *b, struct hwi_spill *spill,
     return open_named(b, "vectors", 0, spill, 0, error);
 }
 
-/* Takes up what the records say; the bytes of the log that are good. */
-static uint64_t take_records(hw_builder *b, const uint8_t *log, uint64_t bytes) {
+static hw_status take_record(hw_builder *b, const struct record_header *header,
+                             const uint8_t *record, int *is_taken, hw_error *error) {
+    switch (header->kind) {
+    case ROWS:
+        return take_rows(b, header->index, record, header->bytes, is_taken, error);
+    case EDGES:
+        return take_edges(b, header->index, record, header->bytes, is_taken, error);
+    case VECTORS:
+        *is_taken = note_vectors(b, header->index, record, header->bytes);
+        break;
+    default:
+        break;
+    }
+    return HW_OK;
+}
+
+/* Takes up what the records say; *good receives the bytes of the log that are. */
+static hw_status take_records(hw_builder *b, const uint8_t *log, uint64_t bytes, uint64_t *good,
+                              hw_error *error) {
     uint64_t at = sizeof(uint64_t);
     struct record_header header;
     while (bytes - at >= sizeof header) {
+        int is_taken = 0;
         memcpy(&header, log + at, sizeof header);
         const uint8_t *record = log + at + sizeof header;
         if (header.bytes > bytes - at - sizeof header ||
             hw_hash64(record, (size_t)header.bytes, header.kind) != header.checksum) {
             break;
         }
-        int is_taken = header.kind == ROWS    ? take_rows(b, header.index, record, header.bytes)
-                       : header.kind == EDGES ? take_edges(b, header.index, record, header.bytes)
-                       : header.kind == VECTORS
-                           ? note_vectors(b, header.index, record, header.bytes)
-                           : 0;
+        HW_TRY(take_record(b, &header, record, &is_taken, error));
         if (!is_taken) {
             break;
         }
         at += sizeof header + header.bytes;
     }
-    return at;
+    *good = at;
+    return HW_OK;
 }
 
-static uint8_t *read_log(int fd, uint64_t *bytes) {
+/* *log is NULL, or malloc'ed with as many bytes of the log as could be read. */
+static hw_status read_log(int fd, uint8_t **log, uint64_t *bytes, hw_error *error) {
     off_t end = lseek(fd, 0, SEEK_END);
-    uint8_t *log = end > 0 ? malloc((size_t)end) : NULL;
-    *bytes = log != NULL && pread(fd, log, (size_t)end, 0) == (ssize_t)end ? (uint64_t)end : 0;
-    return log;
+    if (end <= 0) {
+        return HW_OK;
+    }
+    *log = malloc((size_t)end);
+    if (*log == NULL) {
+        return hwi_no_memory(error, "the records of what is done", (uint64_t)end);
+    }
+    *bytes = pread(fd, *log, (size_t)end, 0) == (ssize_t)end ? (uint64_t)end : 0;
+    return HW_OK;
 }
 
 static hw_status start_log(hw_builder *b, uint64_t expected, uint64_t good, hw_error *error) {
@@ -364,18 +421,20 @@ hw_status hwi_builder_take_up(hw_builder *b, hw_error *error) {
                         strerror(errno));
     }
     uint64_t bytes = 0, found = 0, expected = digest(b), good = 0;
-    uint8_t *log = read_log(b->log_fd, &bytes);
+    uint8_t *log = NULL;
+    HW_TRY(read_log(b->log_fd, &log, &bytes, error));
+    hw_status status = HW_OK;
     if (bytes >= sizeof found) {
         memcpy(&found, log, sizeof found);
-        good = found == expected ? take_records(b, log, bytes) : 0;
+        status = found == expected ? take_records(b, log, bytes, &good, error) : HW_OK;
     }
     free(log);
+    HW_TRY(status);
     HW_TRY(start_log(b, expected, good, error));
     hwi_dictionary_close(&b->texts);
     struct hwi_spill offsets = {0}, texts = {0};
-    hw_status status =
-        open_named(b, "text_offsets", 0, &offsets,
-                   b->resumed_text_count > 0 ? 8 * (b->resumed_text_count + 1) : 0, error);
+    status = open_named(b, "text_offsets", 0, &offsets,
+                        b->resumed_text_count > 0 ? 8 * (b->resumed_text_count + 1) : 0, error);
     if (status == HW_OK) {
         status = open_named(b, "text_bytes", 0, &texts, b->resumed_text_bytes, error);
     }
