@@ -50,7 +50,7 @@ static hw_status take_synchronously(hw_sampler *sampler, struct hwi_stream *stre
             hwi_count_taken_locked(sampler, stream, &seeds);
         } else {
             hwi_fail(error, status, "%s", failure.message);
-            if (status != HW_SHUT_DOWN) {
+            if (status != HW_SHUT_DOWN && status != HW_NO_MEMORY) { /* the caller may ask again */
                 hwi_latch_locked(sampler, status, &failure);
             }
         }

@@ -27,7 +27,8 @@
  *
  * One mutex guards everything below that does not say otherwise; it is never held while a sequence
  * is made, memory is copied or a callback runs. Locks are taken in the order spare_mutex, mutex,
- * the pool's. An error in a thread is latched: production ends, every later next returns it.
+ * the pool's. An error in a thread is latched: production ends, every later next returns it. So is
+ * one in the calling thread, but for HW_NO_MEMORY: nothing is lost, and the caller may ask again.
  */
 #ifndef HWI_LOADER_H
 #define HWI_LOADER_H
