@@ -27,7 +27,7 @@ static void expect_reason(hw_status status, const hw_error *error) {
     demand(error->status == status && error->message[0] != 0, "a failure without a message");
 }
 
-static hw_sampler_options variant_options(uint32_t variant) {
+hw_sampler_options survey_options(uint32_t variant) {
     static const uint32_t lengths[] = {64, 5, 24, 300};
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
     static const uint32_t tables[] = {0, 1}; /* every database has as many */
@@ -255,7 +255,7 @@ static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t 
 }
 
 static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
-    hw_sampler_options options = variant_options(variant);
+    hw_sampler_options options = survey_options(variant);
     hw_sampler *sampler = NULL;
     hw_error error = {.message = ""};
     hw_status status = hw_sampler_open(store, &options, &sampler, &error);

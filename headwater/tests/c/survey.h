@@ -10,6 +10,9 @@
 
 #define SURVEY_VARIANTS 15u
 
+/* One of the settings; without prefetch. */
+hw_sampler_options survey_options(uint32_t variant);
+
 struct survey {
     uint64_t opened, refused; /* samplers */
     uint64_t batches, failed; /* batches */

@@ -1,0 +1,814 @@
+/*
+ * Memory that runs out at every place where it can: a trial is repeated with its first, second,
+ * third ... call for memory failing, until none fails. Each time exactly one call of the library
+ * must say HW_NO_MEMORY with a message, or HW_IO with the operating system's; the same call must
+ * succeed when it is made again, where the library does not say otherwise; the results must be
+ * those of a run that lacked nothing; and no block, map, descriptor or folder may be left.
+ */
+#define _DEFAULT_SOURCE 1
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fixtures.h"
+#include "scarce.h"
+#include "survey.h"
+
+enum { MOST_DESCRIPTORS = 256, PATIENCE_MS = 60000 };
+
+/* ---- trials -------------------------------------------------------------------------------- */
+
+static uint32_t refused_count; /* calls of this trial that reported the failure */
+
+/* Whether the call was refused; then it must be for the one failure there was. */
+static int is_refused(hw_status status, const hw_error *error) {
+    if (status == HW_OK) {
+        return 0;
+    }
+    int is_memory = scarce_failed() == SCARCE_MEMORY;
+    if (scarce_failed() == SCARCE_NONE || status != (is_memory ? HW_NO_MEMORY : HW_IO)) {
+        fail_msg("status %d: %s", (int)status, error->message);
+    }
+    assert_int_equal(error->status, status);
+    assert_non_null(strstr(error->message, is_memory ? "" : "cannot "));
+    assert_true(error->message[0] != 0);
+    refused_count++;
+    return 1;
+}
+
+/* A call that may be made again. */
+#define AGAIN(call)                                                                                \
+    do {                                                                                           \
+        hw_error error = {.message = ""};                                                          \
+        if (is_refused(call, &error)) {                                                            \
+            hw_status again = (call);                                                              \
+            fixture_check(again, &error, #call);                                                   \
+        }                                                                                          \
+    } while (0)
+
+static uint32_t count_descriptors(void) {
+    uint32_t count = 0;
+    for (int fd = 0; fd < MOST_DESCRIPTORS; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+/* One run, in which the n-th call for memory fails; 1 if there were so many. */
+static int try_once(void (*trial)(void *), void *context, uint64_t n) {
+    int64_t blocks = scarce_blocks(), mapped_bytes = scarce_mapped_bytes();
+    uint32_t descriptors = count_descriptors();
+    refused_count = 0;
+    scarce_begin(n);
+    trial(context);
+    int has_failed = scarce_end() != SCARCE_NONE;
+    if (scarce_blocks() != blocks || scarce_mapped_bytes() != mapped_bytes ||
+        count_descriptors() != descriptors) {
+        fail_msg("call %llu left %lld blocks, %lld mapped bytes, %d descriptors",
+                 (unsigned long long)n, (long long)(scarce_blocks() - blocks),
+                 (long long)(scarce_mapped_bytes() - mapped_bytes),
+                 (int)count_descriptors() - (int)descriptors);
+    }
+    return has_failed;
+}
+
+/* Every call for memory of a trial fails once. `may_cope`: some of them are not missed. */
+static void try_all(void (*trial)(void *), void *context, int may_cope) {
+    uint64_t n = 1;
+    while (try_once(trial, context, n)) {
+        if (refused_count != 1 && !(may_cope && refused_count == 0)) {
+            fail_msg("call %llu failed and %u calls said so", (unsigned long long)n, refused_count);
+        }
+        n++;
+    }
+    assert_int_equal(refused_count, 0);
+    assert_true(n > 1);
+}
+
+static uint32_t count_entries(const char *path) {
+    DIR *folder = opendir(path);
+    uint32_t count = 0;
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count - 2;
+}
+
+/* ---- a store ------------------------------------------------------------------------------- */
+
+struct shop {
+    char *directory, *path;
+    hw_store *store;
+    hw_sampler_options options;
+    hw_load load;
+    uint64_t digest; /* of what is sampled; 0: not known yet */
+};
+
+static int open_shop(void **state) {
+    struct shop *shop = calloc(1, sizeof *shop);
+    assert_non_null(shop);
+    shop->directory = fixture_directory();
+    shop->path = fixture_path(shop->directory, "shop.hw");
+    shop->store = bookstore(shop->path);
+    *state = shop;
+    return 0;
+}
+
+static int close_shop(void **state) {
+    struct shop *shop = *state;
+    hw_store_close(shop->store);
+    fixture_remove(shop->directory);
+    free(shop->path);
+    free(shop);
+    return 0;
+}
+
+static void open_and_verify(void *context) {
+    const struct shop *shop = context;
+    hw_store *store = NULL;
+    uint64_t fault_count = 1;
+    AGAIN(hw_store_open(shop->path, shop->load, &store, &error));
+    AGAIN(hw_store_verify(store, NULL, NULL, &fault_count, &error));
+    assert_int_equal(fault_count, 0);
+    hw_store_close(store);
+}
+
+static void a_store_opens_and_verifies(void **state) {
+    struct shop *shop = *state;
+    static const hw_load loads[] = {HW_LOAD_MMAP, HW_LOAD_RAM, HW_LOAD_RAM_INTERLEAVED};
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        shop->load = loads[i];
+        try_all(open_and_verify, shop, 0);
+    }
+    /* A build is opened by its own path, too. */
+    char *build = fixture_path(hw_store_directory(shop->store), "");
+    char *whole = shop->path;
+    shop->path = build;
+    try_all(open_and_verify, shop, 0);
+    shop->path = whole;
+    free(build);
+}
+
+static void warm_up(void *context) {
+    const struct shop *shop = context;
+    AGAIN(hw_store_warm_up(shop->store, 3, &error));
+}
+
+static void pages_that_no_thread_warms_are_warmed_by_the_caller(void **state) {
+    try_all(warm_up, *state, 1);
+}
+
+static void embed(void *context) {
+    AGAIN(hw_hash_embed("fog", 3, FIXTURE_TEXT_DIM, context, &error));
+}
+
+static void a_text_is_embedded(void **state) {
+    (void)state;
+    uint16_t vector[FIXTURE_TEXT_DIM];
+    try_all(embed, vector, 0);
+}
+
+/* ---- a sampler ----------------------------------------------------------------------------- */
+
+static uint64_t add(uint64_t hash, hw_batch *batch) {
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hash = hw_hash64(tensor.data, tensor.bytes, hash);
+    }
+    hw_batch_release(batch);
+    return hash;
+}
+
+static void compare(struct shop *shop, uint64_t digest) {
+    shop->digest = shop->digest == 0 ? digest : shop->digest;
+    assert_true(digest == shop->digest);
+}
+
+/* The task, or seed table, whose ad-hoc seeds are books. */
+static uint32_t task_of_books(const struct shop *shop) {
+    return shop->options.seed_tables != NULL
+               ? hw_store_get_counts(shop->store).task_count + (uint32_t)BOOKS
+               : (uint32_t)TASK_PRICE;
+}
+
+static const uint32_t book_rows[] = {4, 7, 5};
+static const int64_t book_times[] = {20 * DAY_US, INT64_MAX, 30 * DAY_US};
+
+static uint64_t drain(hw_pass *pass, uint64_t hash) {
+    hw_batch *batch = NULL;
+    for (uint64_t k = 0; k < hw_pass_batch_count(pass); k++) {
+        AGAIN(hw_pass_next(pass, PATIENCE_MS, NULL, NULL, &batch, &error));
+        hash = add(hash, batch);
+    }
+    assert_int_equal(hw_pass_next(pass, PATIENCE_MS, NULL, NULL, &batch, NULL), HW_END);
+    hw_pass_close(pass);
+    return hash;
+}
+
+/* Batches by number, of a stream, of a stream that goes on elsewhere, of an epoch, of ad-hoc
+ * seeds: everything that a sampler without threads does. */
+static void sample(void *context) {
+    struct shop *shop = context;
+    hw_sampler *sampler = NULL;
+    hw_batch *batch = NULL;
+    hw_pass *pass = NULL;
+    uint64_t hash = 0, positions[8], batches = 0;
+    AGAIN(hw_sampler_open(shop->store, &shop->options, &sampler, &error));
+    AGAIN(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error));
+    hash = add(hash, batch);
+    AGAIN(hw_sampler_get_position(sampler, HW_TRAIN, positions, &batches, &error));
+    AGAIN(hw_sampler_batch(sampler, HW_TRAIN, 2, &batch, &error));
+    hw_batch *kept = batch; /* so that the next one needs memory, too */
+    AGAIN(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error));
+    hash = add(hash, batch);
+    hash = add(hash, kept);
+    AGAIN(hw_sampler_set_position(sampler, HW_TRAIN, positions, batches, &error));
+    AGAIN(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error));
+    hash = add(hash, batch);
+    AGAIN(hw_pass_open(sampler, HW_TRAIN, UINT32_MAX, 1, &pass, &error));
+    hash = drain(pass, hash);
+    AGAIN(
+        hw_pass_open_seeds(sampler, task_of_books(shop), book_rows, book_times, 3, &pass, &error));
+    hash = drain(pass, hash);
+    hw_sampler_close(sampler);
+    compare(shop, hash);
+}
+
+static void a_sampler_of_any_kind_opens_and_makes_batches(void **state) {
+    struct shop *shop = *state;
+    /* Dense, child counts, resident, packed, packed and compact, masked cells of three kinds. */
+    static const uint32_t variants[] = {0, 1, 9, 10, 11, 12, 13, 14};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        shop->options = survey_options(variants[i]);
+        shop->options.num_interleaved = 1;
+        shop->digest = 0;
+        try_all(sample, shop, 0);
+    }
+}
+
+static void sample_one_batch(void *context) {
+    struct shop *shop = context;
+    hw_sampler *sampler = NULL;
+    hw_batch *batch = NULL;
+    AGAIN(hw_sampler_open(shop->store, &shop->options, &sampler, &error));
+    AGAIN(hw_sampler_batch(sampler, HW_TRAIN, 0, &batch, &error));
+    hw_sampler_close(sampler);
+    compare(shop, add(0, batch));
+}
+
+/* Vectors so many that a batch is on pages of its own. */
+static void a_large_batch_is_made(void **state) {
+    struct shop *shop = *state;
+    hw_store *books = shop->store;
+    shop->store = fixture_store(shop->directory, "letters.hw", letters);
+    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
+                                         .batch_size = 256,
+                                         .sequence_length = 8,
+                                         .max_rows = 2,
+                                         .text_budget = 1200};
+    shop->digest = 0;
+    try_all(sample_one_batch, shop, 0);
+    hw_store_close(shop->store);
+    shop->store = books;
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+static uint32_t wait_refused_count;
+
+/* Adds the next batch of the pass, or of the train stream; 0 if a thread had no memory for it. Then
+ * the sampler says so to everyone who waits, and goes on saying it. */
+static int take(hw_sampler *sampler, hw_pass *pass, uint64_t *hash) {
+    hw_batch *batch = NULL;
+    hw_error error = {.message = ""}, later = {.message = ""};
+    hw_status status =
+        pass != NULL ? hw_pass_next(pass, PATIENCE_MS, NULL, NULL, &batch, &error)
+                     : hw_sampler_next(sampler, HW_TRAIN, PATIENCE_MS, NULL, NULL, &batch, &error);
+    if (!is_refused(status, &error)) {
+        *hash = add(*hash, batch);
+        return 1;
+    }
+    assert_int_equal(hw_sampler_next(sampler, HW_VAL, PATIENCE_MS, NULL, NULL, &batch, &later),
+                     status);
+    assert_string_equal(later.message, error.message);
+    wait_refused_count++;
+    return 0;
+}
+
+static void produce(void *context) {
+    struct shop *shop = context;
+    hw_sampler *sampler = NULL;
+    hw_pass *pass = NULL;
+    hw_batch *batch = NULL;
+    uint64_t hash = 0;
+    int goes_on = 1;
+    AGAIN(hw_sampler_open(shop->store, &shop->options, &sampler, &error));
+    for (int k = 0; k < 4 && goes_on; k++) {
+        goes_on = take(sampler, NULL, &hash);
+    }
+    AGAIN(hw_pass_open(sampler, HW_TRAIN, TASK_PRICE, 0, &pass, &error));
+    for (uint64_t k = 0; k < hw_pass_batch_count(pass) && goes_on; k++) {
+        goes_on = take(sampler, pass, &hash);
+    }
+    /* What the caller's thread makes does not depend on the others. */
+    AGAIN(hw_sampler_batch(sampler, HW_TRAIN, 1, &batch, &error));
+    hw_batch_release(batch);
+    hw_pass_close(pass);
+    hw_sampler_close(sampler);
+    if (goes_on) {
+        compare(shop, hash);
+    }
+}
+
+static void a_thread_without_memory_tells_whoever_waits(void **state) {
+    struct shop *shop = *state;
+    static const struct {
+        uint32_t threads, variant;
+        int32_t prefetch;
+    } settings[] = {{2, 0, 2}, {3, 11, 1}, {1, 14, 3}};
+    wait_refused_count = 0;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        shop->options = survey_options(settings[i].variant);
+        shop->options.seed_tables = NULL;
+        shop->options.seed_table_count = 0;
+        shop->options.split_ratios[0] = shop->options.split_ratios[1] = 0.5;
+        shop->options.split_ratios[2] = 0;
+        shop->options.num_interleaved = 1;
+        shop->options.num_threads = settings[i].threads;
+        shop->options.num_prefetch = settings[i].prefetch;
+        shop->options.num_prefetch_val = 1;
+        shop->digest = 0;
+        try_all(produce, shop, 1); /* what is made ahead may never be asked for */
+    }
+    assert_true(wait_refused_count > 0);
+}
+
+/* ---- a builder ----------------------------------------------------------------------------- */
+
+/*
+ * authors (no time, 50 rows) and books (by published, 6 rows) with a key that is known late and one
+ * to books; a cell task, and one with categories of its own. More columns than the first room for
+ * them, more names of authors than the first slots of the dictionary.
+ */
+enum { WIDE = 16384, PIECE_TEXTS = 32 }; /* a vector has 32 KiB, a piece of them 1 MiB */
+enum { AUTHOR_COUNT = 50, BOOK_COUNT = 6, COLUMN_COUNT = 20, CATEGORY_COUNT = 4 };
+enum {
+    WORKS_NAME,
+    WORKS_AUTHOR = 12,
+    WORKS_SEQUEL,
+    WORKS_LISTED,
+    WORKS_GENRE,
+    WORKS_PRICE,
+    WORKS_PUBLISHED
+};
+
+struct works {
+    char *directory;
+    char *spills; /* NULL: the builder leaves nothing */
+    uint32_t text_dim;
+    char fingerprint[33]; /* empty: not known yet */
+};
+
+static int open_works(void **state) {
+    struct works *works = calloc(1, sizeof *works);
+    assert_non_null(works);
+    works->directory = fixture_directory();
+    works->text_dim = FIXTURE_TEXT_DIM;
+    *state = works;
+    return 0;
+}
+
+static int close_works(void **state) {
+    struct works *works = *state;
+    fixture_remove(works->directory);
+    free(works);
+    return 0;
+}
+
+static hw_builder *open_builder(const struct works *works) {
+    hw_builder *b = NULL;
+    hw_builder_options options = {sizeof options, "works", INT64_MAX, works->spills};
+    scarce_pause();
+    char *path = fixture_path(works->directory, ".building");
+    scarce_resume();
+    AGAIN(hw_builder_open(path, &options, &b, &error));
+    free(path);
+    return b;
+}
+
+static void declare_tables(hw_builder *b) {
+    uint32_t index = 0;
+    hw_table_spec tables[] = {
+        {.name = "authors", .key_part_count = 1},
+        {.name = "books", .key_part_count = 1, .temporal = 1},
+    };
+    hw_column_spec books[] = {
+        {.name = "author_id",
+         .stype = HW_IDENTIFIER,
+         .known = HW_KNOWN_COLUMN,
+         .known_column = WORKS_LISTED},
+        {.name = "sequel_of", .stype = HW_IDENTIFIER},
+        {.name = "listed", .stype = HW_IGNORED, .stored = 1},
+        {.name = "genre", .stype = HW_CATEGORICAL},
+        {.name = "price", .stype = HW_NUMERICAL},
+        {.name = "published", .stype = HW_TIMESTAMP, .temporal = 1},
+    };
+    for (uint32_t t = 0; t < 2; t++) {
+        tables[t].struct_bytes = sizeof *tables;
+        AGAIN(hw_builder_add_table(b, &tables[t], &index, &error));
+        assert_int_equal(index, t);
+    }
+    for (uint32_t i = WORKS_NAME; i < WORKS_AUTHOR; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "column%u", i);
+        hw_column_spec spec = {.struct_bytes = sizeof spec, .name = name};
+        spec.stype = i == WORKS_NAME ? HW_TEXT : HW_IGNORED;
+        AGAIN(hw_builder_add_column(b, 0, &spec, &index, &error));
+        assert_int_equal(index, i);
+    }
+    for (uint32_t i = 0; i < sizeof books / sizeof *books; i++) {
+        books[i].struct_bytes = sizeof *books;
+        AGAIN(hw_builder_add_column(b, 1, &books[i], &index, &error));
+        assert_int_equal(index, WORKS_AUTHOR + i);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t column = WORKS_AUTHOR + k;
+        hw_key_spec key = {sizeof key, 1, k, &column, 1};
+        AGAIN(hw_builder_add_key(b, &key, &index, &error));
+        assert_int_equal(index, k);
+    }
+}
+
+/* From here on a builder that lacked memory has to be given up: 0. */
+static int declare_rest(hw_builder *b) {
+    static const char *const genres[] = {"crime", "poetry"}, *const moods[] = {"glum", "merry"};
+    static const uint32_t hidden[] = {WORKS_GENRE};
+    uint32_t index = 0;
+    hw_error error = {.message = ""};
+    hw_task_spec tasks[] = {
+        {.name = "price", .anchor_table = 1, .target_column = WORKS_PRICE, .exclusive = 1},
+        {.name = "mood",
+         .anchor_table = 0,
+         .target_column = UINT32_MAX,
+         .target_name = "mood",
+         .target_stype = HW_CATEGORICAL,
+         .categories = moods,
+         .category_count = 2,
+         .hidden = hidden,
+         .hidden_count = 1,
+         .label_times = 1},
+    };
+    if (is_refused(hw_builder_set_categories(b, WORKS_GENRE, genres, 2, &error), &error)) {
+        return 0;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        tasks[k].struct_bytes = sizeof *tasks;
+        if (is_refused(hw_builder_add_task(b, &tasks[k], &index, &error), &error)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* A stream has memory of its own; that may not run out. */
+static int spared_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
+    struct ArrowArrayStream *inner = stream->private_data;
+    scarce_pause();
+    int code = inner->get_schema(inner, out);
+    scarce_resume();
+    return code;
+}
+
+static int spared_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
+    struct ArrowArrayStream *inner = stream->private_data;
+    scarce_pause();
+    int code = inner->get_next(inner, out);
+    scarce_resume();
+    return code;
+}
+
+static void release_spared(struct ArrowArrayStream *stream) {
+    struct ArrowArrayStream *inner = stream->private_data;
+    inner->release(inner);
+    stream->release = NULL;
+}
+
+static void spare(struct ArrowArrayStream *stream, struct ArrowArrayStream *inner,
+                  const struct fixture_column *columns, uint32_t column_count, uint64_t row_count) {
+    scarce_pause();
+    fixture_stream(inner, columns, column_count, row_count, 4);
+    scarce_resume();
+    *stream = (struct ArrowArrayStream){.get_schema = spared_schema,
+                                        .get_next = spared_next,
+                                        .release = release_spared,
+                                        .private_data = inner};
+}
+
+static int write_rows(hw_builder *b, uint32_t table, const struct fixture_column *columns,
+                      uint32_t column_count, uint64_t row_count) {
+    struct ArrowArrayStream stream, inner;
+    hw_error error = {.message = ""};
+    spare(&stream, &inner, columns, column_count, row_count);
+    int is_written = !is_refused(hw_builder_write_rows(b, table, &stream, &error), &error);
+    stream.release(&stream);
+    return is_written;
+}
+
+static int write_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
+                       uint32_t column_count, uint64_t count) {
+    struct ArrowArrayStream stream, inner;
+    hw_error error = {.message = ""};
+    spare(&stream, &inner, columns, column_count, count);
+    int is_written = !is_refused(hw_builder_write_seeds(b, task, &stream, &error), &error);
+    stream.release(&stream);
+    return is_written;
+}
+
+static int write_edges(hw_builder *b) {
+    const struct fixture_column pairs[] = {
+        {"child", "i", (int32_t[]){5, 0, 2, 3, 1}, NULL},
+        {"parent", "i", (int32_t[]){7, 7, 7, 49, 7}, NULL},
+    };
+    struct ArrowArrayStream stream, inner;
+    hw_error error = {.message = ""};
+    uint64_t edge_count = 0;
+    if (hw_builder_has_edges(b, 0, &edge_count)) {
+        assert_int_equal(edge_count, 5);
+        return 1;
+    }
+    spare(&stream, &inner, pairs, 2, 5);
+    int is_written =
+        !is_refused(hw_builder_write_edges(b, 0, &stream, 1, &edge_count, &error), &error);
+    stream.release(&stream);
+    assert_int_equal(edge_count, is_written ? 5 : 0);
+    return is_written;
+}
+
+static int write_parents(hw_builder *b) {
+    const struct fixture_column parents = {"parent", "l", (int64_t[]){0, 0, 0, 1, 0, 2},
+                                           (uint8_t[]){0, 1, 0, 1, 0, 1}};
+    struct ArrowArrayStream stream, inner;
+    hw_error error = {.message = ""};
+    spare(&stream, &inner, &parents, 1, BOOK_COUNT);
+    int is_written = !is_refused(hw_builder_write_parents(b, 1, &stream, 0, &error), &error);
+    stream.release(&stream);
+    return is_written;
+}
+
+static const int64_t published[] = {DAY_US,     2 * DAY_US, 3 * DAY_US,
+                                    4 * DAY_US, 5 * DAY_US, 6 * DAY_US};
+
+/* The rows of the tables that are not there yet, and their edges. */
+static int write_tables(hw_builder *b, uint32_t table_count) {
+    static const uint8_t yes[AUTHOR_COUNT] = {1, 1, 1, 1, 1, 1};
+    char names[AUTHOR_COUNT][16];
+    const char *texts[AUTHOR_COUNT];
+    for (int i = 0; i < AUTHOR_COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "author %d", i);
+        texts[i] = names[i];
+    }
+    const struct fixture_column authors[] = {{"key", "u", texts, NULL}, {"name", "u", texts, NULL}};
+    const struct fixture_column books[] = {
+        {"time", "l", published, NULL},
+        {"key", "u", (const char *[]){"a", "b", "c", "d", "e", "f"}, NULL},
+        {"author_id", "b", yes, (uint8_t[]){1, 1, 1, 1, 0, 1}},
+        {"sequel_of", "b", yes, (uint8_t[]){0, 1, 0, 1, 0, 1}},
+        {"listed", "l", (int64_t[]){9 * DAY_US, 8 * DAY_US, 3, 4, 5, 6}, NULL},
+        {"genre", "u", (const char *[]){"crime", "crime", NULL, "poetry", "crime", "poetry"}, NULL},
+        {"price", "g", (double[]){1, 2, 3, 4, 5, 6}, NULL},
+        {"published", "l", published, NULL},
+    };
+    return (table_count > 0 || write_rows(b, 0, authors, 2, AUTHOR_COUNT)) &&
+           (table_count > 1 || write_rows(b, 1, books, 8, BOOK_COUNT)) && write_edges(b) &&
+           write_parents(b);
+}
+
+static int write_tasks(hw_builder *b) {
+    static const int64_t places[] = {0, 1, 2, 3, 4, 5};
+    static const uint8_t yes[] = {1, 1, 1, 1, 1, 1};
+    const struct fixture_column price[] = {
+        {"anchor", "l", places, NULL},
+        {"obs_time", "l", published, NULL},
+        {"target", "g", (double[]){1, 2, 3, 4, 5, 6}, NULL},
+        {"labelled", "b", yes, NULL},
+        {"split", "i", (int32_t[]){0, 0, 0, 0, 1, 2}, NULL},
+        {"position", "l", places, NULL},
+    };
+    const struct fixture_column mood[] = {
+        {"anchor", "l", places, NULL},
+        {"obs_time", "l", published, NULL},
+        {"target", "u", (const char *[]){"merry", "glum", "glum"}, NULL},
+        {"labelled", "b", yes, NULL},
+        {"split", "i", (int32_t[]){0, 0, 1}, NULL},
+        {"position", "l", places, NULL},
+        {"known_at", "l", published, NULL},
+    };
+    return write_seeds(b, 0, price, 6, BOOK_COUNT) && write_seeds(b, 1, mood, 7, 3);
+}
+
+static int write_vectors(hw_builder *b, uint32_t text_dim) {
+    static const uint16_t zeros[WIDE];
+    hw_error error = {.message = ""};
+    if (is_refused(hw_builder_set_embedder(b, "hash", text_dim, &error), &error) ||
+        is_refused(hw_builder_hash_texts(b, &error), &error)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
+        AGAIN(hw_builder_write_vectors(b, HW_EMBED_COLUMNS, zeros, 1, &error));
+    }
+    for (uint32_t i = 0; i < CATEGORY_COUNT; i++) {
+        AGAIN(hw_builder_write_vectors(b, HW_EMBED_CATEGORIES, zeros, 1, &error));
+    }
+    return 1;
+}
+
+/* A builder that lacked memory takes no more calls and closes. */
+static void give_up(hw_builder *b) {
+    hw_table_spec spec = {.struct_bytes = sizeof spec, .name = "more"};
+    hw_error error = {.message = ""};
+    uint32_t index = 0;
+    assert_int_equal(hw_builder_add_table(b, &spec, &index, &error), HW_BAD_ARGUMENT);
+    assert_true(error.message[0] != 0);
+    hw_builder_close(b);
+}
+
+/* A builder that goes on after `least` tables, up to the end; NULL if it lacked memory and is
+ * gone. */
+static hw_builder *build(struct works *works, uint32_t least) {
+    hw_builder *b = open_builder(works);
+    hw_error error = {.message = ""};
+    char fingerprint[33] = "";
+    uint32_t table_count = 0;
+    declare_tables(b);
+    int is_whole = declare_rest(b);
+    is_whole = is_whole && !is_refused(hw_builder_resume(b, &table_count, &error), &error);
+    if (is_whole) {
+        assert_in_range(table_count, least, 2);
+    }
+    is_whole = is_whole && write_tables(b, table_count) && write_tasks(b) &&
+               write_vectors(b, works->text_dim) &&
+               !is_refused(hw_builder_finish(b, "{}", 2, fingerprint, &error), &error);
+    if (!is_whole) {
+        give_up(b);
+        return NULL;
+    }
+    if (works->fingerprint[0] == 0) {
+        memcpy(works->fingerprint, fingerprint, sizeof fingerprint);
+    }
+    assert_string_equal(fingerprint, works->fingerprint);
+    return b;
+}
+
+static void publish(const struct works *works, hw_builder *b, const char *path) {
+    hw_store *store = NULL;
+    uint64_t fault_count = 1;
+    AGAIN(hw_builder_publish(b, path, &error));
+    hw_builder_close(b);
+    scarce_pause();
+    assert_int_equal(count_entries(path), 2); /* manifest.json and one build */
+    assert_int_equal(hw_store_open(path, HW_LOAD_MMAP, &store, NULL), HW_OK);
+    assert_string_equal(hw_store_fingerprint(store), works->fingerprint);
+    assert_int_equal(hw_store_verify(store, NULL, NULL, &fault_count, NULL), HW_OK);
+    assert_int_equal(fault_count, 0);
+    hw_store_close(store);
+    scarce_resume();
+}
+
+static void build_and_publish(void *context) {
+    struct works *works = context;
+    scarce_pause();
+    char *path = fixture_path(works->directory, "works.hw");
+    scarce_resume();
+    hw_builder *b = build(works, 0);
+    if (b != NULL) {
+        publish(works, b, path);
+    }
+    assert_int_equal(count_entries(works->directory), b != NULL);
+    if (b != NULL) {
+        fixture_remove(path);
+    } else {
+        free(path);
+    }
+}
+
+static void a_builder_builds_all_or_leaves_nothing(void **state) {
+    try_all(build_and_publish, *state, 0);
+}
+
+/* Over another build, or over the same one. */
+struct edition {
+    struct works *works;
+    int is_equal;
+};
+
+static void publish_edition(void *context) {
+    const struct edition *edition = context;
+    struct works *works = edition->works;
+    scarce_pause();
+    char *path = fixture_path(works->directory, "works.hw");
+    if (edition->is_equal) {
+        publish(works, build(works, 0), path);
+    } else {
+        bookstore_build(path);
+    }
+    hw_builder *b = build(works, 0);
+    scarce_resume();
+    publish(works, b, path);
+    assert_int_equal(count_entries(works->directory), 1);
+    fixture_remove(path);
+}
+
+static void publication_can_be_asked_for_again(void **state) {
+    for (int is_equal = 0; is_equal < 2; is_equal++) {
+        struct edition edition = {*state, is_equal};
+        try_all(publish_edition, &edition, 0);
+    }
+}
+
+/* A builder with rows, edges and vectors behind it, which ends as one that is killed. */
+static void leave_half(const struct works *works) {
+    hw_builder *b = open_builder(works);
+    uint32_t table_count = 0;
+    declare_tables(b);
+    assert_true(declare_rest(b));
+    AGAIN(hw_builder_resume(b, &table_count, &error));
+    assert_int_equal(table_count, 0);
+    assert_true(write_tables(b, 0));
+    AGAIN(hw_builder_set_embedder(b, "hash", works->text_dim, &error));
+    AGAIN(hw_builder_hash_texts(b, &error));
+    hw_builder_close(b);
+}
+
+/* What a builder left that was killed, or lacked memory, is taken up by the next one. */
+struct legacy {
+    struct works *works;
+    uint32_t table_count; /* that were there */
+};
+
+static void take_up(void *context) {
+    const struct legacy *legacy = context;
+    struct works *works = legacy->works;
+    scarce_pause();
+    char *path = fixture_path(works->directory, "works.hw");
+    works->spills = fixture_path(works->directory, "spills");
+    assert_int_equal(mkdir(works->spills, 0755), 0);
+    if (legacy->table_count > 0) {
+        leave_half(works);
+    }
+    scarce_resume();
+    hw_builder *b = build(works, legacy->table_count);
+    scarce_pause();
+    if (b == NULL) {
+        b = build(works, legacy->table_count);
+    }
+    assert_non_null(b);
+    if (legacy->table_count > 0) {
+        assert_int_equal(hw_builder_resumed_vector_count(b), PIECE_TEXTS);
+    }
+    publish(works, b, path);
+    fixture_remove(path);
+    fixture_remove(works->spills);
+    works->spills = NULL;
+    scarce_resume();
+    assert_int_equal(count_entries(works->directory), 0);
+}
+
+static void a_builder_takes_up_what_one_without_memory_left(void **state) {
+    struct works *works = *state;
+    struct legacy legacy = {works, 0};
+    try_all(take_up, &legacy, 0);
+    legacy.table_count = 2;
+    works->text_dim = WIDE; /* so that some vectors are kept */
+    works->fingerprint[0] = 0;
+    try_all(take_up, &legacy, 0);
+}
+
+#define ON(thing, test) cmocka_unit_test_setup_teardown(test, open_##thing, close_##thing)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_is_embedded),
+        ON(shop, a_store_opens_and_verifies),
+        ON(shop, pages_that_no_thread_warms_are_warmed_by_the_caller),
+        ON(shop, a_sampler_of_any_kind_opens_and_makes_batches),
+        ON(shop, a_large_batch_is_made),
+        ON(shop, a_thread_without_memory_tells_whoever_waits),
+        ON(works, a_builder_builds_all_or_leaves_nothing),
+        ON(works, publication_can_be_asked_for_again),
+        ON(works, a_builder_takes_up_what_one_without_memory_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
