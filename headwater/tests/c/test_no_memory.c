@@ -41,8 +41,8 @@ static int is_refused(hw_status status, const hw_error *error) {
         fail_msg("status %d: %s", (int)status, error->message);
     }
     assert_int_equal(error->status, status);
-    assert_non_null(strstr(error->message, is_memory ? "" : "cannot "));
-    assert_true(error->message[0] != 0);
+    assert_true(strstr(error->message, "cannot ") != NULL ||
+                (is_memory && strstr(error->message, "out of memory: ") != NULL));
     refused_count++;
     return 1;
 }
