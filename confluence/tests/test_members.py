@@ -18,6 +18,7 @@ from confluence.checkpoint import CheckpointError
 from confluence.config import Config, ConfigError
 from confluence.data import open_sampler, to_device
 from confluence.model import Params
+from confluence.pretrain import pretrain
 from confluence.run import Run, load
 from confluence.train import Constants, Fed, Predictor, StepRunner, TrainState, first_state
 
@@ -134,6 +135,26 @@ def test_a_run_of_members_is_opened_evaluated_and_goes_on(
 def test_a_probe_reads_all_members(run: Run) -> None:
     result = run.probe(task="subscribed", resamples=0, trees=False)
     assert result["probe"]["width"] == 2 * run.config.width
+
+
+def test_masked_cells_of_val_are_told_as_the_members_tell_them_on_average(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    settings = {name: value for name, value in TINY.items() if name != "task"}
+    run = pretrain(shop_store, out=tmp_path / "run", members=2, **{**settings, "steps": 2})
+    found = run.evaluate("val")
+    alone = [
+        dataclasses.replace(
+            run, config=run.config.replace(members=1), average=member(run.average, m)
+        ).evaluate("val")
+        for m in (0, 1)
+    ]  # fmt: skip
+    assert found["contexts"] == alone[0]["contexts"] > 0
+    assert alone[0]["loss"] != alone[1]["loss"]
+    assert found["loss"] == pytest.approx((alone[0]["loss"] + alone[1]["loss"]) / 2, rel=1e-4)
+    assert [t["cells"] for t in found["types"].values()] == [
+        t["cells"] for t in alone[1]["types"].values()
+    ]
 
 
 def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
