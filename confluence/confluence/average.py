@@ -33,7 +33,7 @@ class Average:
         )
         odds = np.exp(categorical - categorical.max(axis=1, keepdims=True))
         shares = odds / odds.sum(axis=1, keepdims=True)
-        parts = [_sigmoid(null), numerical, timestamp, _sigmoid(boolean), shares]
+        parts = [sigmoid(null), numerical, timestamp, sigmoid(boolean), shares]
         if self._count > 0:
             parts = [sums + part for sums, part in zip(self._sums, parts, strict=True)]
         self._sums = parts
@@ -49,7 +49,8 @@ class Average:
         return Output(*parts)
 
 
-def _sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+def sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + e^-logit), of any logit without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
 
 

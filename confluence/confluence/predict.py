@@ -10,6 +10,7 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
+from confluence.average import sigmoid
 from confluence.data import Floats, Task
 from confluence.evaluate import Predictions
 from confluence.model import Output, Params
@@ -30,7 +31,7 @@ def predict(
                 obs_times=info["obs_time"],
                 values=values,
                 probabilities=probabilities,
-                null_probabilities=_sigmoid(np.asarray(output.null, np.float64)),
+                null_probabilities=sigmoid(np.asarray(output.null, np.float64)),
             )
         )
 
@@ -52,7 +53,7 @@ def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Fl
     count = len(np.asarray(output.null))
     nothing = np.full(count, np.nan)
     if task.stype == SemanticType.BOOLEAN:
-        score = _sigmoid(np.asarray(output.boolean, np.float64))
+        score = sigmoid(np.asarray(output.boolean, np.float64))
         return score, score
     if task.stype == SemanticType.CATEGORICAL:
         logits = np.asarray(output.categorical, np.float64)
@@ -64,10 +65,6 @@ def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Fl
         return epoch * task.column_std + task.column_mean, nothing
     values = np.asarray(output.numerical, np.float64) * task.std + task.mean
     return np.clip(values, task.low, task.high) if clamp else values, nothing
-
-
-def _sigmoid(logit: Floats) -> Floats:
-    return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
 
 
 def reordered(predictions: Predictions, order: NDArray[np.integer]) -> Predictions:
