@@ -292,27 +292,6 @@ static PyObject *edge_count(PyObject *object, PyObject *args) {
 
 /* ---- streams ----------------------------------------------------------------------------- */
 
-static const char STREAM_NAME[] = "arrow_array_stream";
-
-/* The capsule of an Arrow C stream: the object itself, or what it exports. New reference. */
-static PyObject *stream_capsule(PyObject *object) {
-    if (PyCapsule_IsValid(object, STREAM_NAME)) {
-        return Py_NewRef(object);
-    }
-    PyObject *export = PyObject_GetAttrString(object, "__arrow_c_stream__");
-    if (export == NULL) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError,
-                     "expected an Arrow C stream or an object that exports one, "
-                     "found %R",
-                     (PyObject *)Py_TYPE(object));
-        return NULL;
-    }
-    PyObject *capsule = PyObject_CallNoArgs(export);
-    Py_DECREF(export);
-    return capsule;
-}
-
 enum stream_kind { STREAM_ROWS, STREAM_PARENTS, STREAM_EDGES, STREAM_SEEDS };
 
 /* Writes one stream without the GIL (a producer in Python takes it itself) and releases it: a
@@ -320,17 +299,13 @@ enum stream_kind { STREAM_ROWS, STREAM_PARENTS, STREAM_EDGES, STREAM_SEEDS };
  * edges. */
 static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint32_t index,
                               PyObject *object, uint64_t *count) {
-    PyObject *capsule = stream_capsule(object);
+    struct ArrowArrayStream *stream;
+    PyObject *capsule = core_stream_capsule(object, &stream);
     if (capsule == NULL) {
         return NULL;
     }
-    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, STREAM_NAME);
-    if (stream != NULL && stream->release == NULL) {
-        PyErr_SetString(PyExc_ValueError, "the Arrow stream was read already");
-        stream = NULL;
-    }
     /* The exporter ran Python code, in which another thread may have closed the builder. */
-    if (stream == NULL || !builder_ready(self)) {
+    if (!builder_ready(self)) {
         Py_DECREF(capsule);
         return NULL;
     }
@@ -405,6 +380,41 @@ static PyObject *write_edges(PyObject *object, PyObject *args) {
     PyObject *none = write_stream(self, STREAM_EDGES, key, stream, &count);
     Py_XDECREF(none);
     return none != NULL ? PyLong_FromUnsignedLongLong(count) : NULL;
+}
+
+PyDoc_STRVAR(match_edges_doc,
+             "match_edges(key: int, children: OrderedRows, child_column: int, parents: "
+             "OrderedRows, parent_column: int) -> int | None\n\n"
+             "Edges of a foreign key from the keys of both sides; their number, or None if the "
+             "parents' keys cannot be looked up in a table.");
+
+static PyObject *match_edges(PyObject *object, PyObject *args) {
+    struct builder *self = (struct builder *)object;
+    PyTypeObject *type = core_state_of(Py_TYPE(object))->ordered_type;
+    hw_edge_files files = {.struct_bytes = sizeof files};
+    PyObject *children, *parents;
+    uint32_t key;
+    if (!PyArg_ParseTuple(args, "O&O!O&O!O&", core_u32, &key, type, &children, core_u32,
+                          &files.child_column, type, &parents, core_u32, &files.parent_column) ||
+        !builder_ready(self)) {
+        return NULL;
+    }
+    files.children = core_ordered_handle(children);
+    files.parents = core_ordered_handle(parents);
+    uint64_t count = 0;
+    int is_matched = 0;
+    hw_error error;
+    hw_status status;
+    self->busy = 1;
+    Py_BEGIN_ALLOW_THREADS status =
+        hw_builder_match_edges(self->handle, key, &files, &is_matched, &count, &error);
+    Py_END_ALLOW_THREADS self->busy = 0;
+    PyObject *none = none_or_raise(self, status, &error);
+    if (none == NULL || !is_matched) {
+        return none;
+    }
+    Py_DECREF(none);
+    return PyLong_FromUnsignedLongLong(count);
 }
 
 PyDoc_STRVAR(write_seeds_doc,
@@ -622,6 +632,7 @@ static PyMethodDef builder_methods[] = {
     {"resume", resume, METH_NOARGS, resume_doc},
     {"edge_count", edge_count, METH_VARARGS, edge_count_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
+    {"match_edges", match_edges, METH_VARARGS, match_edges_doc},
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
     {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
     {"write_seeds", write_seeds, METH_VARARGS, write_seeds_doc},

@@ -21,6 +21,7 @@ struct core_state {
     PyTypeObject *store_type;
     PyTypeObject *sampler_type;
     PyTypeObject *pass_type;
+    PyTypeObject *ordered_type;
 };
 
 /* ---- module.c ---------------------------------------------------------------------------- */
@@ -61,14 +62,25 @@ PyObject *core_array(const struct core_state *state, const void *data, struct co
 void core_release_batch(void *batch);
 void core_release_store(void *store);
 
-/* ---- rows.c ------------------------------------------------------------------------------ */
+/* ---- capsule.c --------------------------------------------------------------------------- */
+
+/* The capsule of a stream that was not read yet, of the object or of what it exports: a new
+ * reference, and *stream inside it. NULL with an exception. */
+PyObject *core_stream_capsule(PyObject *object, struct ArrowArrayStream **stream);
+/* A capsule of the stream, which it takes over, also when it fails. */
+PyObject *core_give_stream(struct ArrowArrayStream *given);
+
+/* ---- rows.c, ordered.c ------------------------------------------------------------------- */
 
 PyObject *core_pack_rows(PyObject *module, PyObject *args);
+PyObject *core_order_rows(PyObject *module, PyObject *args);
+/* The rows of an OrderedRows object, borrowed. */
+hw_ordered *core_ordered_handle(PyObject *ordered);
 
 /* ---- one per type ------------------------------------------------------------------------ */
 
 extern PyType_Spec core_array_spec, core_batch_spec, core_builder_spec, core_store_spec,
-    core_sampler_spec, core_pass_spec;
+    core_sampler_spec, core_pass_spec, core_ordered_spec;
 
 /* Takes over one reference of the batch, also when it fails. */
 PyObject *core_batch(const struct core_state *state, hw_batch *batch);

@@ -342,33 +342,14 @@ static void release_stream(struct ArrowArrayStream *stream) {
     stream->release = NULL;
 }
 
-static void free_capsule(PyObject *capsule) {
-    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
-    if (stream != NULL && stream->release != NULL) {
-        stream->release(stream);
-    }
-    free(stream);
-}
-
 /* Takes over the rows, also when it fails. */
 static PyObject *stream_of(struct packed *packed) {
-    struct ArrowArrayStream *stream = malloc(sizeof *stream);
-    PyObject *capsule = NULL;
-    if (stream == NULL) {
-        free_packed(packed);
-        return PyErr_NoMemory();
-    }
-    *stream = (struct ArrowArrayStream){.get_schema = get_schema,
-                                        .get_next = get_next,
-                                        .get_last_error = get_last_error,
-                                        .release = release_stream,
-                                        .private_data = packed};
-    capsule = PyCapsule_New(stream, "arrow_array_stream", free_capsule);
-    if (capsule == NULL) {
-        stream->release(stream);
-        free(stream);
-    }
-    return capsule;
+    struct ArrowArrayStream stream = {.get_schema = get_schema,
+                                      .get_next = get_next,
+                                      .get_last_error = get_last_error,
+                                      .release = release_stream,
+                                      .private_data = packed};
+    return core_give_stream(&stream);
 }
 
 /* ---- pack_rows --------------------------------------------------------------------------- */

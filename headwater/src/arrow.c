@@ -23,10 +23,16 @@ static const char *kind_formats(enum hwi_arrow_kind kind) {
         return "iIlL";
     case HWI_ARROW_DOUBLE:
         return "g";
+    case HWI_ARROW_NUMBER:
+        return "gli";
     case HWI_ARROW_TEXT:
         return "uU";
     case HWI_ARROW_KEY:
         return "uUl";
+    case HWI_ARROW_FIXED:
+        return "bilg";
+    case HWI_ARROW_PRESENCE:
+        return "bilguU";
     }
     return "";
 }

@@ -25,8 +25,11 @@ enum hwi_arrow_kind {
     HWI_ARROW_INT64, /* l: times */
     HWI_ARROW_INTEGER, /* i, I, l or L: row numbers, positions, splits */
     HWI_ARROW_DOUBLE, /* g */
+    HWI_ARROW_NUMBER, /* g, l or i */
     HWI_ARROW_TEXT, /* u or U */
     HWI_ARROW_KEY, /* u or U, or l: an integer, which is its decimal digits */
+    HWI_ARROW_FIXED, /* b, i, l or g: whatever of a fixed width it is */
+    HWI_ARROW_PRESENCE, /* b, i, l, g, u or U: only whether there is a value counts */
 };
 
 /* What the caller expects of one column of the stream. */
@@ -80,6 +83,18 @@ static inline int64_t hwi_arrow_int64(const struct hwi_arrow_column *column, uin
 
 static inline double hwi_arrow_double(const struct hwi_arrow_column *column, uint64_t row) {
     return hwi_read_f64(column->values + 8 * (column->offset + row));
+}
+
+/* Of the kind HWI_ARROW_NUMBER. */
+static inline double hwi_arrow_number(const struct hwi_arrow_column *column, uint64_t row) {
+    switch (column->format) {
+    case 'i':
+        return (int32_t)hwi_read_u32(column->values + 4 * (column->offset + row));
+    case 'l':
+        return (double)hwi_arrow_int64(column, row);
+    default:
+        return hwi_arrow_double(column, row);
+    }
 }
 
 /* An integer of any width; HW_BAD_SOURCE outside [0, limit). Not NULL. */

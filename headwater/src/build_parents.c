@@ -1,12 +1,18 @@
 /*
  * Parents of a foreign key, one per child row, into a spill: given row by row
- * (hw_builder_write_parents), or as pairs in any order (hw_builder_write_edges).
+ * (hw_builder_write_parents), as pairs in any order (hw_builder_write_edges), or as the keys
+ * themselves where both tables lie in order in files (hw_builder_match_edges).
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "arrow.h"
 #include "builder.h"
+#include "ordered.h"
+
+/* A table of parents by key may have so many places per parent, and so many besides. */
+#define PLACES_PER_PARENT 4u
+#define MORE_PLACES 65536u
 
 /* One chunk: rows of the parent table, HWI_NONE where NULL. */
 static hw_status take_parents(struct hwi_arrow *arrow, struct hwi_build_key *key,
@@ -128,20 +134,26 @@ static void clear_parents(struct hwi_build_key *key, uint64_t row_count) {
     }
 }
 
+/* Room for the parents of all rows, none of which has one yet. */
+static hw_status open_parents(const hw_builder *b, struct hwi_build_key *key, hw_error *error) {
+    uint64_t row_count = b->tables[key->info.child_table].info.row_count;
+    uint8_t *at = NULL;
+    HW_TRY(hwi_builder_spill(b, "parents", (uint32_t)(key - b->keys), &key->parents, error));
+    HW_TRY(hwi_spill_extend(&key->parents, 4 * row_count, &at, error));
+    clear_parents(key, row_count);
+    return HW_OK;
+}
+
 static hw_status take_edges(const hw_builder *b, struct hwi_build_key *key,
                             struct ArrowArrayStream *stream, uint64_t *edge_count,
                             hw_error *error) {
-    const struct hwi_build_table *child = &b->tables[key->info.child_table];
     const struct hwi_arrow_field fields[2] = {{"child", HWI_ARROW_INTEGER},
                                               {"parent", HWI_ARROW_INTEGER}};
     char subject[200];
-    uint8_t *at = NULL;
     struct hwi_arrow arrow;
-    snprintf(subject, sizeof subject, "foreign key '%s.%s'", child->name,
+    snprintf(subject, sizeof subject, "foreign key '%s.%s'", b->tables[key->info.child_table].name,
              b->columns[key->columns[0]].name);
-    HW_TRY(hwi_builder_spill(b, "parents", (uint32_t)(key - b->keys), &key->parents, error));
-    HW_TRY(hwi_spill_extend(&key->parents, 4 * (uint64_t)child->info.row_count, &at, error));
-    clear_parents(key, child->info.row_count);
+    HW_TRY(open_parents(b, key, error));
     hw_status status = hwi_arrow_open(&arrow, stream, subject, fields, 2, error);
     while (status == HW_OK) {
         status = hwi_arrow_next(&arrow, error);
@@ -152,10 +164,29 @@ static hw_status take_edges(const hw_builder *b, struct hwi_build_key *key,
     }
     *edge_count = arrow.first_row;
     hwi_arrow_close(&arrow);
-    if (key->is_never) {
-        clear_parents(key, child->info.row_count);
-    }
     return status;
+}
+
+/* What is common to all edges of a key, once they are taken. */
+static hw_status finish_edges(hw_builder *b, struct hwi_build_key *key, uint64_t null_count,
+                              uint64_t edge_count, hw_error *error) {
+    uint64_t row_count = b->tables[key->info.child_table].info.row_count;
+    if (null_count > row_count - edge_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "%llu rows with a NULL key and %llu edges of %llu rows",
+                        (unsigned long long)null_count, (unsigned long long)edge_count,
+                        (unsigned long long)row_count);
+    }
+    if (key->is_never) {
+        clear_parents(key, row_count);
+    }
+    key->given_count = edge_count;
+    key->info.edge_count = key->is_never ? 0 : edge_count;
+    key->info.null_count = null_count;
+    key->info.dangling_count = row_count - edge_count - null_count;
+    hwi_spill_seal(&key->parents);
+    key->written = 1;
+    return hwi_builder_record_edges(b, (uint32_t)(key - b->keys), edge_count, error);
 }
 
 hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
@@ -164,24 +195,128 @@ hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayS
     uint64_t taken_count = 0;
     HW_TRY(find_key(b, key, &target, error));
     hw_status status = take_edges(b, target, stream, &taken_count, error);
-    uint64_t row_count = b->tables[target->info.child_table].info.row_count;
-    if (status == HW_OK && null_count > row_count - taken_count) {
-        status = hwi_fail(error, HW_BAD_ARGUMENT,
-                          "%llu rows with a NULL key and %llu edges of %llu rows",
-                          (unsigned long long)null_count, (unsigned long long)taken_count,
-                          (unsigned long long)row_count);
-    }
-    target->given_count = taken_count;
-    target->info.edge_count = target->is_never ? 0 : taken_count;
-    target->info.null_count = null_count;
-    target->info.dangling_count = row_count - taken_count - null_count;
-    hwi_spill_seal(&target->parents);
-    target->written = status == HW_OK;
     if (status == HW_OK) {
-        status = hwi_builder_record_edges(b, key, taken_count, error);
+        status = finish_edges(b, target, null_count, taken_count, error);
     }
     if (status == HW_OK) {
         *edge_count = taken_count;
     }
+    return hwi_builder_latch(b, status);
+}
+
+/* ---- keys that lie in order in files ----------------------------------------------------- */
+
+/* The rows of the parent table by key, from the least key on; HWI_NONE where there is none. */
+struct row_index {
+    int64_t least;
+    uint64_t place_count; /* 0: the keys are no integers, or too far apart for a table */
+    struct hwi_spill places; /* [place_count] uint32 */
+};
+
+static int has_value(const struct hwi_ordered_view *view, uint64_t row) {
+    return view->validity == NULL || hwi_bit(view->validity, row);
+}
+
+static int64_t key_of(const struct hwi_ordered_view *view, uint64_t row) {
+    return hwi_read_i64(view->values + 8 * row);
+}
+
+static uint64_t count_places(const struct hwi_ordered_view *parents, int64_t *least) {
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (uint64_t row = 0; row < parents->row_count; row++) {
+        if (has_value(parents, row)) {
+            int64_t key = key_of(parents, row);
+            low = key < low ? key : low;
+            high = key > high ? key : high;
+        }
+    }
+    uint64_t width = low <= high ? (uint64_t)high - (uint64_t)low : 0;
+    *least = low;
+    return width < PLACES_PER_PARENT * parents->row_count + MORE_PLACES ? width + 1 : 0;
+}
+
+/* HW_OK with place_count 0 also if two parents have one key. */
+static hw_status index_rows(struct row_index *index, const struct hwi_ordered_view *parents,
+                            const char *directory, hw_error *error) {
+    uint8_t *places = NULL;
+    index->place_count = count_places(parents, &index->least);
+    HW_TRY(hwi_spill_open(&index->places, directory, error));
+    HW_TRY(hwi_spill_extend(&index->places, 4 * index->place_count, &places, error));
+    if (index->place_count > 0) {
+        memset(places, 0xff, 4 * (size_t)index->place_count);
+    }
+    for (uint64_t row = 0; row < parents->row_count && index->place_count > 0; row++) {
+        uint64_t place = (uint64_t)key_of(parents, row) - (uint64_t)index->least;
+        if (!has_value(parents, row)) {
+            continue;
+        }
+        if (hwi_read_u32(places + 4 * place) != HWI_NONE) {
+            index->place_count = 0;
+        } else {
+            hwi_write_u32(places + 4 * place, (uint32_t)row);
+        }
+    }
+    return HW_OK;
+}
+
+/* Each child row's parent; the numbers of edges and of NULL keys. */
+static void match_rows(const struct row_index *index, const struct hwi_ordered_view *children,
+                       uint8_t *parents, uint64_t *edge_count, uint64_t *null_count) {
+    for (uint64_t row = 0; row < children->row_count; row++) {
+        uint64_t place = (uint64_t)key_of(children, row) - (uint64_t)index->least;
+        if (!has_value(children, row)) {
+            (*null_count)++;
+        } else if (place < index->place_count) {
+            uint32_t parent = hwi_read_u32(index->places.data + 4 * place);
+            *edge_count += parent != HWI_NONE;
+            hwi_write_u32(parents + 4 * row, parent);
+        }
+    }
+}
+
+static hw_status match(hw_builder *b, struct hwi_build_key *key, const struct row_index *index,
+                       const struct hwi_ordered_view *children, uint64_t *edge_count,
+                       hw_error *error) {
+    uint64_t null_count = 0;
+    HW_TRY(open_parents(b, key, error));
+    match_rows(index, children, key->parents.data, edge_count, &null_count);
+    return finish_edges(b, key, null_count, *edge_count, error);
+}
+
+/* The columns of both sides, which have the rows of their tables and hold int64. */
+static hw_status view_keys(const hw_builder *b, const struct hwi_build_key *key,
+                           const hw_edge_files *files, struct hwi_ordered_view *children,
+                           struct hwi_ordered_view *parents, hw_error *error) {
+    HW_TRY(hwi_ordered_view(files->children, files->child_column, children, error));
+    HW_TRY(hwi_ordered_view(files->parents, files->parent_column, parents, error));
+    if (children->row_count != b->tables[key->info.child_table].info.row_count ||
+        parents->row_count != b->tables[key->info.parent_table].info.row_count ||
+        children->format != 'l' || parents->format != 'l') {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "keys of %llu children (format %c) and %llu parents (%c), expected int64 "
+                        "of %u and %u rows",
+                        (unsigned long long)children->row_count, children->format,
+                        (unsigned long long)parents->row_count, parents->format,
+                        b->tables[key->info.child_table].info.row_count,
+                        b->tables[key->info.parent_table].info.row_count);
+    }
+    return HW_OK;
+}
+
+hw_status hw_builder_match_edges(hw_builder *b, uint32_t key, const hw_edge_files *files,
+                                 int *is_matched, uint64_t *edge_count, hw_error *error) {
+    struct hwi_build_key *target = NULL;
+    struct hwi_ordered_view children, parents;
+    struct row_index index = {0};
+    *is_matched = 0;
+    *edge_count = 0;
+    HW_TRY(find_key(b, key, &target, error));
+    HW_TRY(view_keys(b, target, files, &children, &parents, error));
+    hw_status status = index_rows(&index, &parents, b->directory, error);
+    if (status == HW_OK && index.place_count > 0) {
+        *is_matched = 1;
+        status = match(b, target, &index, &children, edge_count, error);
+    }
+    hwi_spill_close(&index.places);
     return hwi_builder_latch(b, status);
 }

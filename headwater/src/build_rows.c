@@ -52,10 +52,11 @@ static uint32_t stored_count(const struct rows_reader *reader) {
 static enum hwi_arrow_kind stype_kind(uint8_t stype) {
     switch ((hw_semantic_type)stype) {
     case HW_IDENTIFIER:
+        return HWI_ARROW_PRESENCE;
     case HW_BOOLEAN:
         return HWI_ARROW_BOOL;
     case HW_NUMERICAL:
-        return HWI_ARROW_DOUBLE;
+        return HWI_ARROW_NUMBER;
     case HW_TIMESTAMP:
     case HW_IGNORED:
         return HWI_ARROW_INT64;
@@ -214,8 +215,9 @@ static inline void set_null(struct cells *cells, uint64_t row) {
 }
 
 static void take_identifiers(struct cells *cells) {
+    int is_bool = cells->values->format == 'b';
     for (uint64_t i = 0; i < cells->row_count; i++) {
-        if (hwi_arrow_is_null(cells->values, i) || !hwi_arrow_bool(cells->values, i)) {
+        if (hwi_arrow_is_null(cells->values, i) || (is_bool && !hwi_arrow_bool(cells->values, i))) {
             set_null(cells, i);
         }
     }
@@ -229,7 +231,7 @@ static void take_numbers(struct cells *cells) {
     }
     for (uint64_t i = 0; i < cells->row_count; i++) {
         double value =
-            hwi_arrow_is_null(cells->values, i) ? NAN : hwi_arrow_double(cells->values, i);
+            hwi_arrow_is_null(cells->values, i) ? NAN : hwi_arrow_number(cells->values, i);
         if (!isfinite(value)) {
             hwi_set_bit(cells->nulls + i * cells->stride, cells->column->info.null_bit);
             stats.null_count++;

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .convert import CanonicalTable, convert_tables
-from .database import import_duckdb, open_database
+from .database import import_duckdb, memory_bytes, open_database
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
@@ -33,6 +33,7 @@ from .encode import Encoder, Layout
 from .errors import EmbedderError, SourceError, StoreError
 from .journal import Journal, restore
 from .labels import create_views, load_labels, run_queries
+from .ordered import OrderedTables
 from .previous import PreviousStore, store_changes
 from .rehearsal import Rehearsal, rehearse
 from .report import BuildReport, file_sizes, store_metadata
@@ -225,6 +226,9 @@ class _Build:
         self.label_bytes = 0  # of the label tables as CSV
         self.assumed: tuple[str, ...] = ()  # by inference
         self.journal: Journal
+        limit = options.memory_limit
+        room = None if limit is None else int(memory_bytes(limit))
+        self.ordered = OrderedTables(self.folder / "ordered", room)
         self.previous = PreviousStore.open(options.target)
 
     def run(self) -> BuildReport:
@@ -276,6 +280,7 @@ class _Build:
                 schema,
                 sources,
                 journal=self.journal,
+                ordered=self.ordered,
                 tell=lambda name: self.tell("convert", name),
             )
             self.check_unchanged()
@@ -378,6 +383,7 @@ class _Build:
                 locked.close()
             connection = self.connect()
             self.journal.connection = connection
+            self.ordered.show_all(connection)
         self.journal.record("labels", {"csv_bytes": self.label_bytes})
         return connection
 
@@ -420,7 +426,7 @@ class _Build:
             spill_directory=self.workspace.encoded(),
         )
         try:
-            encoder = Encoder(builder, connection, layout, self.journal)
+            encoder = Encoder(builder, connection, layout, self.journal, self.ordered)
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
             text, counts = self.embed(encoder)

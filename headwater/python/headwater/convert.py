@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from .errors import HeadwaterError, SchemaError, SourceError, collected, nearest, raise_together
 from .journal import Journal, restore
+from .ordered import KEY_TYPES, OrderedTables, RowOrder, drop_rows
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, quote
 from .value_sql import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-CSV_SAMPLE_ROWS = 32_768
+CSV_SAMPLE_ROWS = 8_192
 SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
 TRIED_ROWS = 4_096  # that must be in order, or the table is sorted without a try
 DENSE_KEY_BITS = 1 << 28  # of the set in which dense integer keys are looked for twice
@@ -79,6 +80,7 @@ class CanonicalTable:
     null_value_count: int  # values that were NULL spellings
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
+    ordered: bool = False  # rows.t<i> is a view of a file (ordered.py), not a table
 
     @property
     def relation(self) -> str:
@@ -98,6 +100,10 @@ class CanonicalTable:
     def slot(self, name: str) -> int:
         """Position of a column in the table."""
         return self.table.column_names().index(name)
+
+    def file_position(self, slot: int) -> int:
+        """Of a column in the file of an ordered table, where visible_at comes first."""
+        return int(self.days) + slot
 
     def key_text(self, name: str, alias: str) -> str:
         """SQL: the canonical text of a key part, the same whatever type the source had."""
@@ -122,14 +128,16 @@ def convert_tables(
     sources: dict[str, SourceTable],
     *,
     journal: Journal | None = None,
+    ordered: OrderedTables | None = None,
     tell: Callable[[str], None] = lambda table: None,
 ) -> list[CanonicalTable]:
     """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way. A
-    table that the journal says is there is taken as it is."""
+    table that the journal says is there is taken as it is. `ordered`: where tables of numbers are
+    put in order; None: in DuckDB, as all others are."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
     _check_timezone(connection, schema)
     converters = [
-        _Converter(connection, schema, table, index, sources[table.name])
+        _Converter(connection, schema, table, index, sources[table.name], ordered)
         for index, table in enumerate(schema.tables)
     ]
     done = [None if journal is None else journal.find(f"table {c.index}") for c in converters]
@@ -143,6 +151,8 @@ def convert_tables(
         tell(converter.table.name)
         if facts is not None:
             tables.append(restore(CanonicalTable, facts))
+            if ordered is not None and tables[-1].ordered:
+                ordered.take_up(connection, converter.index)
             converter.drop_raw()
             continue
         with collected(problems):
@@ -193,8 +203,9 @@ class _Converter:
         table: Table,
         index: int,
         source: SourceTable,
+        ordered: OrderedTables | None,
     ) -> None:
-        self.connection, self.schema = connection, schema
+        self.connection, self.schema, self.ordered = connection, schema, ordered
         self.table, self.index, self.source = table, index, source
         places = {column.name: j for j, column in enumerate(source.columns)}
         self.raw = [places[column.name] for column in table.columns]
@@ -265,7 +276,7 @@ class _Converter:
             selected.append("rowid AS source_row")
         inner = f"SELECT {', '.join(selected)} FROM {self.raw_relation}"
         at = f"{self.day_end()} AS visible_at, " if days else ""
-        self.fill(f"SELECT {at}* FROM ({inner})", days)
+        is_ordered = self.fill(f"SELECT {at}* FROM ({inner})", days)
         conversions = self.conversions(pairs)
         csv_bytes = self.csv_bytes(pairs)
         duplicate_count = self.settle_duplicates()
@@ -283,22 +294,54 @@ class _Converter:
             null_value_count=sum(profile.null_value_count for profile in self.profiles),
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
+            ordered=is_ordered,
         )
 
-    def fill(self, select: str, days: bool) -> None:
-        """Make rows.t<i> in its order. Most tables come in it already: then they are not sorted,
-        which was a fifth of the build of such a table. That is tried where the first rows are in
-        order, and proved on the table that was made."""
+    def fill(self, select: str, days: bool) -> bool:
+        """Make rows.t<i> in its order; whether it is a view of a file. In DuckDB most tables come
+        in order already: then they are not sorted, which was a fifth of the build of such a table.
+        That is tried where the first rows are in order, and proved on the table that was made."""
+        if self.put_in_order(select, days):
+            return self.ordered is not None and self.index in self.ordered.files
         name = f"rows.t{self.index}"
+        drop_rows(self.connection, self.index)
         first = f"(SELECT *, row_number() OVER () AS rowid FROM ({select} LIMIT {TRIED_ROWS}))"
         if self.table.primary_key and self.in_order(first, days):
             self.connection.execute(f"CREATE OR REPLACE TABLE {name} AS {select}")
             if self.in_order(name, days):
-                return
+                return False
         order = [f"{column} NULLS {nulls}" for column, nulls in self.order(days)]
         self.connection.execute(
             f"CREATE OR REPLACE TABLE {name} AS {select} ORDER BY {', '.join(order)}"
         )
+        return False
+
+    def put_in_order(self, select: str, days: bool) -> bool:
+        """Leave the order to C where the table is of numbers, has a key, and fits in memory."""
+        if self.ordered is None or not self.table.primary_key:
+            return False
+        if self.table.on_duplicate_key != "error":
+            return False  # which of two rows was first is known in DuckDB
+        columns = [("visible_at", "BIGINT")] if days else []
+        columns += [(f"c{slot}", kind) for slot, kind in enumerate(self.types)]
+        names = [name for name, _ in columns]
+        keys = [(names.index(name), nulls == "FIRST") for name, nulls in self.order(days)]
+        order = RowOrder(tuple(columns), tuple(keys))
+        if (
+            not order.is_of_numbers()
+            or not {columns[position][1] for position, _ in keys} <= KEY_TYPES
+            or order.bytes(self.source.row_count) > self.ordered.room
+        ):
+            return False
+        self.ordered.make(self.connection, self.index, select, order)
+        if self.is_queried():
+            self.ordered.copy(self.connection, self.index, names)
+        return True
+
+    def is_queried(self) -> bool:
+        """Whether the query of a task may name the table."""
+        name = self.table.name.casefold()
+        return any(name in task.query.casefold() for task in self.schema.tasks if task.query)
 
     def in_order(self, relation: str, days: bool) -> bool:
         """Whether each row stands behind the one with the rowid before its own, by values without

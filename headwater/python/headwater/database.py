@@ -52,13 +52,18 @@ def open_database(
 
 def memory_settings(memory_limit: str) -> dict[str, str]:
     """DuckDB's share of what the build may take, and as many threads as have room in it."""
+    size = memory_bytes(memory_limit)
+    share = int(max(size - OWN_BYTES, size / 4))
+    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
+    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
+
+
+def memory_bytes(memory_limit: str) -> float:
     match = MEMORY_SIZE.fullmatch(memory_limit.strip())
     size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
     if size <= 0:
         raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
-    share = int(max(size - OWN_BYTES, size / 4))
-    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
-    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
+    return size
 
 
 def import_duckdb() -> Any:

@@ -16,6 +16,7 @@ from .convert import CanonicalTable
 from .edges import Edges
 from .embed import category_phrase, column_phrase
 from .journal import Journal
+from .ordered import OrderedTables
 from .schema import MICROSECONDS, Column, ColumnRef
 from .tasks import TaskSeeds, value_order
 
@@ -104,10 +105,15 @@ class Encoder:
     """Feeds a builder from a DuckDB connection."""
 
     def __init__(
-        self, builder: Any, connection: DuckDBPyConnection, layout: Layout, journal: Journal
+        self,
+        builder: Any,
+        connection: DuckDBPyConnection,
+        layout: Layout,
+        journal: Journal,
+        ordered: OrderedTables,
     ) -> None:
         self.builder, self.connection, self.layout = builder, connection, layout
-        self.journal = journal
+        self.journal, self.ordered = journal, ordered
         self.categories: dict[int, tuple[str, ...]] = {}  # by global column
         self.edge_counts: dict[int, int] = {}  # by foreign key
 
@@ -183,8 +189,7 @@ class Encoder:
             if number < done:
                 self.journal.resumed.append(f"rows {number}")
                 continue
-            selected = ", ".join(stream_columns(table))
-            with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
+            with self.rows(table) as rows:
                 self.builder.write_rows(number, rows)
         for edges in self.layout.edges:
             tell(f"{edges.child.table.name}.{'+'.join(edges.key.columns)}")
@@ -201,14 +206,47 @@ class Encoder:
         if count is not None:
             self.journal.resumed.append(f"edges {edges.index}")
             return count
-        with self.stream(edges.pairs()) as pairs:
+        count = self.match_edges(edges)
+        if count is not None:
+            return count
+        with self.stream(edges.pairs(), edges.child, edges.parent) as pairs:
             return int(self.builder.write_edges(edges.index, pairs, edges.null_count))
 
+    def match_edges(self, edges: Edges) -> int | None:
+        """Edges found in C, if both tables lie in files and their keys are integers of a kind."""
+        child, parent = edges.child, edges.parent
+        if not (child.ordered and parent.ordered and len(edges.key.columns) == 1):
+            return None
+        left, right = child.slot(edges.key.columns[0]), parent.slot(edges.key.references[0])
+        if child.types[left] != "BIGINT" or parent.types[right] != "BIGINT":
+            return None
+        matched: int | None = self.builder.match_edges(
+            edges.index,
+            self.ordered.files[child.index],
+            child.file_position(left),
+            self.ordered.files[parent.index],
+            parent.file_position(right),
+        )
+        return matched
+
     @contextmanager
-    def stream(self, query: str) -> Iterator[Any]:
-        """What a query gives as an Arrow stream; one cursor for each."""
+    def rows(self, table: CanonicalTable) -> Iterator[Any]:
+        """The columns that hw_builder_write_rows takes: straight from their file if there is one,
+        unless parts of the key are to be printed."""
+        columns = stream_columns(table)
+        if table.ordered and all(table.types[slot] == "BIGINT" for slot in columns.keys):
+            yield self.ordered.files[table.index].stream(columns.positions(table))
+            return
+        selected = ", ".join(columns.sql(table))
+        with self.stream(f"SELECT {selected} FROM {table.relation}", table) as rows:
+            yield rows
+
+    @contextmanager
+    def stream(self, query: str, *tables: CanonicalTable) -> Iterator[Any]:
+        """What a query gives as an Arrow stream, of the tables it reads; one cursor for each."""
         cursor = self.connection.cursor()
         try:
+            self.ordered.show(cursor, [table.index for table in tables])
             yield cursor.sql(query)
         finally:
             cursor.close()
@@ -260,21 +298,39 @@ def is_stored(table: CanonicalTable, column: Column) -> bool:
     return column.name == table.table.temporal_column or column.name in timed_by
 
 
-def stream_columns(table: CanonicalTable) -> list[str]:
-    """SQL of the columns hw_builder_write_rows takes: time, key parts, then cells."""
-    selected = [table.time()] if table.temporal else []
-    selected += [_key_part(table, part) for part in table.table.primary_key]
-    for slot, column in enumerate(table.table.columns):
-        if is_stored(table, column):
-            selected.append(_cell(f"c{slot}", column.stype))
-    return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
+@dataclass(frozen=True)
+class StreamColumns:
+    """What hw_builder_write_rows takes of a table: its time, key parts, then cells (by slot)."""
+
+    keys: tuple[int, ...]
+    cells: tuple[int, ...]
+
+    def sql(self, table: CanonicalTable) -> list[str]:
+        selected = [table.time()] if table.temporal else []
+        selected += [_key_part(table, slot) for slot in self.keys]
+        selected += [_cell(f"c{slot}", table.table.columns[slot].stype) for slot in self.cells]
+        return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
+
+    def positions(self, table: CanonicalTable) -> list[int]:
+        """The same in the table's file."""
+        times = [0] if table.days else []
+        if table.table.temporal_column is not None and not table.days:
+            times = [table.file_position(table.slot(table.table.temporal_column))]
+        return times + [table.file_position(slot) for slot in (*self.keys, *self.cells)]
 
 
-def _key_part(table: CanonicalTable, name: str) -> str:
+def stream_columns(table: CanonicalTable) -> StreamColumns:
+    return StreamColumns(
+        tuple(table.slot(part) for part in table.table.primary_key),
+        tuple(slot for slot, column in enumerate(table.table.columns) if is_stored(table, column)),
+    )
+
+
+def _key_part(table: CanonicalTable, slot: int) -> str:
     """SQL: a part of the primary key as text; an integer as it is, the builder prints it."""
-    slot = table.slot(name)
     if table.types[slot] == "BIGINT":
         return f"c{slot}"
+    name = table.table.columns[slot].name
     return table.key_text(name, table.relation.partition(".")[2])
 
 

@@ -167,9 +167,9 @@ static void a_null_key_is_refused(void **state) {
 static void other_arrow_formats_are_refused(void **state) {
     struct fixture_column columns[EVENT_FIELDS];
     good_columns(columns);
-    columns[NUMBER].format = "l";
+    columns[NUMBER].format = "L";
     assert_refused(*state, columns, EVENT_FIELDS,
-                   "column 'number' of table 'events' has Arrow format 'l', expected one of 'g'");
+                   "column 'number' of table 'events' has Arrow format 'L', expected one of 'gli'");
 }
 
 static void a_missing_column_is_refused(void **state) {
