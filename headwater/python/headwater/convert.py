@@ -4,8 +4,9 @@
 at which a row becomes visible, if that is not the time its temporal column has. Types: identifier
 BIGINT or VARCHAR, numerical INTEGER (where the source has no wider one; queries see a BIGINT),
 BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text VARCHAR; an
-ignored column keeps its own. The number of a row is its rowid: the table is created in
-order of time, then primary key (without a key: all columns), and DuckDB keeps insertion order.
+ignored column keeps its own. The number of a row is its rowid: rows are in order of time, then
+primary key (without a key: all columns). DuckDB keeps the order in which a table is created; a
+table of numbers may be a view of a file that C put in order (ordered.py).
 
 A value that does not fit its type becomes NULL and is counted with an example; nothing is guessed
 from part of the data: a text column counts as integers only if every value is one.
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-CSV_SAMPLE_ROWS = 8_192
+CSV_EXACT_ROWS, CSV_SAMPLE_ROWS = 32_768, 8_192  # of a table with more rows, about so many
 SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
 TRIED_ROWS = 4_096  # that must be in order, or the table is sorted without a try
 DENSE_KEY_BITS = 1 << 28  # of the set in which dense integer keys are looked for twice
@@ -341,7 +342,8 @@ class _Converter:
     def is_queried(self) -> bool:
         """Whether the query of a task may name the table."""
         name = self.table.name.casefold()
-        return any(name in task.query.casefold() for task in self.schema.tasks if task.query)
+        queries = [task.query.casefold() for task in self.schema.tasks if task.query]
+        return any(name in query or name in query.replace('""', '"') for query in queries)
 
     def in_order(self, relation: str, days: bool) -> bool:
         """Whether each row stands behind the one with the rowid before its own, by values without
@@ -468,7 +470,8 @@ class _Converter:
         number took a quarter of a build, so of a large table some rows stand for all, scattered so
         that no period of the data meets theirs; texts, whose lengths vary, are all counted."""
         row_count, _ = self.text_bytes([], "true")
-        share = SCATTER_PRIME * CSV_SAMPLE_ROWS // max(row_count, CSV_SAMPLE_ROWS)
+        counted = row_count if row_count <= CSV_EXACT_ROWS else CSV_SAMPLE_ROWS
+        share = SCATTER_PRIME * counted // max(row_count, 1)
         own = [] if self.table.values_of else self.table.source_columns()  # the rest is derived
         kinds = {
             slot: kind
