@@ -81,7 +81,7 @@ class CanonicalTable:
     null_value_count: int  # values that were NULL spellings
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
-    ordered: bool = False  # rows.t<i> is a view of a file (ordered.py), not a table
+    ordered: bool = False  # the rows lie in a file (ordered.py), of which rows.t<i> may be a view
 
     @property
     def relation(self) -> str:
@@ -299,11 +299,11 @@ class _Converter:
         )
 
     def fill(self, select: str, days: bool) -> bool:
-        """Make rows.t<i> in its order; whether it is a view of a file. In DuckDB most tables come
-        in order already: then they are not sorted, which was a fifth of the build of such a table.
+        """Make rows.t<i> in its order; whether it lies in a file. In DuckDB most tables come in
+        order already: then they are not sorted, which was a fifth of the build of such a table.
         That is tried where the first rows are in order, and proved on the table that was made."""
         if self.put_in_order(select, days):
-            return self.ordered is not None and self.index in self.ordered.files
+            return True
         name = f"rows.t{self.index}"
         drop_rows(self.connection, self.index)
         first = f"(SELECT *, row_number() OVER () AS rowid FROM ({select} LIMIT {TRIED_ROWS}))"

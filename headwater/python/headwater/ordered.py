@@ -5,7 +5,7 @@ numbers. Here it only reads and converts: its stream goes to `order_rows` (src/o
 writes the rows in order to `ordered/t<i>`. `rows.t<i>` is a view of that file, with the number of a
 row as `rowid`, as a table would have it. A view reads what a connection knows as `ordered_t<i>`, so
 every connection and cursor that asks must be shown the file first. What the queries of tasks read
-is made a table of: DuckDB plans by what it knows of tables, and knows nothing of streams.
+is a table besides: DuckDB plans by what it knows of tables, and knows nothing of streams.
 """
 
 from __future__ import annotations
@@ -101,15 +101,12 @@ class OrderedTables:
         self.show(connection, list(self.files))
 
     def copy(self, connection: DuckDBPyConnection, index: int, columns: Sequence[str]) -> None:
-        """Make the view of a table a table of DuckDB, in the same order."""
+        """Make the view of a table a table of DuckDB, in the same order; the file stays."""
         connection.execute(f"ALTER VIEW rows.t{index} RENAME TO ordered{index}")
         connection.execute(
             f"CREATE TABLE rows.t{index} AS SELECT {', '.join(columns)} FROM rows.ordered{index}"
         )
         connection.execute(f"DROP VIEW rows.ordered{index}")
-        connection.unregister(f"ordered_t{index}")
-        del self.files[index]
-        self.path(index).unlink()
 
 
 def drop_rows(connection: DuckDBPyConnection, index: int) -> None:
