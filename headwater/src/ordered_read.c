@@ -85,8 +85,9 @@ static hw_status map_file(hw_ordered *rows, int fd, const char *path, hw_error *
     rows->bytes = (uint64_t)info.st_size;
     void *data = mmap(NULL, (size_t)rows->bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) {
-        return hwi_fail(error, HW_NO_MEMORY, "cannot map %llu bytes of '%s': %s",
-                        (unsigned long long)rows->bytes, path, strerror(errno));
+        return hwi_fail(error, errno == ENOMEM ? HW_NO_MEMORY : HW_IO,
+                        "cannot map %llu bytes of '%s': %s", (unsigned long long)rows->bytes, path,
+                        strerror(errno));
     }
     rows->data = data;
     rows->header = data;
