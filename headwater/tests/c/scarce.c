@@ -100,6 +100,10 @@ WRAPPED(char *, strdup, const char *text) {
     return fails(SCARCE_MEMORY) ? NULL : counted(__real_strdup(text));
 }
 
+WRAPPED(char *, strndup, const char *text, size_t bytes) {
+    return fails(SCARCE_MEMORY) ? NULL : counted(__real_strndup(text, bytes));
+}
+
 WRAPPED(void, free, void *block) {
     atomic_fetch_sub(&block_count, block != NULL);
     __real_free(block);
