@@ -102,6 +102,7 @@ class OrderedTables:
 
     def copy(self, connection: DuckDBPyConnection, index: int, columns: Sequence[str]) -> None:
         """Make the view of a table a table of DuckDB, in the same order; the file stays."""
+        connection.execute(f"DROP VIEW IF EXISTS rows.ordered{index}")  # of a killed build
         connection.execute(f"ALTER VIEW rows.t{index} RENAME TO ordered{index}")
         connection.execute(
             f"CREATE TABLE rows.t{index} AS SELECT {', '.join(columns)} FROM rows.ordered{index}"

@@ -145,7 +145,7 @@ static void read_schema(struct found *found, struct ArrowArrayStream *stream) {
     found->column_count = (uint32_t)schema.n_children;
     assert_in_range(found->column_count, 0, MOST_COLUMNS);
     for (uint32_t c = 0; c < found->column_count; c++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "c%u", c);
         assert_string_equal(schema.children[c]->name, name);
         assert_int_equal(schema.children[c]->flags, 2);
