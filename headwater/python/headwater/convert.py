@@ -340,10 +340,12 @@ class _Converter:
         return True
 
     def is_queried(self) -> bool:
-        """Whether the query of a task may name the table."""
+        """Whether the query of a task may name the table: as it is, in quotes, or in a text that
+        DuckDB's query() and query_table() read."""
         name = self.table.name.casefold()
+        names = (name, name.replace('"', '""'), "query")
         queries = [task.query.casefold() for task in self.schema.tasks if task.query]
-        return any(name in query or name in query.replace('""', '"') for query in queries)
+        return any(name in query for name in names for query in queries)
 
     def in_order(self, relation: str, days: bool) -> bool:
         """Whether each row stands behind the one with the rowid before its own, by values without
