@@ -330,6 +330,7 @@ class _Converter:
         order = RowOrder(tuple(columns), tuple(keys))
         if (
             not order.is_of_numbers()
+            or self.may_be_infinite()
             or not {columns[position][1] for position, _ in keys} <= KEY_TYPES
             or order.bytes(self.source.row_count) > self.ordered.room
         ):
@@ -338,6 +339,13 @@ class _Converter:
         if self.is_queried():
             self.ordered.copy(self.connection, self.index, names)
         return True
+
+    def may_be_infinite(self) -> bool:
+        """Whether a time is kept as the source has it, which may be 'infinity': no microsecond."""
+        return any(
+            type_name == "TIMESTAMP" and self.meaning(column) == "ignored"
+            for column, type_name in zip(self.table.columns, self.types, strict=True)
+        )
 
     def is_queried(self) -> bool:
         """Whether the query of a task may name the table: as it is, in quotes, or in a text that
