@@ -8,6 +8,7 @@
 #define _DEFAULT_SOURCE 1
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -571,8 +572,8 @@ static int write_parents(hw_builder *b) {
 static const int64_t published[] = {DAY_US,     2 * DAY_US, 3 * DAY_US,
                                     4 * DAY_US, 5 * DAY_US, 6 * DAY_US};
 
-/* The rows of the tables that are not there yet, and their edges. */
-static int write_tables(hw_builder *b, uint32_t table_count) {
+/* The rows of the tables that are not there yet. */
+static int write_table_rows(hw_builder *b, uint32_t table_count) {
     static const uint8_t yes[AUTHOR_COUNT] = {1, 1, 1, 1, 1, 1};
     char names[AUTHOR_COUNT][16];
     const char *texts[AUTHOR_COUNT];
@@ -592,8 +593,11 @@ static int write_tables(hw_builder *b, uint32_t table_count) {
         {"published", "l", published, NULL},
     };
     return (table_count > 0 || write_rows(b, 0, authors, 2, AUTHOR_COUNT)) &&
-           (table_count > 1 || write_rows(b, 1, books, 8, BOOK_COUNT)) && write_edges(b) &&
-           write_parents(b);
+           (table_count > 1 || write_rows(b, 1, books, 8, BOOK_COUNT));
+}
+
+static int write_tables(hw_builder *b, uint32_t table_count) {
+    return write_table_rows(b, table_count) && write_edges(b) && write_parents(b);
 }
 
 static int write_tasks(hw_builder *b) {
@@ -796,6 +800,113 @@ static void a_builder_takes_up_what_one_without_memory_left(void **state) {
     try_all(take_up, &legacy, 0);
 }
 
+/* ---- rows in order ------------------------------------------------------------------------- */
+
+/* Writes, of two columns, rows that have to be sorted. */
+static hw_status order_rows(const char *path, const int64_t *keys, uint64_t row_count,
+                            hw_error *error) {
+    const struct fixture_column columns[] = {{"key", "l", keys, NULL},
+                                             {"flag", "b", (uint8_t[BOOK_COUNT]){1}, NULL}};
+    hw_ordering ordering = {sizeof ordering, (uint32_t[]){0}, (uint8_t[]){0}, 1};
+    struct ArrowArrayStream stream, inner;
+    uint64_t ordered_count = 0;
+    spare(&stream, &inner, columns, 2, row_count);
+    hw_status status = hw_order_rows(path, &stream, 2, &ordering, &ordered_count, error);
+    stream.release(&stream);
+    return status;
+}
+
+/* A call of a stream, which may be made again, too. */
+#define STREAM_AGAIN(call)                                                                         \
+    do {                                                                                           \
+        int code = (call);                                                                         \
+        if (code != 0) {                                                                           \
+            assert_int_equal(code, ENOMEM);                                                        \
+            assert_int_equal(scarce_failed(), SCARCE_MEMORY);                                      \
+            refused_count++;                                                                       \
+            assert_int_equal(call, 0);                                                             \
+        }                                                                                          \
+    } while (0)
+
+static uint64_t sum_keys(struct ArrowArrayStream *stream) {
+    struct ArrowSchema schema;
+    struct ArrowArray rows;
+    uint64_t sum = 0;
+    STREAM_AGAIN(stream->get_schema(stream, &schema));
+    schema.release(&schema);
+    STREAM_AGAIN(stream->get_next(stream, &rows));
+    for (int64_t i = 0; i < rows.length; i++) {
+        sum = 10 * sum + (uint64_t)((const int64_t *)rows.children[0]->buffers[1])[i];
+    }
+    rows.release(&rows);
+    STREAM_AGAIN(stream->get_next(stream, &rows));
+    assert_null(rows.release);
+    stream->release(stream);
+    return sum;
+}
+
+static void order_and_read(void *context) {
+    const struct works *works = context;
+    struct ArrowArrayStream stream;
+    hw_ordered *rows = NULL;
+    hw_error failure = {.message = ""};
+    scarce_pause();
+    char *path = fixture_path(works->directory, "rows");
+    scarce_resume();
+    const int64_t keys[] = {4, 2, 3, 1};
+    if (is_refused(order_rows(path, keys, 4, &failure), &failure)) {
+        assert_int_equal(count_entries(works->directory), 0);
+        fixture_check(order_rows(path, keys, 4, &failure), &failure, "order");
+    }
+    AGAIN(hw_ordered_open(path, &rows, &error));
+    AGAIN(hw_ordered_stream(rows, (uint32_t[]){0, 2}, 2, &stream, &error));
+    assert_int_equal(sum_keys(&stream), 1234);
+    hw_ordered_close(rows);
+    assert_int_equal(count_entries(works->directory), 1);
+    unlink(path);
+    free(path);
+}
+
+static void rows_are_put_in_order_or_leave_nothing(void **state) {
+    try_all(order_and_read, *state, 0);
+}
+
+/* Only the matching itself lacks memory; then the builder is given up. */
+static void match_edges(void *context) {
+    const struct works *works = context;
+    static const int64_t keys[] = {5, 3, 4, 1, 2, 0};
+    hw_edge_files files = {.struct_bytes = sizeof files};
+    hw_ordered *rows = NULL;
+    int is_matched = 0;
+    uint64_t edge_count = 0;
+    scarce_pause();
+    char *path = fixture_path(works->directory, "rows");
+    hw_error failure = {.message = ""};
+    fixture_check(order_rows(path, keys, BOOK_COUNT, &failure), &failure, "order");
+    fixture_check(hw_ordered_open(path, &rows, &failure), &failure, "open");
+    files.children = files.parents = rows;
+    hw_builder *b = open_builder(works);
+    declare_tables(b);
+    assert_true(declare_rest(b) && write_table_rows(b, 0));
+    scarce_resume();
+    hw_status status = hw_builder_match_edges(b, 1, &files, &is_matched, &edge_count, &failure);
+    if (is_refused(status, &failure)) {
+        give_up(b);
+    } else {
+        assert_int_equal(is_matched, 1);
+        assert_int_equal(edge_count, BOOK_COUNT);
+        hw_builder_close(b);
+    }
+    hw_ordered_close(rows);
+    unlink(path);
+    free(path);
+    assert_int_equal(count_entries(works->directory), 0);
+}
+
+static void edges_are_matched_or_the_builder_is_given_up(void **state) {
+    try_all(match_edges, *state, 0);
+}
+
 #define ON(thing, test) cmocka_unit_test_setup_teardown(test, open_##thing, close_##thing)
 
 int main(void) {
@@ -806,6 +917,8 @@ int main(void) {
         ON(shop, a_sampler_of_any_kind_opens_and_makes_batches),
         ON(shop, a_large_batch_is_made),
         ON(shop, a_thread_without_memory_tells_whoever_waits),
+        ON(works, rows_are_put_in_order_or_leave_nothing),
+        ON(works, edges_are_matched_or_the_builder_is_given_up),
         ON(works, a_builder_builds_all_or_leaves_nothing),
         ON(works, publication_can_be_asked_for_again),
         ON(works, a_builder_takes_up_what_one_without_memory_left),
