@@ -330,7 +330,9 @@ hw_status hw_ordered_stream(hw_ordered *rows, const uint32_t *columns, uint32_t 
         return hwi_no_memory(error, "a stream", bytes);
     }
     *reading = (struct reading){.rows = hold(rows), .column_count = column_count};
-    memcpy(reading->columns, columns, column_count * sizeof *columns);
+    for (uint32_t c = 0; c < column_count; c++) {
+        reading->columns[c] = columns[c];
+    }
     *stream = (struct ArrowArrayStream){.get_schema = get_schema,
                                         .get_next = get_next,
                                         .get_last_error = get_last_error,
