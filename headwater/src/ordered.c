@@ -243,11 +243,11 @@ static struct span measure(const struct orderer *o, uint32_t k, const struct pla
     uint32_t column = o->ordering->columns[k];
     struct span span = {.least = INT64_MAX, .is_sorted = 1};
     int64_t greatest = INT64_MIN, before = INT64_MIN;
-    int last_null = o->ordering->nulls_first[k];
+    int nulls_first = o->ordering->nulls_first[k] != 0, last_null = nulls_first;
     for (uint64_t i = 0; i < o->row_count; i++) {
         const uint8_t *record = record_of(o, places[i].row);
         int null = is_null(o, record, column);
-        span.is_sorted &= null == last_null || null != o->ordering->nulls_first[k];
+        span.is_sorted &= null == last_null || null != nulls_first;
         last_null = null;
         if (null) {
             span.null_count++;

@@ -239,6 +239,13 @@ static void nulls_come_first_or_last_and_ties_stay_as_they_came(void **state) {
                  (int32_t[]){1, 5, 2, 6, 0, 3, 4});
     assert_order(*state, columns, 2, ROWS(keys), &(struct order){1, {0}, {0}},
                  (int32_t[]){2, 6, 0, 3, 4, 1, 5});
+    assert_order(*state, columns, 2, ROWS(keys), &(struct order){1, {0}, {2}}, /* not 0 */
+                 (int32_t[]){1, 5, 2, 6, 0, 3, 4});
+    const int64_t rising[] = {1, 2, 3, 4};
+    const uint8_t last_is_null[] = {1, 1, 1, 0};
+    const struct fixture_column sorted[] = {{"k", "l", rising, last_is_null},
+                                            {"p", "i", places, NULL}};
+    assert_order(*state, sorted, 2, 4, &(struct order){1, {0}, {2}}, (int32_t[]){3, 0, 1, 2});
 }
 
 static void the_first_column_decides_first(void **state) {
