@@ -166,7 +166,6 @@ struct shown {
 /* Children of a schema or an array, and the list of them that Arrow asks for. */
 struct schema_children {
     struct ArrowSchema **list;
-    char (*names)[NAME_BYTES]; /* consumers look columns up by name, so each has its own */
     struct ArrowSchema items[];
 };
 
@@ -176,6 +175,7 @@ struct array_children {
 };
 
 static void release_column_schema(struct ArrowSchema *schema) {
+    free(schema->private_data); /* its name */
     schema->release = NULL;
 }
 
@@ -187,7 +187,6 @@ static void release_schema(struct ArrowSchema *schema) {
         }
     }
     free(children->list);
-    free(children->names);
     free(children);
     schema->release = NULL;
 }
@@ -197,35 +196,46 @@ static const char *format_of(const struct reading *reading, uint64_t place) {
     return format == 'b' ? "b" : format == 'i' ? "i" : format == 'l' ? "l" : "g";
 }
 
+/* Consumers look columns up by name, so each has its own, also where it is moved away. */
+static int show_schema(const struct reading *reading, uint64_t place, struct ArrowSchema *out) {
+    char *name = malloc(NAME_BYTES);
+    if (name == NULL) {
+        return -1;
+    }
+    snprintf(name, NAME_BYTES, "c%llu", (unsigned long long)place);
+    *out = (struct ArrowSchema){.format = format_of(reading, place),
+                                .name = name,
+                                .flags = ARROW_NULLABLE,
+                                .release = release_column_schema,
+                                .private_data = name};
+    return 0;
+}
+
 static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
     const struct reading *reading = stream->private_data;
     uint64_t count = reading->column_count;
     struct schema_children *children =
         calloc(1, sizeof *children + (size_t)count * sizeof children->items[0]);
     struct ArrowSchema **list = calloc((size_t)count, sizeof *list);
-    char(*names)[NAME_BYTES] = calloc((size_t)count, sizeof *names);
-    if (children == NULL || list == NULL || names == NULL) {
+    if (children == NULL || list == NULL) {
         free(children);
         free(list);
-        free(names);
         return ENOMEM;
     }
     children->list = list;
-    children->names = names;
-    for (uint64_t c = 0; c < count; c++) {
-        snprintf(names[c], sizeof names[c], "c%llu", (unsigned long long)c);
-        children->items[c] = (struct ArrowSchema){.format = format_of(reading, c),
-                                                  .name = names[c],
-                                                  .flags = ARROW_NULLABLE,
-                                                  .release = release_column_schema};
-        list[c] = &children->items[c];
-    }
     *out = (struct ArrowSchema){.format = "+s",
                                 .name = "",
-                                .n_children = (int64_t)count,
                                 .children = list,
                                 .release = release_schema,
                                 .private_data = children};
+    for (uint64_t c = 0; c < count; c++) {
+        if (show_schema(reading, c, &children->items[c]) != 0) {
+            release_schema(out);
+            return ENOMEM;
+        }
+        list[c] = &children->items[c];
+        out->n_children++;
+    }
     return 0;
 }
 

@@ -590,6 +590,24 @@ static void a_stream_has_the_columns_asked_for_in_their_order(void **state) {
     hw_ordered_close(rows);
 }
 
+/* As the interface lets a consumer do that wants one of them. */
+static void a_columns_schema_outlives_that_of_the_stream(void **state) {
+    hw_ordered *rows = three_rows(*state);
+    struct ArrowArrayStream stream;
+    struct ArrowSchema schema;
+    assert_int_equal(hw_ordered_stream(rows, (uint32_t[]){1, 2}, 2, &stream, NULL), HW_OK);
+    assert_int_equal(stream.get_schema(&stream, &schema), 0);
+    struct ArrowSchema column = *schema.children[1];
+    schema.children[1]->release = NULL;
+    schema.release(&schema);
+    stream.release(&stream);
+    hw_ordered_close(rows);
+    assert_string_equal(column.name, "c1");
+    assert_string_equal(column.format, "g");
+    column.release(&column);
+    assert_null(column.release);
+}
+
 static void columns_that_are_not_there_are_refused(void **state) {
     struct desk *desk = *state;
     hw_ordered *rows = three_rows(desk);
@@ -999,6 +1017,7 @@ int main(void) {
         ON(more_rows_than_a_piece_are_shown_in_pieces),
         ON(rows_in_order_are_written_as_they_are),
         ON(a_stream_has_the_columns_asked_for_in_their_order),
+        ON(a_columns_schema_outlives_that_of_the_stream),
         ON(columns_that_are_not_there_are_refused),
         ON(columns_are_released_in_any_order),
         ON(a_stream_need_not_be_read_to_its_end),
