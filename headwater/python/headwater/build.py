@@ -3,11 +3,11 @@
     source ──► raw ──► rows ──► seeds, parents ──► builder (C) ──► <out>/<fingerprint>
       sources.py  convert.py  tasks.py, edges.py      encode.py, embed.py, report.py
 
-Everything between is a DuckDB database on disk inside `<out>/.building-*`, and beside it the files of
-tables of numbers (ordered.py), so memory is bounded by `memory_limit` and not by the source. A lock on the target keeps two builds apart (workspace.py);
-what a killed build had done is used again if its source is provably unchanged, and removed
-otherwise (journal.py). The store appears by one atomic replacement at the end, so a build that
-fails leaves what was there.
+Everything between is a DuckDB database on disk inside `<out>/.building-*`, and beside it the files
+of tables of numbers (ordered.py), so memory is bounded by `memory_limit` and not by the source. A
+lock on the target keeps two builds apart (workspace.py); what a killed build had done is used again
+if its source is provably unchanged, and removed otherwise (journal.py). The store appears by one
+atomic replacement at the end, so a build that fails leaves what was there.
 """
 
 from __future__ import annotations
