@@ -178,7 +178,7 @@ typedef struct hw_ordering {
  * one more of format l, the rows' numbers from 0. Temporary files are made beside it. Memory: the
  * rows and 32 bytes for each, in files that the kernel may move to disk but that are read at
  * random; a table should fit in memory. The stream is not released. Errors: HW_BAD_ARGUMENT,
- * HW_BAD_SOURCE, HW_IO, HW_NO_MEMORY; then there is no file.
+ * HW_BAD_SOURCE, HW_IO, HW_NO_MEMORY; then nothing is left of what was written.
  */
 HW_CHECK hw_status hw_order_rows(const char *path, struct ArrowArrayStream *stream,
                                  uint32_t column_count, const hw_ordering *ordering,
@@ -188,7 +188,7 @@ HW_CHECK hw_status hw_order_rows(const char *path, struct ArrowArrayStream *stre
  * time. The file may be removed while they are open; it must not be changed. */
 typedef struct hw_ordered hw_ordered;
 
-/* HW_IO if the file is not what hw_order_rows writes. */
+/* HW_IO if the head of the file, or its size, is not what hw_order_rows writes. */
 HW_CHECK hw_status hw_ordered_open(const char *path, hw_ordered **rows, hw_error *error);
 /* Streams and arrays that are out stay whole. */
 HW_API void hw_ordered_close(hw_ordered *rows);

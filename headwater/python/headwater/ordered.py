@@ -25,7 +25,8 @@ ORDERED_TYPES = frozenset(("BIGINT", "INTEGER", "DOUBLE", "TIMESTAMP", "BOOLEAN"
 KEY_TYPES = frozenset(("BIGINT", "INTEGER", "TIMESTAMP"))  # that C compares as DuckDB does
 RECORD_BYTES = 8  # of a value, in the records and in the file each
 PLACE_BYTES = 32  # of a row while rows are sorted
-SHARE_OF_MEMORY = 4  # a table takes at most a quarter of it: rows are read at random
+SHARE_OF_MEMORY = 4  # without a limit a table takes at most a quarter: rows are read at random
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container: a number, or "max"
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,22 @@ class OrderedTables:
     def path(self, index: int) -> Path:
         return self.folder / f"t{index}"
 
+    def make_folder(self) -> None:
+        """Sync it too: what the build's journal says is there must be there after any crash."""
+        if self.folder.is_dir():
+            return
+        self.folder.mkdir()
+        parent = os.open(self.folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
     def make(
         self, connection: DuckDBPyConnection, index: int, select: str, order: RowOrder
     ) -> None:
         """Put what a query gives in order, as the view rows.t<index>."""
-        self.folder.mkdir(exist_ok=True)
+        self.make_folder()
         streamed = ", ".join(
             f"epoch_us({name}) AS {name}" if kind == "TIMESTAMP" else name
             for name, kind in order.columns
@@ -122,4 +134,10 @@ def drop_rows(connection: DuckDBPyConnection, index: int) -> None:
 
 
 def machine_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Memory of the machine, or of the container if that has less."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return found
+    return min(found, int(limit)) if limit.isdigit() else found
