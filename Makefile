@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
@@ -23,7 +24,7 @@ demo: $(VENV)/installed
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
 test: test-c
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # ---- set-up --------------------------------------------------------------------------------
 
