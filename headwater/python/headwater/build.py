@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .convert import CanonicalTable, convert_tables
-from .database import import_duckdb, memory_bytes, open_database
+from .database import import_duckdb, memory_bytes, open_database, time_zones
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
@@ -347,13 +347,15 @@ class _Build:
             check_schema(schema, found)
             self.journal.record("schema", {"schema": schema.to_dict(), "assumed": self.assumed})
             return schema
+        zones = time_zones(connection)
         if isinstance(metadata, Schema):
-            check_schema(metadata, found)
+            check_schema(metadata, found, zones)
             return metadata
         if isinstance(metadata, Mapping):
-            return parse_schema(metadata, source=found)
+            return parse_schema(metadata, source=found, zones=zones)
         path = Path(metadata)
-        return parse_schema(read_document(path), directory=path.resolve().parent, source=found)
+        folder = path.resolve().parent
+        return parse_schema(read_document(path), directory=folder, source=found, zones=zones)
 
     def label(
         self,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import HeadwaterError, SchemaError, SourceError, collected, nearest, raise_together
+from .errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
 from .journal import Journal, restore
 from .ordered import KEY_TYPES, OrderedTables, RowOrder, drop_rows
 from .schema import Column, Schema, Table
@@ -136,7 +136,6 @@ def convert_tables(
     table that the journal says is there is taken as it is. `ordered`: where tables of numbers are
     put in order; None: in DuckDB, as all others are."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
-    _check_timezone(connection, schema)
     converters = [
         _Converter(connection, schema, table, index, sources[table.name], ordered)
         for index, table in enumerate(schema.tables)
@@ -169,17 +168,6 @@ def count_rows(connection: DuckDBPyConnection, query: str) -> int:
     """The one integer a query gives."""
     row = connection.execute(query).fetchone()
     return 0 if row is None or row[0] is None else int(row[0])
-
-
-def _check_timezone(connection: DuckDBPyConnection, schema: Schema) -> None:
-    if schema.timezone is None:
-        return
-    names = [
-        row[0] for row in connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
-    ]
-    if schema.timezone not in names:
-        hint = nearest(schema.timezone, names)
-        raise SchemaError(f"'timezone' is '{schema.timezone}', which is unknown{hint}")
 
 
 def _check_zones(schema: Schema, converters: list[_Converter]) -> None:

@@ -76,3 +76,9 @@ def import_duckdb() -> Any:
     if not DUCKDB_VERSION_MIN <= version < (2,):
         raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")
     return duckdb
+
+
+def time_zones(connection: DuckDBPyConnection) -> list[str]:
+    """Names of the time zones that DuckDB knows."""
+    rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    return [row[0] for row in rows]

@@ -9,7 +9,7 @@ two together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,22 +29,28 @@ def parse_schema(
     *,
     directory: Path | None = None,
     source: Mapping[str, list[str]] | None = None,
+    zones: Sequence[str] = (),
 ) -> Schema:
-    """Check a document, and against `source` (table to its columns) if given."""
+    """Check a document, and against `source` (table to its columns) and the names of time zones if
+    given."""
     problems: list[str] = []
     schema = Reader(problems).schema(document, directory)
     check_references(schema, problems)
     if source is not None:
         check_source(schema, source, problems)
+    check_zone(schema, zones, problems)
     raise_problems(problems)
     return schema
 
 
-def check_schema(schema: Schema, source: Mapping[str, list[str]]) -> None:
+def check_schema(
+    schema: Schema, source: Mapping[str, list[str]], zones: Sequence[str] = ()
+) -> None:
     """Check a Schema against a source: every table and column listed, none unknown."""
     problems: list[str] = []
     check_references(schema, problems)
     check_source(schema, source, problems)
+    check_zone(schema, zones, problems)
     raise_problems(problems)
 
 
@@ -236,6 +242,13 @@ def check_source(schema: Schema, source: Mapping[str, list[str]], problems: list
                 f"'tables' does not list table '{name}' of the source "
                 "('graph': false keeps it out of every context)"
             )
+
+
+def check_zone(schema: Schema, zones: Sequence[str], problems: list[str]) -> None:
+    """The time zone is one of those there are, if these are known."""
+    if schema.timezone is not None and zones and schema.timezone not in zones:
+        near = nearest(schema.timezone, zones)
+        problems.append(f"'timezone' is '{schema.timezone}', which is unknown{near}")
 
 
 def _check_columns(table: Table, names: list[str], problems: list[str]) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import headwater
+import numpy as np
 import pytest
 from databases import bookstore_metadata
+from headwater.build import build
 from headwater.document import (
     COLUMN_KEYS,
     SCHEMA_KEYS,
@@ -158,6 +160,20 @@ def test_every_problem_is_reported_at_once_with_the_nearest_name() -> None:
         "task 't' names table 'sale', which is not there, did you mean 'sales'?",
     ]
     assert [line for line in expected if line not in found] == []
+
+
+def test_an_unknown_time_zone_is_told_with_the_other_problems(tmp_path: Path) -> None:
+    """It was told only when everything else was right, after the source was read."""
+    document = {
+        "timezone": "Europe/Berln",
+        "tables": {"t": {"primary_key": "idd", "columns": {"id": {"stype": "identifier"}}}},
+    }
+    with pytest.raises(SchemaError) as caught:
+        build({"t": {"id": np.arange(3)}}, tmp_path / "s", document)
+    assert "'timezone' is 'Europe/Berln', which is unknown, did you mean 'Europe/Berlin'?" in str(
+        caught.value
+    )
+    assert "'primary_key' of table 't' names column 'idd'" in str(caught.value)
 
 
 def test_columns_of_the_source_that_are_missing_or_unknown_are_named() -> None:
