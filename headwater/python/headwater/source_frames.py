@@ -43,13 +43,15 @@ def load_frames(
 
 
 def _scannable(table: Any) -> Any:
-    """pandas goes to DuckDB as it is (its Arrow stream needs pyarrow), the rest as a stream."""
+    """pandas goes to DuckDB as it is (its Arrow stream needs pyarrow), with its index where that
+    has a name; the rest as a stream."""
     if callable(table) and not hasattr(table, "__arrow_c_stream__"):
         table = table()
     if hasattr(table, "collect_batches"):  # a LazyFrame of polars
         table = table.collect(engine="streaming")
     if type(table).__module__.partition(".")[0] == "pandas":
-        return table
+        is_named = any(name is not None for name in table.index.names)
+        return table.reset_index() if is_named else table
     if isinstance(table, Mapping):
         import numpy
 

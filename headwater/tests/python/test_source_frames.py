@@ -54,6 +54,16 @@ def test_every_kind_of_table_in_one_database(tmp_path: Path) -> None:
         assert list(store.parents(rows[2])) == [rows[0]], name
 
 
+def test_an_index_of_pandas_with_a_name_is_a_column(tmp_path: Path) -> None:
+    """It was dropped without a word, and with it the key."""
+    frame = pandas.DataFrame({"user_id": [7, 8], "age": [30, 40]}).set_index("user_id")
+    schema = infer({"users": frame, "plain": pandas.DataFrame({"x": [1, 2]})})
+    assert schema.table("users").column_names() == ["user_id", "age"]
+    assert schema.table("users").primary_key == ("user_id",)
+    assert schema.table("plain").column_names() == ["x"]
+    assert list(frame.columns) == ["age"]  # as it was
+
+
 def test_a_stream_is_read_batch_by_batch_and_in_its_turn(tmp_path: Path) -> None:
     """No batch is made before its table is read, and the second not before the first is gone."""
     schema = pyarrow.schema([("id", pyarrow.int64())])
