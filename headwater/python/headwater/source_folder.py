@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 DATABASE_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}
 
+TABLE_ENDS = ".parquet, .csv, .tsv or .dat (the last three also with .gz or .zst)"
+QUIET_SUFFIXES = ("", ".md", ".json", ".sql", ".py", ".html", ".pdf", ".log")  # seldom tables
+SHOWN_MAX = 8
+
 
 def load_folder(
     path: Path,
@@ -46,7 +50,9 @@ def load_folder(
         raise SourceError(f"there is no folder '{path}'")
     selection.refuse_schemas("a folder of files")
     is_cache = holds_relbench(path)
-    found = _files_of(path / "db" if is_cache else path)
+    folder = path / "db" if is_cache else path
+    found = _files_of(folder)
+    notes = _unread(folder, found)
     kept = selection.choose([(name,) for name in found], where=str(path))
     chosen = [item for item, keep in zip(found.items(), kept, strict=True) if keep]
     tables = []
@@ -57,12 +63,15 @@ def load_folder(
         else:
             tables.append(_copy_csv(connection, name, index, files, formats, detect))
     if not tables:
-        raise SourceError(f"the folder '{path}' holds no Parquet and no CSV file")
+        raise SourceError(
+            f"the folder '{path}' holds no Parquet and no CSV file: none ends in {TABLE_ENDS}"
+        )
     name = path.resolve().name
     tables = declare_keys(connection, tables, {name: files[0] for name, files in chosen})
     if not is_cache:
-        return SourceData(name, tuple(tables))
-    tasks, notes = draft_tasks(connection, path, tables)
+        return SourceData(name, tuple(tables), notes=tuple(notes))
+    tasks, told = draft_tasks(connection, path, tables)
+    notes += told
     return SourceData(name, tuple(tables), notes=tuple(notes), tasks=tasks, directory=str(path))
 
 
@@ -101,6 +110,26 @@ def _files_of(folder: Path) -> dict[str, list[Path]]:
             raise SourceError(f"the folder '{folder}' holds table '{name}' twice: {parts[0].name}")
         tables[name] = parts
     return dict(sorted(tables.items()))
+
+
+def _unread(folder: Path, tables: Mapping[str, list[Path]]) -> list[str]:
+    """A note of files that look like data and make no table, and of folders with such too deep."""
+    read = {part for parts in tables.values() for part in parts}
+    read |= {part.parent for part in read}
+    found = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry in read:
+            continue
+        if entry.is_dir():
+            if any(file.suffix == ".parquet" or is_csv(file) for file in entry.rglob("*")):
+                found.append(f"{entry.name}/ (its files lie too deep)")
+        elif entry.suffix.lower() not in QUIET_SUFFIXES:
+            found.append(entry.name)
+    if not found:
+        return []
+    more = f" and {len(found) - SHOWN_MAX:,} more" if len(found) > SHOWN_MAX else ""
+    listed = ", ".join(found[:SHOWN_MAX])
+    return [f"not read, as the files of tables end in {TABLE_ENDS}: {listed}{more}"]
 
 
 def scan_of(connection: DuckDBPyConnection, path: Path) -> str:

@@ -153,6 +153,18 @@ def test_a_broken_gzip_file_is_refused(tmp_path: Path) -> None:
         build(folder(tmp_path, "t.csv.gz", data[:-9]), tmp_path / "s", metadata())
 
 
+def test_files_that_make_no_table_are_told(tmp_path: Path) -> None:
+    """They were passed over without a word."""
+    source = folder(tmp_path, "t.csv", TEXT.encode())
+    for name in ("orders.csv.bz2", "old.xlsx", "README.md", "metadata.json"):
+        (source / name).write_bytes(b"x")
+    (source / "visits" / "year=2020").mkdir(parents=True)
+    (source / "visits" / "year=2020" / "a.csv").write_text(TEXT)
+    (note,) = build(source, tmp_path / "s", metadata()).source_notes
+    assert note.startswith("not read, as the files of tables end in .parquet, .csv")
+    assert note.endswith(": old.xlsx, orders.csv.bz2, visits/ (its files lie too deep)")
+
+
 def test_files_of_one_table_have_one_header(tmp_path: Path) -> None:
     parts = tmp_path / "csv" / "t"
     parts.mkdir(parents=True)
