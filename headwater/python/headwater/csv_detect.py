@@ -54,8 +54,8 @@ def detect_csv(
         return form, notes
     header = _has_header(rows)
     form = replace(form, header=header)
-    if header and form.columns:
-        form = replace(form, columns=())
+    if header and len(_sound_names(rows[0])) < len(rows[0]):
+        form = replace(form, columns=_column_names(rows[0]))
     body = rows[header:]
     if form.delimiter != "," and _has_decimal_comma(body):
         form = replace(form, decimal=",")
@@ -116,17 +116,32 @@ def _has_header(rows: list[list[str]]) -> bool:
     first, body = rows[0], rows[1:]
     if any(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in first):
         return False
-    folded = [cell.casefold() for cell in first]
-    if not all(cell.strip() for cell in first) or len(set(folded)) < len(folded):
-        return False
     columns = zip(*[row for row in body if len(row) == len(first)], strict=True)
-    return sum(map(_header_score, first, columns), 0.0) >= 0
+    score = sum(map(_header_score, first, columns), 0.0)
+    # Data have empty and equal cells more often than headers have.
+    return score >= 0 if len(_sound_names(first)) == len(first) else score > 0
+
+
+def _sound_names(header: Sequence[str]) -> set[str]:
+    """What may name one column each, case aside."""
+    return {cell.casefold() for cell in header if cell.strip()}
+
+
+def _column_names(header: Sequence[str]) -> tuple[str, ...]:
+    """A name for every column: column3 for one without, name_3 for one that is there already."""
+    names: list[str] = []
+    for number, cell in enumerate(header):
+        name = cell if cell.strip() else f"column{number}"
+        while name.casefold() in {other.casefold() for other in names}:
+            name = f"{name}_{number}"
+        names.append(name)
+    return tuple(names)
 
 
 def _header_score(cell: str, values: Sequence[str]) -> float:
     """How much a cell of the first row looks unlike the values below it, positive or negative."""
     kept = [value for value in values if value and value not in NULL_WORDS]
-    if not kept:
+    if not kept or not cell.strip():
         return 0.0
     typed = sum(bool(NUMBER.fullmatch(value) or DATE.fullmatch(value)) for value in kept)
     if typed >= MOSTLY * len(kept):
@@ -174,6 +189,12 @@ def _notes(path: Path, form: CsvFormat, rows: list[list[str]]) -> list[str]:
         notes.append(
             f"'{path.name}' has no header: its {len(rows[0])} columns are column0, column1, ...; "
             "name them in 'columns' of the table, in this order, and run init --update"
+        )
+    renamed = [name for name, cell in zip(form.columns, rows[0], strict=False) if name != cell]
+    if form.header and renamed:
+        notes.append(
+            f"the header of '{path.name}' has columns without a name or with one name: here they "
+            f"are {', '.join(renamed)}; 'columns' of the table's 'csv' names them"
         )
     if form.skip:
         notes.append(f"{form.skip} lines of '{path.name}' stand before its table and are skipped")

@@ -213,6 +213,16 @@ DRAFTS: dict[str, tuple[bytes, CsvFormat]] = {
     "lines before": (
         b"Report of today\nmade by hand\nid,name\n1,a\n2,b\n3,c\n4,d\n5,e\n", CsvFormat(skip=2),
     ),
+    "an index of pandas": (
+        b",id,name\n0,7,a\n1,8,b\n2,9,c\n", CsvFormat(columns=("column0", "id", "name")),
+    ),
+    "a name twice": (
+        b"id,name,Name,\n1,a,b,\n2,c,d,\n",
+        CsvFormat(columns=("id", "name", "Name_2", "column3")),
+    ),
+    "an empty cell without header": (
+        b",abc,1\n7,abd,2\n8,abe,3\n", CsvFormat(header=False),
+    ),
     "one column": (b'word\none\n"two, too"\n', CsvFormat()),
 }  # fmt: skip
 

@@ -102,14 +102,15 @@ class TableDraft:
             foreign_keys=tuple(self.foreign_keys),
             graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
             on_duplicate_key=self.on_duplicate_key,
-            csv=None if csv in (None, CsvFormat()) else replace(_csv(csv), columns=()),
+            csv=None if csv in (None, CsvFormat()) else _csv(csv),
             note="; ".join(self.checks),
         )
 
 
 def _csv(form: CsvFormat | None) -> CsvFormat:
+    """As it is written down: without a header the table's columns name those of the file."""
     assert form is not None
-    return form
+    return form if form.header else replace(form, columns=())
 
 
 @dataclass
