@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,36 @@ def test_numbers_that_lie_within_a_dense_key_refer_to_nothing() -> None:
         ),
     }
     assert draft(database).table("people").column("age").foreign_key is None
+
+
+@pytest.mark.parametrize("order", [("users", "profiles"), ("profiles", "users")])
+def test_of_two_tables_with_one_key_only_one_refers_to_the_other(order: tuple[str, str]) -> None:
+    """Both did, so that a user was the child of the own profile."""
+    rows = [(j, f"name {j}") for j in range(100)]
+    tables = {
+        "users": TinyTable({"user_id": "INTEGER", "name": "TEXT"}, rows),
+        "profiles": TinyTable({"user_id": "INTEGER", "bio": "TEXT"}, rows),
+    }
+    found = draft({name: tables[name] for name in order})
+    assert found.table("profiles").column("user_id").foreign_key == ColumnRef("users", "user_id")
+    assert found.table("users").column("user_id").foreign_key is None
+
+
+def test_a_declared_key_is_not_inferred_the_other_way(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE tracks (track_id INTEGER PRIMARY KEY, name TEXT);"
+            "CREATE TABLE reviews (review_id INTEGER PRIMARY KEY,"
+            " track_id INTEGER REFERENCES tracks, written_at TEXT);"
+        )
+        for j in range(60):
+            database.execute("INSERT INTO tracks VALUES (?, ?)", (j, f"t {j}"))
+            database.execute("INSERT INTO reviews VALUES (?, ?, '2020-01-01')", (j, j))
+        database.commit()
+    table = draft_source(f"sqlite:///{path}").table("tracks")
+    assert table.every_key() == []
+    assert table.temporal_column is None  # it was taken from the review
 
 
 def test_composite_keys_tolerate_a_repetition_in_five_thousand_rows() -> None:

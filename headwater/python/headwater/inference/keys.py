@@ -17,7 +17,7 @@ from ..value_sql import INTEGER_TYPES
 from .draft import ColumnDraft, TableDraft
 from .names import own_key_score
 from .overlaps import key_text, measure_overlap
-from .references import CONTAINED, KEY_LENGTH_MAX, Reference, ReferenceSearch
+from .references import CONTAINED, KEY_LENGTH_MAX, Key, Reference, ReferenceSearch
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -106,12 +106,18 @@ def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDra
     for table in tables:
         _declared_keys(connection, tables, table)
     search = ReferenceSearch(connection, tables)
+    open_columns = [
+        (table, column)
+        for table in tables
+        for column in table.columns
+        if column.foreign_key is None and not _in_composite(table, column.name)
+    ]
+    # Of tables with one key in common, the one whose name the key has is referred to.
+    for table, column in sorted(open_columns, key=lambda entry: _is_own_key(*entry)):
+        found = search.find(table, column)
+        if found is not None and not _refers_back(found.key, table, column):
+            _take_reference(column, found)
     for table in tables:
-        for column in table.columns:
-            if column.foreign_key is None and not _in_composite(table, column.name):
-                found = search.find(table, column)
-                if found is not None:
-                    _take_reference(column, found)
         for parent in tables:
             _infer_composite(connection, table, parent)
 
@@ -128,7 +134,8 @@ def _declared_keys(
         if len(columns) > 1 or table.column(columns[0]).foreign_key != reference:
             table.foreign_keys.append(ForeignKey(columns, parent_name, references))
         overlap = measure_overlap(connection, table, columns, by_name[parent_name], references)
-        text = f"declared; {overlap.text(str(reference))}" if overlap.count else "declared"
+        listed = f"{parent_name} ({', '.join(references)})" if len(columns) > 1 else str(reference)
+        text = f"declared; {overlap.text(listed)}" if overlap.count else "declared"
         for name in columns:
             table.column(name).reason = text
         if overlap.count and overlap.share < 1:
@@ -136,6 +143,23 @@ def _declared_keys(
             table.column(columns[0]).checks.append(
                 f"{missing:,} of {overlap.count:,} values name no row of {parent_name}"
             )
+
+
+def _is_own_key(table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether a column is the primary key of its table, and named so: users.user_id."""
+    is_key = table.primary_key == (column.name,)
+    return is_key and own_key_score(table.name, column.name, 0) == 3
+
+
+def _refers_back(key: Key, table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether the key that a primary key may refer to refers to it already: of two tables with one
+    key (users and profiles) only one is the other's parent."""
+    return table.primary_key == (column.name,) and any(
+        entry.columns == (key.name,)
+        and entry.table == table.name
+        and entry.references == (column.name,)
+        for entry in key.table.every_key()
+    )
 
 
 def _take_reference(column: ColumnDraft, found: Reference) -> None:
