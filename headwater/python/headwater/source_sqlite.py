@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CHUNK_ROWS = 245_760  # two row groups of DuckDB
+TABLE_LIST_VERSION = (3, 37)  # of SQLite: PRAGMA table_list
 CHUNK_CELLS = 1 << 22  # of a wide table fewer rows, so that a chunk takes some 40 MB
 
 
@@ -38,24 +39,47 @@ def load_sqlite(
     try:
         with closing(sqlite3.connect(uri, uri=True)) as database:
             database.execute("BEGIN")  # one snapshot for all tables
-            names = [
-                name
-                for (name,) in database.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table' "
-                    "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
-                )
-            ]
-            kept = selection.choose([(name,) for name in names], where=str(path))
-            names = [name for name, keep in zip(names, kept, strict=True) if keep]
+            names, notes = _choose(database, selection, path)
             tables, broken = [], 0
             for index, name in enumerate(names):
                 tell(name)
                 reader = _SqliteTable(database, connection, name, index)
-                tables.append(reader.load(names))
+                try:
+                    tables.append(reader.load(names))
+                except sqlite3.Error as error:
+                    raise SourceError(
+                        f"cannot read table '{name}' of the SQLite file '{path}': {error} "
+                        "(--exclude-table leaves it out)"
+                    ) from error
                 broken += reader.undecodable_count
-            return SourceData(path.stem, tuple(tables), broken)
+                notes += reader.notes
+            return SourceData(path.stem, tuple(tables), broken, notes=tuple(notes))
     except sqlite3.Error as error:
         raise SourceError(f"cannot read the SQLite file '{path}': {error}") from error
+
+
+def _choose(
+    database: sqlite3.Connection, selection: Selection, path: Path
+) -> tuple[list[str], list[str]]:
+    """Tables that pass the filters, a view only where it is named; and notes of what is left out.
+    What a virtual table keeps its contents in (an index of full texts) is no table of the user."""
+    shadows = set()
+    if sqlite3.sqlite_version_info >= TABLE_LIST_VERSION:
+        query = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
+        shadows = {name for (name,) in database.execute(query)}
+    rows = database.execute(
+        "SELECT name, type = 'view' FROM sqlite_master WHERE type IN ('table', 'view') "
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+    )
+    found = [row for row in rows if row[0] not in shadows]
+    kept = selection.choose([(name,) for name, _ in found], where=str(path))
+    chosen: list[str] = []
+    views: list[str] = []
+    for (name, is_view), keep in zip(found, kept, strict=True):
+        if keep:
+            (views if is_view and not selection.names(name) else chosen).append(name)
+    listed = ", ".join(f"view {name}" for name in views)
+    return chosen, [f"not read unless named by --table: {listed}"] if views else []
 
 
 class _SqliteTable:
@@ -71,6 +95,7 @@ class _SqliteTable:
         self.database, self.connection = database, connection
         self.name, self.index = name, index
         self.undecodable_count = 0
+        self.notes: list[str] = []
 
     def load(self, names: list[str]) -> SourceTable:
         info = [
@@ -195,6 +220,11 @@ class _SqliteTable:
         for number in sorted(keys, reverse=True):
             parent = spelled.get(keys[number][0][0].casefold())
             if parent is None:
+                columns = "+".join(column for _, column, _ in keys[number])
+                self.notes.append(
+                    f"foreign key {self.name}.{columns} leads to {keys[number][0][0]}, which is "
+                    "not read"
+                )
                 continue
             info = list(self.database.execute(f"PRAGMA table_info({quote(parent)})"))
             primary = [name for _, name in sorted((row[5], row[1]) for row in info if row[5])]

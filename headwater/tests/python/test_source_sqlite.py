@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from headwater import source_sqlite
 from headwater._core import pack_rows
+from headwater.build import build
 from headwater.database import open_database
+from headwater.errors import SourceError
+from headwater.infer import draft_source, infer
 from headwater.sources import SourceData, load_source
+from headwater.store import Store
 
 WIDE = 2**53 + 1  # no double holds it
 
@@ -133,3 +137,70 @@ def test_what_are_no_rows_is_refused(rows: Any, kinds: str, error: type[Exceptio
 def test_a_value_of_another_kind_marks_its_column() -> None:
     assert pack_rows([(1, object())], "??", 10)[2] == b"l!"
     assert pack_rows([(1.5, 1)], "lu", 10)[2] == b"!!"
+
+
+def script(path: Path, text: str) -> str:
+    database = sqlite3.connect(path)
+    database.executescript(text)
+    database.commit()
+    database.close()
+    return f"sqlite:///{path}"
+
+
+def test_views_are_read_where_they_are_named_and_listed_otherwise(tmp_path: Path) -> None:
+    """They were left out without a word, and --table did not find them."""
+    source = script(
+        tmp_path / "d.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, gone INTEGER REFERENCES nowhere);"
+        "INSERT INTO t VALUES (1, 2); CREATE VIEW v AS SELECT id * 2 AS twice FROM t;",
+    )
+    draft = draft_source(source)
+    assert [table.name for table in draft.tables] == ["t"]
+    assert draft.checks == [
+        "not read unless named by --table: view v",
+        "foreign key t.gone leads to nowhere, which is not read",
+    ]
+    schema = infer(source, tables=["v"])
+    assert [table.column_names() for table in schema.tables] == [["twice"]]
+
+
+@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="needs SQLite 3.37")
+def test_what_an_index_of_full_texts_keeps_is_no_table(tmp_path: Path) -> None:
+    """Its five inner tables were read, and the draft did not build for a key among them."""
+    source = script(
+        tmp_path / "d.db",
+        "CREATE VIRTUAL TABLE notes USING fts5(title, body);"
+        "INSERT INTO notes VALUES ('a title', 'a body');",
+    )
+    report = build(source, tmp_path / "s", cache=False)
+    assert [table["name"] for table in report.metadata["tables"]] == ["notes"]
+
+
+def test_a_declared_key_may_hold_an_empty_text_but_no_null(tmp_path: Path) -> None:
+    """The draft took the empty text for NULL, so that it could not be built."""
+    source = script(
+        tmp_path / "d.db",
+        "CREATE TABLE labels (word TEXT, lang TEXT, PRIMARY KEY (word, lang));"
+        "INSERT INTO labels VALUES ('a', ''), ('a', 'en'), ('b', '');"
+        "CREATE TABLE loose (code TEXT PRIMARY KEY, x INTEGER);"
+        "INSERT INTO loose VALUES ('a', 1), (NULL, 2), ('c', 3);",
+    )
+    schema = infer(source)
+    assert schema.table("labels").primary_key == ("word", "lang")
+    assert schema.table("loose").primary_key == ()
+    build(source, tmp_path / "s", cache=False)
+    with Store(tmp_path / "s") as store:
+        assert store.verify() == []
+        assert store.row(store.find("labels", ("a", "")))["cells"]["lang"] == ""
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    source = script(
+        tmp_path / "d.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1);"
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES"
+        "('table', 'places', 'places', 0, 'CREATE VIRTUAL TABLE places USING nothere(x)');",
+    )
+    with pytest.raises(SourceError, match=r"cannot read table 'places'.*no such module: nothere"):
+        infer(source)
+    assert [table.name for table in infer(source, exclude_tables=["places"]).tables] == ["t"]

@@ -125,7 +125,8 @@ def column_facts(
 ) -> ColumnFacts:
     """Facts of a column; known_nulls are spellings of NULL that are no question."""
     column, relation = source.columns[slot], f"raw.t{source.index}"
-    found = _spellings(connection, relation, slot, column, known_nulls)
+    is_key = column.name in source.primary_key  # then an empty text is a value
+    found = _spellings(connection, relation, slot, column, known_nulls, is_key=is_key)
     decimal = source.csv.decimal if source.csv is not None else "."
     facts = _measure(connection, source, slot, tuple(found), decimal)
     never = set(known_nulls) | set(NEVER_VALUES)
@@ -177,9 +178,12 @@ def _spellings(
     slot: int,
     column: SourceColumn,
     known: tuple[str, ...],
+    *,
+    is_key: bool,
 ) -> dict[str, int]:
     """Words for NULL that a column of texts holds, with their counts; others may be known."""
-    words = (*known, *NEVER_VALUES, *SIGNS, *WORDS) if column.type == "VARCHAR" else known
+    asked = column.type == "VARCHAR" and not is_key
+    words = (*known, *NEVER_VALUES, *SIGNS, *WORDS) if asked else known
     if not words:
         return {}
     listed = ", ".join(literal(word) for word in dict.fromkeys(words))

@@ -29,7 +29,7 @@ EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
 def draft_primary_key(connection: DuckDBPyConnection, table: TableDraft) -> None:
     """The declared primary key, else one column, else the first few."""
     if table.source.primary_key:
-        table.primary_key, table.key_reason = table.source.primary_key, "declared"
+        _take_declared(table)
         return
     if table.source.row_count == 0:
         return
@@ -47,6 +47,20 @@ def draft_primary_key(connection: DuckDBPyConnection, table: TableDraft) -> None
             table.checks.append(f"primary key {best.name} is inferred, as its values differ")
         return
     _draft_composite_key(connection, table)
+
+
+def _take_declared(table: TableDraft) -> None:
+    """The declared primary key; none where SQLite let it be NULL, as such rows cannot be named."""
+    names = table.source.primary_key
+    missing = [name for name in names if not table.column(name).facts.is_full]
+    if not missing:
+        table.primary_key, table.key_reason = names, "declared"
+        return
+    table.key_reason = f"none: the declared {', '.join(names)} is NULL in some rows"
+    table.checks.append(
+        f"the declared primary key ({', '.join(names)}) is not taken, as {missing[0]} is NULL in "
+        "some rows"
+    )
 
 
 def _may_be_key(table: TableDraft, column: ColumnDraft) -> bool:
