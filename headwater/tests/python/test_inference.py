@@ -225,6 +225,31 @@ def test_times_that_may_mean_never_are_said_and_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "start", "step", "unit"),
+    [
+        ("created_at", 1_500_000_000, 3600, "s"),
+        ("openedAt", 1_500_000_000_000, 3_600_000, "ms"),
+        ("event_ts", 1_500_000_000_000_000, 3_600_000_000, "us"),
+        ("created_at", 20_000_000, 3600, None),  # too small
+        ("population", 1_500_000_000, 3600, None),  # not named so
+        ("date_id", 1_500_000_000, 3600, None),
+    ],
+)
+def test_numbers_since_1970_are_times_where_the_name_says_so(
+    name: str, start: int, step: int, unit: str | None
+) -> None:
+    """They were numbers, so that no row had a time and all was visible always."""
+    rows = [(j, start + j * step) for j in range(100)]
+    table = draft({"t": TinyTable({"id": "INTEGER", name: "INTEGER"}, rows)}).table("t")
+    column = table.column(name)
+    if unit is None:
+        assert (column.stype == "timestamp", table.temporal_column) == (False, None)
+        return
+    assert (column.stype, column.unit, table.temporal_column) == ("timestamp", unit, name)
+    assert column.checks == [f"taken for a time in {unit} since 1970: 2017-07-14 to 2017-07-18"]
+
+
+@pytest.mark.parametrize(
     ("values", "format"),
     [
         (["31.12.2020", "01.02.2021", "3.4.2021"], "%d.%m.%Y"),

@@ -72,6 +72,7 @@ class ColumnFacts:
     digit_count: int = 0  # texts with a digit
     spaced_count: int = 0  # texts with a space
     largest: float = 0.0
+    smallest: float = 0.0
     mean_length: float = 0.0
     nulls: dict[str, int] = field(default_factory=dict)  # spellings taken out
     doubtful: dict[str, int] = field(default_factory=dict)  # spellings that stay values
@@ -95,7 +96,8 @@ class ColumnFacts:
 MEASURES = (
     "value_count", "distinct_count", "number_count", "integer_count", "zero_one_count",
     "word_count", "time_count", "clock_count", "zoned_count", "padded_count", "url_count",
-    "uuid_count", "digit_count", "spaced_count", "largest", "mean_length",
+    "uuid_count", "digit_count", "spaced_count", "largest", "smallest",
+    "mean_length",
 )  # fmt: skip
 UUID_LENGTH_MIN = 32
 BOOLEAN_LENGTH_MAX = 5  # of a word
@@ -282,6 +284,7 @@ def _number_measures(number: str) -> dict[str, str]:
         "number_count": f"count({number})",
         "integer_count": f"count(*) FILTER (WHERE {number} = trunc({number}))",
         "largest": f"coalesce(max(abs(CAST({number} AS DOUBLE))), 0)",
+        "smallest": f"coalesce(min(CAST({number} AS DOUBLE)), 0)",
     }
 
 

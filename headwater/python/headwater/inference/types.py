@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 from ..sources import SourceColumn
-from ..value_sql import INTEGER_TYPES, NAIVE_TYPES, ZONED_TYPE, is_nested
+from ..value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested
 from .draft import ColumnDraft, TableDraft
 from .facts import NEVER_VALUES, ColumnFacts, is_number_type
 from .names import is_id_name, words_of
@@ -16,6 +17,13 @@ MANY_COUNT_MAX = 1024  # of one whose values repeat often
 MANY_REPEATS_MIN = 50
 CODE_COUNT_MAX = 64  # distinct numbers that may be codes
 MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in seconds
+# Numbers between these seconds, in some unit, are times where the name says so: 1990 to 2100.
+EPOCH_FROM, EPOCH_UNTIL = 631_152_000, 4_102_444_800
+EPOCH_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+TIME_WORDS = {
+    "at", "time", "timestamp", "ts", "date", "datetime", "epoch", "created", "updated", "modified",
+    "utc", "unix",
+}  # fmt: skip
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -32,8 +40,9 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     source = table.source.columns[table.slot(column.name)]
     column.null_values = tuple(facts.nulls)
     column.stype, column.reason = _type(source, column.name, facts)
-    if column.stype == "timestamp" and source.type in INTEGER_TYPES:
-        column.unit = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
+    if column.stype == "timestamp" and is_number_type(source.type):
+        declared = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
+        column.unit = _epoch_unit(column.name, facts) or declared
     if column.stype == "timestamp":
         column.format = facts.format
     if facts.nulls:
@@ -80,6 +89,9 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "timestamp", _share(what, facts.time_count, count)
     if facts.time_count == count:
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
+    unit = _epoch_unit(name, facts) if is_number_type(kind) else None
+    if unit is not None:
+        return "timestamp", f"numbers that are {unit} since 1970"
     if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
         return _number_type(source, name, facts)
     if kind == "UUID":
@@ -89,6 +101,19 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
     if not TEXT_TYPES.fullmatch(kind):
         return "ignored", f"type {kind} has no place in a store"
     return _text_type(name, facts)
+
+
+def _epoch_unit(name: str, facts: ColumnFacts) -> str | None:
+    """The unit in which numbers count from 1970, if their column is named as a time and all of
+    them lie where times of this age do."""
+    if not TIME_WORDS & set(words_of(name)) or is_id_name(name):
+        return None
+    if facts.value_count == 0 or facts.number_count < facts.value_count:
+        return None
+    for unit, scale in EPOCH_UNITS.items():
+        if EPOCH_FROM * scale <= facts.smallest and facts.largest < EPOCH_UNTIL * scale:
+            return unit
+    return None
 
 
 def _number_type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
@@ -141,6 +166,11 @@ def _share(what: str, count: int, total: int) -> str:
     return f"text that is {what}" if count == total else f"{count:,} of {total:,} are {what}"
 
 
+def _day(count: float, unit: str) -> str:
+    seconds = count / EPOCH_UNITS[unit]
+    return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).date().isoformat()
+
+
 def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> None:
     failing = {
         "timestamp": facts.value_count - facts.time_count,
@@ -150,6 +180,15 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     if failing > 0 and source.type == "VARCHAR":
         column.checks.append(
             f"{failing:,} of {facts.value_count:,} values are no {column.stype} and become NULL"
+        )
+    unit = _epoch_unit(column.name, facts)
+    if unit is not None and column.stype == "timestamp":
+        first, last = (_day(count, unit) for count in (facts.smallest, facts.largest))
+        column.checks.append(f"taken for a time in {unit} since 1970: {first} to {last}")
+    elif unit is not None and column.stype == "numerical":
+        column.checks.append(
+            f"looks like a time in {unit} since 1970, but is text, which is read as a number; to "
+            "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
         )
     if facts.has_two_formats:
         column.checks.append(
