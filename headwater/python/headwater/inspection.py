@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import nearest
 from .render import aligned
-from .report import file_sizes
+from .report import file_sizes, losses_of
 from .schema import SPLITS
 
 
@@ -78,6 +78,7 @@ def _describe_store(metadata: dict[str, Any], sizes: dict[str, int]) -> str:
             target = f"{task['target_column']} ({task['target_stype']})"
             lines.append([task["name"], task["kind"], task["anchor_table"], target, *counts])
         parts += ["", aligned(lines)]
+    parts += _losses(metadata)
     csv_bytes = metadata["csv_bytes"]
     main = next(iter(sizes.values()))
     listed = ", ".join(f"{part} {size:,}" for part, size in sizes.items())
@@ -111,7 +112,26 @@ def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:
                         f"{degree:.2f}",
                     ]
                 )
-    return "\n".join([*parts, "", aligned(keys)] if len(keys) > 1 else parts)
+    parts += ["", aligned(keys)] if len(keys) > 1 else []
+    alone = {"tables": [table], "tasks": [], "undecodable": 0}
+    return "\n".join([*parts, *_losses(alone)])
+
+
+def _losses(metadata: dict[str, Any]) -> list[str]:
+    """What the build did not take as it was, and what the metadata call NULL or hide."""
+    taken, lines = [], []
+    for table in metadata["tables"]:
+        name = table["name"]
+        if table["null_values"]:
+            taken.append(f"{table['null_values']:,} values of {name} are spelled as NULL")
+        if table["untimed"]:
+            taken.append(f"{table['untimed']:,} rows of {name} have no time")
+        for entry in table["conversions"]:
+            value = f"{name}.{entry['column']}"
+            lines.append(f"{entry['count']:,} values of {value} became NULL: {entry['reason']}")
+    lines += losses_of(metadata)
+    parts = ["", "as the metadata say:", *(f"  {line}" for line in taken)] if taken else []
+    return parts + (["", "not taken as it was:", *(f"  {x}" for x in lines)] if lines else [])
 
 
 def _values(column: dict[str, Any]) -> str:

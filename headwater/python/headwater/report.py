@@ -76,25 +76,7 @@ class BuildReport:
             f"(for example '{c.example}')"
             for c in self.conversions
         ]
-        if self.undecodable_count:
-            lines.append(f"{self.undecodable_count:,} texts are not UTF-8")
-        for table in self.metadata["tables"]:
-            if table["duplicates_dropped"]:
-                count = table["duplicates_dropped"]
-                lines.append(f"{count:,} rows of {table['name']} dropped: duplicate primary key")
-            for key in table["foreign_keys"]:
-                if key["dangling"]:
-                    name = f"{table['name']}.{'+'.join(key['columns'])}"
-                    lines.append(f"{key['dangling']:,} keys of {name} name no row")
-        for task in self.metadata["tasks"]:
-            for reason, count in task["dropped"].items():
-                lines.append(f"{count:,} rows of task {task['name']} dropped: {reason}")
-            if task["bad_targets"]:
-                lines.append(
-                    f"{task['bad_targets']:,} targets of task {task['name']} became NULL: not "
-                    f"{task['target_stype']}"
-                )
-        return lines
+        return lines + losses_of(self.metadata)
 
     def notes(self) -> list[str]:
         """What is as the metadata say and yet often a mistake: rows that are never shown, and
@@ -184,6 +166,31 @@ class BuildReport:
         parts = ", ".join(f"{part} {size:,}" for part, size in self.store_bytes.items())
         lines.append(f"bytes: {parts}; {ratio:.2f}x of {csv_bytes:,} as CSV")
         return "\n".join(lines)
+
+
+def losses_of(metadata: dict[str, Any]) -> list[str]:
+    """What of a source is not in its store, or leads nowhere there; but for values that became
+    NULL, of which a build knows examples."""
+    lines = []
+    if metadata["undecodable"]:
+        lines.append(f"{metadata['undecodable']:,} texts are not UTF-8")
+    for table in metadata["tables"]:
+        if table["duplicates_dropped"]:
+            count = table["duplicates_dropped"]
+            lines.append(f"{count:,} rows of {table['name']} dropped: duplicate primary key")
+        for key in table["foreign_keys"]:
+            if key["dangling"]:
+                name = f"{table['name']}.{'+'.join(key['columns'])}"
+                lines.append(f"{key['dangling']:,} keys of {name} name no row")
+    for task in metadata["tasks"]:
+        for reason, count in task["dropped"].items():
+            lines.append(f"{count:,} rows of task {task['name']} dropped: {reason}")
+        if task["bad_targets"]:
+            lines.append(
+                f"{task['bad_targets']:,} targets of task {task['name']} became NULL: not "
+                f"{task['target_stype']}"
+            )
+    return lines
 
 
 def _table_lines(metadata: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from databases import bookstore, bookstore_metadata, write_sqlite
+from headwater.build import build
 from headwater.cli import main
 from headwater.progress import ProgressDisplay
 from headwater.schema import Schema
@@ -115,6 +116,29 @@ def test_inspect_shows_store_table_and_task(
     assert "did you mean 'books'?" in capsys.readouterr().err
     assert main(["inspect", "s", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"][1]["row_range"] == [4, 8]
+
+
+def test_inspect_shows_what_was_not_taken_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These counts were in the store's metadata.json and in no text of inspect."""
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "t.csv").write_text("id,x,day\n1,a,2020-01-01\n1,2,\n2,-,2020-01-02\n")
+    columns = {
+        "id": {"stype": "identifier"},
+        "x": {"stype": "numerical", "null_values": ["-"]},
+        "day": {"stype": "timestamp"},
+    }
+    table = {"primary_key": "id", "temporal_column": "day", "on_duplicate_key": "last"}
+    document = {"tables": {"t": {**table, "columns": columns}}}
+    build(tmp_path / "csv", tmp_path / "s", document, cache=False)
+    for arguments in ([], ["t"]):
+        assert main(["inspect", str(tmp_path / "s"), *arguments]) == 0
+        output = capsys.readouterr().out
+        assert "1 values of t are spelled as NULL" in output
+        assert "1 rows of t have no time" in output
+        assert "1 values of t.x became NULL: not a finite number" in output
+        assert "1 rows of t dropped: duplicate primary key" in output
 
 
 def test_verify_finds_a_flipped_byte(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
