@@ -196,3 +196,11 @@ def test_a_closed_pipe_and_a_terminal_without_unicode_are_no_errors(store: Path)
     variables = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(call.split(), capture_output=True, text=True, check=True, env=variables)
     assert "books" in done.stdout
+
+
+@pytest.mark.parametrize("package", ["headwater", "confluence"])
+def test_the_commands_run_as_modules(package: str) -> None:
+    pytest.importorskip(package)
+    command = [sys.executable, "-m", package, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"usage: {package} ")

@@ -1,0 +1,7 @@
+"""`python -m confluence`, where the script of that name is not on the path."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())
