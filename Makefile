@@ -89,12 +89,15 @@ lint: $(VENV)/installed
 	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater
 	$(BIN)/mypy --config-file confluence/pyproject.toml confluence/confluence
 
-# Some minutes, on stores of this size; `bench-page` then draws and writes docs/7-performance.
+# Some minutes: batches, on stores of this size (`bench-page` then draws and writes
+# docs/7-performance), and the building of numeric tables (docs/10).
 BENCH_ROWS ?= 5000000
 BENCH_HUB ?= 1000000
 bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/figures.py --rows $(BENCH_ROWS) --hub $(BENCH_HUB) \
 	    --folder build/stores --out build/bench.jsonl $(BENCH_ARGS)
+	$(BIN)/python headwater/bench/build.py --repeat 3 | tee build/bench-build.jsonl
+	$(BIN)/python headwater/bench/build.py --repeat 3 --in-order | tee -a build/bench-build.jsonl
 
 bench-page: bench
 	$(BIN)/python headwater/bench/plot.py build/bench.jsonl --page docs/7-performance.md
