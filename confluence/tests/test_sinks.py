@@ -31,13 +31,14 @@ def train_event(loss: float) -> dict[str, Any]:
     return {"loss": loss, "learning_rate": 1e-3, "bound_by": "consumer"}
 
 
-def two_sessions(name: str, folder: Path) -> None:
+def two_sessions(name: str, folder: Path, *, apart_s: float = 0.0) -> None:
     """Steps 10 and 20, a kill, and on from step 10 to the end."""
     first = Sinks((name,), folder, resume_step=None)
     first.event("start", SETTINGS)
     first.event("train", {"step": 10, **train_event(1.0)})
     first.event("train", {"step": 20, **train_event(9.0)})
     first.close()
+    time.sleep(apart_s)
     second = Sinks((name,), folder, resume_step=10)
     second.event("resume", {"step": 10, **SETTINGS, "config": {"width": 16, "log_every": 5}})
     second.event("train", {"step": 20, **train_event(0.5)})
@@ -112,7 +113,7 @@ def test_wandb_writes_offline_and_keeps_its_id(
 ) -> None:
     pytest.importorskip("wandb", reason=EXTRA.format("wandb"))
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    two_sessions("wandb", tmp_path)
+    two_sessions("wandb", tmp_path, apart_s=1.1)  # it names a folder by the second
     run_id = json.loads((tmp_path / "sinks.json").read_text())["wandb"]
     files = sorted((tmp_path / "wandb").glob(f"offline-run-*-{run_id}/run-{run_id}.wandb"))
     assert len(files) == 2, "both sessions are one run: they have one id"
