@@ -96,8 +96,9 @@ BENCH_HUB ?= 1000000
 bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/figures.py --rows $(BENCH_ROWS) --hub $(BENCH_HUB) \
 	    --folder build/stores --out build/bench.jsonl $(BENCH_ARGS)
-	$(BIN)/python headwater/bench/build.py --repeat 3 | tee build/bench-build.jsonl
-	$(BIN)/python headwater/bench/build.py --repeat 3 --in-order | tee -a build/bench-build.jsonl
+	$(BIN)/python headwater/bench/build.py --repeat 3 > build/bench-build.jsonl
+	$(BIN)/python headwater/bench/build.py --repeat 3 --in-order >> build/bench-build.jsonl
+	cat build/bench-build.jsonl
 
 bench-page: bench
 	$(BIN)/python headwater/bench/plot.py build/bench.jsonl --page docs/7-performance.md

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from .errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
 from .journal import Journal, restore
-from .ordered import KEY_TYPES, OrderedTables, RowOrder, drop_rows
+from .ordered import OrderedTables, RowOrder, drop_rows
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, quote
 from .value_sql import (
@@ -306,20 +306,20 @@ class _Converter:
         return False
 
     def put_in_order(self, select: str, days: bool) -> bool:
-        """Leave the order to C where the table is of numbers, has a key, and fits in memory."""
+        """Leave the order to C where the table is of numbers, has a key, and fits in memory, and
+        where no row has to be chosen: which of two was first is known in DuckDB."""
         if self.ordered is None or not self.table.primary_key:
             return False
         if self.table.on_duplicate_key != "error":
-            return False  # which of two rows was first is known in DuckDB
+            return False
         columns = [("visible_at", "BIGINT")] if days else []
         columns += [(f"c{slot}", kind) for slot, kind in enumerate(self.types)]
         names = [name for name, _ in columns]
         keys = [(names.index(name), nulls == "FIRST") for name, nulls in self.order(days)]
         order = RowOrder(tuple(columns), tuple(keys))
         if (
-            not order.is_of_numbers()
+            not order.is_for_c()
             or self.may_be_infinite()
-            or not {columns[position][1] for position, _ in keys} <= KEY_TYPES
             or order.bytes(self.source.row_count) > self.ordered.room
         ):
             return False

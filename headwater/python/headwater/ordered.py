@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 ORDERED_TYPES = frozenset(("BIGINT", "INTEGER", "DOUBLE", "TIMESTAMP", "BOOLEAN"))
-KEY_TYPES = frozenset(("BIGINT", "INTEGER", "TIMESTAMP"))  # that C compares as DuckDB does
+KEY_TYPES = frozenset(("BIGINT", "INTEGER", "TIMESTAMP"))
 RECORD_BYTES = 8  # of a value, in the records and in the file each
 PLACE_BYTES = 32  # of a row while rows are sorted
 SHARE_OF_MEMORY = 4  # without a limit a table takes at most a quarter: rows are read at random
@@ -37,8 +37,10 @@ class RowOrder:
     columns: tuple[tuple[str, str], ...]
     keys: tuple[tuple[int, bool], ...]
 
-    def is_of_numbers(self) -> bool:
-        return {kind for _, kind in self.columns} <= ORDERED_TYPES and bool(self.keys)
+    def is_for_c(self) -> bool:
+        """Whether C takes all of the columns, and compares the keys as DuckDB does."""
+        key_types = {self.columns[position][1] for position, _ in self.keys}
+        return {kind for _, kind in self.columns} <= ORDERED_TYPES and key_types <= KEY_TYPES
 
     def bytes(self, row_count: int) -> int:
         return row_count * (2 * RECORD_BYTES * (len(self.columns) + 1) + PLACE_BYTES)
