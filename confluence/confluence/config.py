@@ -43,6 +43,7 @@ class Config:
     identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
     child_counts: bool = False  # cells for how many children a row has, and how old they are
     label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
+    peer_labels: int = 0  # most known labels of other anchors in a context, the latest ones
     context_labels: str | None = None  # whose labels contexts show once known: "train", "none" or
     # "all", which lets a rolling evaluation see those of val; None: as each task says
     staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
@@ -163,6 +164,10 @@ class Config:
                 "time_split needs train_on_val off: a backtest leaves val alone",
             ),
             (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
+            (
+                not 0 <= self.peer_labels <= 1024,
+                f"peer_labels is {self.peer_labels}, must be in [0, 1024]",
+            ),
             *(
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
                 for n in ("staleness", "time_split")
@@ -179,6 +184,7 @@ class Config:
                 "half_life_days needs objective 'task'",
             ),
             (alone and self.label_rows > 0, "label_rows need objective 'task'"),
+            (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
             (
                 not alone and self.seed_tables is not None,
                 "seed_tables need objective 'masked_cells'",

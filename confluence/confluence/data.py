@@ -122,6 +122,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
+        "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
         "time_split": cfg.time_split, "train_on_val": cfg.train_on_val,
     }  # fmt: skip

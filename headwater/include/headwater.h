@@ -567,6 +567,8 @@ typedef struct hw_sampler_options {
     const uint32_t *never_masked; /* global columns that are never masked, besides those that
                                      docs/2-sampling.md names */
     uint32_t never_masked_count;
+    uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
+                             derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
 } hw_sampler_options;
 
 /*

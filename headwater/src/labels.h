@@ -1,6 +1,7 @@
 /*
- * Label rows: earlier seeds of the same task and anchor whose answers are known by now, as rows of
- * the task's own; docs/2-sampling.md, "Label rows".
+ * Label rows: seeds of the same task whose answers are known by now, as rows of the task's own.
+ * Those of the same anchor, and those of other anchors, its peers; docs/2-sampling.md, "Label rows"
+ * and "Peer labels".
  */
 #ifndef HWI_LABELS_H
 #define HWI_LABELS_H
@@ -10,9 +11,12 @@
 /* Whether the walk may have label rows, which are then found when the walk comes to them; asks for
  * what finding them reads. */
 void hwi_labels_start(struct hwi_walk *walk);
-/* Finds them, the latest first, once. O(seeds of the anchor before the seed's time), and a binary
- * search for a seed given by the caller. */
+/* Finds them, once: the anchor's own, the latest first, then those of peers, which takes words of
+ * the stream. O(seeds of the anchor before the seed's time), a binary search for a seed given by
+ * the caller, and one for peers. */
 void hwi_labels_find(struct hwi_walk *walk);
+/* 1 if labels that are still sought would be found; takes no word of the stream. */
+int hwi_labels_wait(struct hwi_walk *walk);
 
 /* 1 if some may be left to find or to visit. */
 static inline int hwi_labels_left(const struct hwi_walk *walk) {

@@ -94,6 +94,7 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                         options->contexts_per_batch);
     }
     HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
+    HW_TRY(check_range("peer_labels", options->peer_labels, 0, HWI_MAX_PEER_LABELS, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
 }
 

@@ -16,6 +16,7 @@
 #define HWI_MAX_BATCH 65536u
 #define HWI_MAX_CHILD_WIDTH 4096u
 #define HWI_MAX_INTERLEAVED 64u
+#define HWI_MAX_PEER_LABELS 1024u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
 #define HWI_TALLY_CELLS 3u /* of a row, for each key that points at it: count, last, first */
@@ -154,6 +155,11 @@ enum hwi_special_column {
     HWI_SPECIAL_LABELS = 2, /* objective masked cells: holds labels that contexts may not show */
 };
 
+struct hwi_known_label {
+    int64_t known_at; /* us */
+    uint32_t seed;
+};
+
 /* A task, or a table of which the rows are seeds: seed i is its row i. */
 struct hwi_task_plan {
     uint32_t task; /* the store's number; of a seed table the store's task count + its own */
@@ -166,6 +172,9 @@ struct hwi_task_plan {
     uint8_t active[HW_SPLIT_COUNT]; /* 1: has seeds and a weight, so it is scheduled */
     uint64_t *label_hidden; /* bit per row of the anchor table: its target cell is a label that
                                contexts may not show; NULL: nothing to hide */
+    struct hwi_known_label *known_labels; /* with peer_labels: those that contexts may show, by
+                                             when they are known, then as stored */
+    uint32_t known_count;
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
     uint8_t *special_keys; /* [key_count] 1: has such a column */
     uint8_t *special_columns; /* [column_count] hwi_special_column */
@@ -238,6 +247,9 @@ HWI_CHECK hw_status hwi_plan_seed_table(const struct hwi_plan *plan, uint32_t ta
  * where HW_SPLIT_NONE means none. */
 HWI_CHECK hw_status hwi_task_lists_open(struct hwi_task_plan *task, hw_error *error);
 void hwi_task_lists_deal(struct hwi_task_plan *task);
+/* labels.c: with peer_labels, the labels of a task that contexts may show. O(seeds log seeds). */
+HWI_CHECK hw_status hwi_known_labels_open(const struct hwi_plan *plan, struct hwi_task_plan *task,
+                                          hw_error *error);
 /* The split of a seed, HW_BAD_STORE where the store holds none. */
 HWI_CHECK hw_status hwi_seed_split(const struct hwi_plan *plan, uint32_t task, uint32_t seed,
                                    uint8_t *split, hw_error *error);

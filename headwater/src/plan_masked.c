@@ -42,6 +42,11 @@ static hw_status check_masked(struct hwi_plan *plan, hw_error *error) {
                         "label_rows is %u, contexts of masked cells have no label rows",
                         options->label_rows);
     }
+    if (is_masked && options->peer_labels > 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "peer_labels is %u, contexts of masked cells have no label rows",
+                        options->peer_labels);
+    }
     plan->mask_words = (uint64_t)floor(options->mask_ratio * 4294967296.0 + 0.5);
     return HW_OK;
 }

@@ -298,6 +298,7 @@ static hw_status select_tasks(struct hwi_plan *plan, const hw_sampler_options *o
         task->info = &plan->store->tasks[task->task];
         HW_TRY(deal_seeds(plan, task, error));
         HW_TRY(mark_labels(plan, task, error));
+        HW_TRY(hwi_known_labels_open(plan, task, error));
         measure_target(plan, task);
     }
     return HW_OK;
@@ -331,6 +332,7 @@ static void close_task(struct hwi_task_plan *task) {
     free(task->seed_storage);
     free(task->splits);
     free(task->label_hidden);
+    free(task->known_labels);
     free(task->special_tables);
     free(task->special_keys);
     free(task->special_columns);

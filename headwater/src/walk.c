@@ -204,10 +204,11 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
 /* ---- visits ------------------------------------------------------------------------------ */
 
 /* Visits a row that is marked already. */
-static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
-                           uint8_t chain, int was_asked, hw_error *error) {
+static hw_status visit_row(struct hwi_walk *walk, const struct hwi_parent_entry *entry,
+                           int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     struct hwi_visit *visit = &walk->visits[walk->row_count];
+    uint32_t row = entry->row, table = entry->table, most = plan->options.max_hops;
     const struct hwi_table *where = &plan->store->tables[table];
     if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
         __builtin_prefetch(where->times + (row - where->row_start));
@@ -215,11 +216,11 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
     visit->record = hwi_record(where, row);
     visit->row = row;
     visit->table = table;
-    visit->depth = depth;
-    visit->chain = chain;
+    visit->depth = entry->depth;
+    visit->chain = entry->chain;
     visit->key_count = where->key_count;
     take_cells(walk, visit);
-    int push = plan->options.max_hops == 0 || depth + 1 < plan->options.max_hops;
+    int push = !entry->is_end && (most == 0 || entry->depth + 1 < most);
     HW_TRY(take_parents(walk, visit, push, was_asked, error));
     if (push) {
         hwi_children_wait(walk, walk->row_count);
@@ -330,7 +331,7 @@ static hw_status visit_parent(struct hwi_walk *walk, hw_error *error) {
     if (walk->row_count > 0) { /* else it is the anchor itself */
         walk->local_parents[place] = (uint16_t)walk->row_count;
     }
-    return visit_row(walk, entry->row, entry->table, entry->depth, entry->chain, 0, error);
+    return visit_row(walk, entry, 0, error);
 }
 
 /* A drawn child: visits it unless it was visited or its edge is withheld. */
@@ -343,9 +344,12 @@ static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *draw
             return HW_OK;
         }
     }
-    return mark_visited(walk, drawn->row) == HWI_NONE
-               ? visit_row(walk, drawn->row, table, drawn->depth, 0, 1, error)
-               : HW_OK;
+    if (mark_visited(walk, drawn->row) != HWI_NONE) {
+        return HW_OK;
+    }
+    struct hwi_parent_entry entry = {
+        .row = drawn->row, .depth = drawn->depth, .table = (uint16_t)table};
+    return visit_row(walk, &entry, 1, error);
 }
 
 /* Which rows were drawn; asks for their records. */
@@ -402,14 +406,37 @@ static int is_full(const struct hwi_walk *walk) {
            walk->row_count >= walk->plan->shape.max_rows;
 }
 
-/* The next label row: obs_time and the answer, one key to the anchor, which is local row 1. */
-static void visit_label(struct hwi_walk *walk) {
+/* The anchor of a label row that is not the seed's own waits like a parent; the walk ends there. */
+static hw_status push_peer(struct hwi_walk *walk, uint32_t anchor, hw_error *error) {
+    uint32_t table = walk->view.info->anchor_table;
+    const struct hwi_table *where = &walk->plan->store->tables[table];
+    if (!hwi_table_has(where, anchor)) {
+        return bad_row(walk, "the anchor of a label", anchor, table, error);
+    }
+    if (is_parent_visible(walk, table, anchor, 0)) {
+        ask_for_record(where, anchor);
+        walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
+            .row = anchor,
+            .depth = 3,
+            .asked = walk->step,
+            .table = (uint16_t)table,
+            .child = (uint16_t)walk->row_count,
+            .is_end = 1,
+        };
+    }
+    return HW_OK;
+}
+
+/* The next label row: obs_time and the answer, one key to its anchor. */
+static hw_status visit_label(struct hwi_walk *walk, hw_error *error) {
     if (walk->labels_sought) {
         hwi_labels_find(walk);
     }
     if (walk->label_next == walk->label_count) {
-        return;
+        return HW_OK;
     }
+    uint32_t label = walk->labels[walk->label_next++];
+    uint32_t anchor = walk->plan->store->seeds[walk->view.task->task].anchors[label];
     uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
     size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
     walk->visits[walk->row_count] = (struct hwi_visit){
@@ -419,12 +446,16 @@ static void visit_label(struct hwi_walk *walk) {
         .cell_start = walk->cell_count,
         .cell_count = room < 2 ? room : 2,
         .key_count = 1,
-        .list = walk->labels[walk->label_next++],
+        .list = label,
     };
     walk->cell_count += walk->visits[walk->row_count].cell_count;
-    walk->parents[at] = walk->seed.anchor;
+    walk->parents[at] = anchor;
     walk->local_parents[at] = HWI_UNKNOWN_LOCAL;
+    if (anchor != walk->seed.anchor) {
+        HW_TRY(push_peer(walk, anchor, error));
+    }
     walk->row_count++;
+    return HW_OK;
 }
 
 /* Visits what waits until a record is not here yet (0), or nothing waits (1). */
@@ -437,7 +468,7 @@ static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *e
             }
             HW_TRY(visit_parent(walk, error));
         } else if (hwi_labels_left(walk)) {
-            visit_label(walk);
+            HW_TRY(visit_label(walk, error));
         } else if (walk->ahead_next < walk->ahead_count) {
             HW_TRY(visit_child(walk, &walk->ahead[walk->ahead_next++], error));
         } else {
@@ -463,8 +494,8 @@ static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *err
 
 /* 1 if the frontier of a full context is not empty. */
 static int is_cut(struct hwi_walk *walk) {
-    if (walk->labels_sought) {
-        hwi_labels_find(walk);
+    if (walk->labels_sought && hwi_labels_wait(walk)) {
+        return 1;
     }
     return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
            walk->label_next < walk->label_count || walk->bucket_count > 0 || walk->turn_count > 0 ||
@@ -579,7 +610,8 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
         !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
-        !ALLOCATE(quotas, plan->child_slots) || !ALLOCATE(labels, plan->options.label_rows) ||
+        !ALLOCATE(quotas, plan->child_slots) ||
+        !ALLOCATE(labels, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
         !ALLOCATE(tallies, plan->options.child_counts ? groups : 0) ||
         !ALLOCATE(chosen, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
         hwi_walk_release(walk);

@@ -37,6 +37,7 @@ struct hwi_parent_entry {
     uint32_t asked; /* the step that asked for its record */
     uint16_t table, child, slot;
     uint8_t chain;
+    uint8_t is_end; /* 1: nothing is reached from it */
 };
 
 /* Children of one row by one key (or by all its keys, pooled) that may still be drawn. */
@@ -143,7 +144,8 @@ struct hwi_walk {
     struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
     uint32_t ahead_count, ahead_next;
 
-    uint32_t *labels; /* [label_rows] seeds of the task, the latest first (labels.c) */
+    uint32_t *labels; /* [label_rows + peer_labels] seeds of the task: of the anchor, the latest
+                         first, then of other anchors (labels.c) */
     uint32_t label_count, label_next;
     uint8_t labels_sought; /* 1: not found yet */
 

@@ -75,6 +75,8 @@ class Sampler:
     label_rows: in contexts of a derived task, at most so many rows with the known labels of the
         anchor's earlier seeds, where the task has label_window or label_known_at; context_labels
         decides by split.
+    peer_labels: the same of other anchors: at most so many rows with labels that became known last,
+        each with its anchor's row, drawn from the latest four times as many; at most 1024.
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
         label is known by `at`, val those asked from `at` on and before `until`, the others are in
         no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
@@ -127,6 +129,7 @@ class Sampler:
         staleness: tuple[float, float] | None = None,
         child_counts: bool = False,
         label_rows: int = 0,
+        peer_labels: int = 0,
         time_split: tuple[Time, Time] | None = None,
         train_on_val: bool = False,
         num_threads: int | None = None,
@@ -207,6 +210,7 @@ class Sampler:
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
                 label_rows=at_least("label_rows", label_rows, 0),
+                peer_labels=at_least("peer_labels", peer_labels, 0),
                 time_split=dealt,
                 train_on_val=train_on_val,
                 mask_ratio=mask_ratio or 0,
@@ -249,6 +253,8 @@ class Sampler:
             self._options["child_counts"] = True
         if label_rows:
             self._options["label_rows"] = label_rows
+        if peer_labels:
+            self._options["peer_labels"] = peer_labels
         if dealt:
             self._options["time_split"] = list(dealt)
         if train_on_val:

@@ -121,6 +121,7 @@ class Options:
     staleness: tuple[float, float] | None = None
     child_counts: bool = False
     label_rows: int = 0
+    peer_labels: int = 0
     masked_objective: bool = False
     mask_ratio: float = 0.0
     max_targets: int = 0  # masked cells of one type in a sequence

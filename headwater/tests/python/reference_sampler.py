@@ -96,7 +96,8 @@ class Walk:
         self.anchor = self.database.row_starts[self.task.anchor_table] + seed.anchor
         self.label_rule = self.options.context_labels or self.task.context_labels
         self.context = Context()
-        self.labels_visited = False
+        self.labels: deque[int] | None = None  # those to visit; None: not found yet
+        self.ends: set[int | None] = set()  # rows that the walk does not go on from
         self.place: dict[int, int] = {}  # global row -> local row
         self.groups: dict[int, list[Group]] = {}  # by hops
         self.hops: dict[int, Hop] = {}
@@ -206,8 +207,11 @@ class Walk:
         while len(context.cells) < options.sequence_length and len(context.rows) < options.max_rows:
             if waiting:
                 row, hops, chain = waiting.popleft()
-            elif not self.labels_visited:
-                self.visit_labels()
+            elif self.labels is None:
+                self.labels = self.find_labels()
+                continue
+            elif self.labels:
+                waiting.extend(self.visit_label(self.labels.popleft()))
                 continue
             else:
                 hops, chain = self.fewest_hops(), False
@@ -220,6 +224,8 @@ class Walk:
                 continue
             visited.add(row)
             self.visit(row, hops, chain)
+            if row in self.ends:
+                continue
             if options.max_hops is None or hops < options.max_hops:
                 waiting.extend((p, hops + 1, chain) for p in self.visible_parents(row, chain))
                 if row is not None:
@@ -227,24 +233,55 @@ class Walk:
         self.finish()
         return context
 
-    def visit_labels(self) -> None:
+    def find_labels(self) -> deque[int]:
         """Label rows come after the first rows that wait as parents, before any child."""
-        self.labels_visited = True
-        options, context = self.options, self.context
+        options = self.options
         if not (self.task.derived and self.asks) or (
             options.max_hops is not None and options.max_hops < 2
         ):
-            return
-        for index in self.known_labels()[: options.label_rows]:
-            if (
-                len(context.cells) < options.sequence_length
-                and len(context.rows) < options.max_rows
-            ):
-                context.labels[len(context.rows)] = index
-                self.visit(None, 2, False)
+            return deque()
+        known = self.known_labels()
+        own = [i for i in known if self.is_own(i) and self.is_earlier(i)]
+        return deque(own[::-1][: options.label_rows] + self.draw_peers(known))
+
+    def draw_peers(self, known: list[int]) -> list[int]:
+        count, seeds = self.options.peer_labels, self.task.seeds
+        if count == 0 or not known:
+            return []
+        known = sorted(known, key=lambda i: (seeds[i].known, i))
+        oldest = seeds[known[max(0, len(known) - 4 * count)]].known
+        pool = [i for i in known if seeds[i].known >= oldest]
+        drawn = pool[::-1]
+        if len(pool) > count:
+            drawn = []
+            while len(drawn) < count:
+                other = pool[self.stream.below(len(pool))]
+                if other not in drawn:
+                    drawn.append(other)
+        return [i for i in drawn if not self.is_own(i) and self.is_earlier(i)]
+
+    def is_own(self, index: int) -> bool:
+        return self.task.seeds[index].anchor == self.seed.anchor
+
+    def is_earlier(self, index: int) -> bool:
+        return self.task.seeds[index].obs_time < self.seed.obs_time
+
+    def visit_label(self, index: int) -> list[tuple[int, int, bool]]:
+        """The anchor of another's label waits behind it as a parent."""
+        self.context.labels[len(self.context.rows)] = index
+        self.visit(None, 2, False)
+        anchor = self.label_anchor(index)
+        if anchor == self.anchor or not self.row_visible(anchor, False):
+            return []
+        if anchor not in self.place:
+            self.ends.add(anchor)
+        return [(anchor, 3, False)]
+
+    def label_anchor(self, index: int) -> int:
+        return self.database.row_starts[self.task.anchor_table] + self.task.seeds[index].anchor
 
     def known_labels(self) -> list[int]:
-        """Earlier seeds of the anchor whose labels may be shown, the latest first."""
+        """Seeds of the task whose labels may be shown, as stored."""
         found = []
         for index, seed in enumerate(self.task.seeds):
             may_show = {
@@ -255,14 +292,12 @@ class Walk:
             if (
                 self.task.label_times
                 and may_show
-                and seed.anchor == self.seed.anchor
-                and seed.obs_time < self.seed.obs_time
                 and seed.labelled
                 and seed.known is not None
                 and self.passes(seed.known, False)
             ):
                 found.append(index)
-        return found[::-1]
+        return found
 
     def visible_parents(self, row: int | None, chain: bool) -> list[int]:
         if row is None:
@@ -470,7 +505,9 @@ class Walk:
         for local, (row, chain) in enumerate(zip(context.rows, context.chain, strict=True)):
             context.ages.append(self.age(row, local))
             if row is None:
-                context.parents.append([self.place.get(self.anchor)])
+                label = context.labels.get(local)
+                anchor = self.anchor if label is None else self.label_anchor(label)
+                context.parents.append([self.place.get(anchor)])
                 continue
             table, parents = self.database.table_of_row(row), []
             for key in table.ordered_keys():

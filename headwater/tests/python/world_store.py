@@ -239,6 +239,7 @@ def open_sampler(
         staleness=options.staleness or (0, 0),
         child_counts=options.child_counts,
         label_rows=options.label_rows,
+        peer_labels=options.peer_labels,
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,
         max_targets_per_type=options.max_targets,

@@ -442,7 +442,7 @@ def random_masked_options(seed: int, database: Database) -> Options:
         return options
     names = [table.name for table in database.tables if dice.random() < 0.6]
     tables = tuple(names or [database.tables[0].name]) if kind == "tables" else None
-    return options.with_(masked_objective=True, label_rows=0, seed_tables=tables)
+    return options.with_(masked_objective=True, label_rows=0, peer_labels=0, seed_tables=tables)
 
 
 def random_options(seed: int, database: Database) -> Options:
@@ -468,4 +468,5 @@ def random_options(seed: int, database: Database) -> Options:
         staleness=dice.choice((None, None, (0.5, 3.0), (0.0, 1.75), (1.0, 2.0))),
         child_counts=dice.random() < 0.4,
         label_rows=dice.choice((0, 1, 3)),
+        peer_labels=dice.choice((0, 0, 1, 2, 6)),
     )
