@@ -350,6 +350,7 @@ class Sampler:
         max_targets_per_type: SupportsIndex = 0,
         never_masked: Sequence[int] | None = None,
         train_on_val: bool = False,
+        peer_labels: SupportsIndex = 0,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""
