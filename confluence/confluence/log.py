@@ -4,8 +4,9 @@ A `train` line stands for the steps since the line before: their mean loss, the 
 norm and learning rate, seconds per step, the shares of them in which the host fetched batches and
 the device waited for them, cells and contexts per second, and what bounded the sampler. Where cells
 are masked beside a task, it also has the mean losses of both apart, over the steps of this process.
-The `end` line sums up the steps of one process, the first apart, because it compiles. On a terminal
-progress is a bar; elsewhere it is about ten plain lines.
+The `end` line sums up the steps of one process, the first apart, because it compiles, and says how
+much memory of its device the process needed at most, where the device tells. On a terminal progress
+is a bar; elsewhere it is about ten plain lines.
 
 A run that goes on appends a `resume` line with the step it goes on from. What a killed process had
 logged after that step comes again behind it, with the same losses.
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import jax
 import numpy as np
 
 from confluence.sinks import Sinks
@@ -33,6 +35,14 @@ BIN_RATIO = 2.0**0.25  # between the edges of the histogram of step times
 BIN_LIMIT = 100  # most bins
 
 ReadStats = Callable[[Mapping[str, Any] | None], dict[str, Any]]
+ReadMemory = Callable[[], Mapping[str, int] | None]
+
+
+def device_memory() -> Mapping[str, int] | None:
+    """What the allocator of this process's device tells, in bytes by name; None: nothing, as on a
+    CPU."""
+    stats: Mapping[str, int] | None = jax.local_devices()[0].memory_stats()
+    return stats
 
 
 def to_json(value: Any) -> str:
@@ -56,7 +66,7 @@ class Log:
     def __init__(
         self, folder: Path, *, steps: int, every: int, contexts_per_step: int,
         losses: Sequence[float] = (), read_stats: ReadStats | None = None,
-        sinks: Sinks | None = None,
+        read_memory: ReadMemory = device_memory, sinks: Sinks | None = None,
     ) -> None:  # fmt: skip
         """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`.
         `sinks`: where all events go as well; closed with the log."""
@@ -67,6 +77,7 @@ class Log:
         self._contexts_per_step = contexts_per_step
         self._steps = steps
         self._read_stats = read_stats
+        self._read_memory = read_memory
         self._sinks = sinks
         self._first_stats = self._window_stats = read_stats(None) if read_stats else None
         self._started = time.perf_counter()
@@ -148,6 +159,7 @@ class Log:
             "first_step_seconds": first.seconds,
             **(self._rates(later) if later else {}),
             **self._bound(self._first_stats),
+            **self._peak_memory(),
             "step_times": step_times([report.seconds for report in later]),
         }
 
@@ -164,6 +176,11 @@ class Log:
     def _bound(self, since: Mapping[str, Any] | None) -> dict[str, str]:
         """What bounded the sampler since then (docs/6-tuning.md)."""
         return {"bound_by": self._read_stats(since)["bound_by"]} if self._read_stats else {}
+
+    def _peak_memory(self) -> dict[str, int]:
+        """The most that this process has had of its device's memory so far."""
+        peak = (self._read_memory() or {}).get("peak_bytes_in_use")
+        return {} if peak is None else {"peak_device_memory_bytes": int(peak)}
 
     def _show(self, step: int, loss: float, seconds: float) -> None:
         """Move the bar, or write a plain line each time another tenth of the run is done."""

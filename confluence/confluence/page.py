@@ -116,6 +116,7 @@ def _tiles(events: list[Event]) -> str:
         ("waiting for data", rates.get("wait_share"), share),
         ("cells per second", rates.get("cells_per_second"), short),
         ("contexts per second", rates.get("contexts_per_second"), short),
+        ("peak memory of the device", rates.get("peak_device_memory_bytes"), _gigabytes),
     ]
     shown = "".join(
         f"<div><dd>{escape(show(value))}</dd><dt>{name}</dt></div>"
@@ -471,6 +472,10 @@ def _words(value: Any) -> str:
 
 def _whole(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+
+
+def _gigabytes(count: int) -> str:
+    return f"{short(count / 1e9)} GB"
 
 
 def _date(seconds: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from confluence.log import Log, read_summary, step_times, to_json
@@ -51,6 +52,28 @@ def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path
     assert summary["bound_by"] == "consumer"
     assert summary["step_times"]["p50_ms"] == pytest.approx(100)
     assert read_summary(tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [({"peak_bytes_in_use": 3 << 30, "bytes_in_use": 7}, 3 << 30), ({}, None), (None, None)],
+)
+def test_the_end_says_how_much_memory_of_the_device_was_needed(
+    told: Mapping[str, int] | None, expected: int | None, tmp_path: Path
+) -> None:
+    with Log(tmp_path, steps=2, every=2, contexts_per_step=8, read_memory=lambda: told) as log:
+        for step in (1, 2):
+            log.report(report(step, 0.5))
+        log.event("end", **log.summary())
+    assert read_summary(tmp_path).get("peak_device_memory_bytes") == expected
+    assert "peak_device_memory_bytes" not in read(tmp_path)[0]
+
+
+def test_the_device_itself_is_asked(tmp_path: Path) -> None:
+    stats = jax.local_devices()[0].memory_stats()  # of a CPU None
+    with Log(tmp_path, steps=1, every=1, contexts_per_step=8) as log:
+        log.report(report(1, 0.5))
+        assert ("peak_device_memory_bytes" in log.summary()) == bool(stats)
 
 
 def test_the_losses_of_the_task_and_of_masked_cells_are_told_apart(tmp_path: Path) -> None:

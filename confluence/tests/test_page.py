@@ -76,6 +76,7 @@ START = {
 SCORED = {"event": "evaluate", "split": "val", "task": "churn", "metrics": {"auroc": 0.7}}
 END = {
     "event": "end", "steps": 30, "seconds": 9.0, "parameters": 1234567, "wait_share": 0.002,
+    "peak_device_memory_bytes": 4_200_000_000,
     "step_times": {"p50_ms": 7.5, "edges_ms": [5.0, 6.0, 7.1, 8.5], "counts": [3, 0, 26]},
 }  # fmt: skip
 
@@ -106,7 +107,7 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path: Path) -> None:
     page = outline(write_page(tmp_path))
     texts = " ".join(page.texts)
     assert "finished after 30 steps" in texts
-    for shown in ("1.23M", "7.5 ms", "0.2 %", "The store 'gone.hw' is not there now.", "log.jsonl"):
+    for shown in ("1.23M", "7.5 ms", "0.2 %", "4.2 GB", "The store 'gone.hw' is not there now.", "log.jsonl"):
         assert shown in texts, shown
     assert page.tags.count("figure") == 7  # loss, auroc, 4 more of the training, and step times
     assert "script" not in page.tags and "img" not in page.tags and "link" not in page.tags
