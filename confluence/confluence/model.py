@@ -37,6 +37,7 @@ AGE_PARTS = 5  # features of a row's age
 AGE_LIMIT_DAYS = 18_250.0  # 50 years
 NORM_EPSILON = 1e-6  # added to the mean square in RMSNorm
 ROWS_FROM = 512  # S from which attention by rows was faster than dense attention
+ONE_HOT_LIMIT = 4096  # most rows of a table whose gradient is a product on a GPU
 VECTOR_SCALE = 0.02  # standard deviation of learned vectors
 
 
@@ -272,8 +273,48 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
         ]
     )  # [23,D]
     from_numbers = linear(numbers.astype(dtype), weights.astype(dtype))
-    total = columns[cells.column_ids] + value_table[value_ids] + from_numbers  # [B,S,D]
+    total = look_up(columns, cells.column_ids) + look_up(value_table, value_ids)  # [B,S,D] float32
+    total = total + from_numbers.astype(jnp.float32)
     return rms_norm(total, params["encoder.norm"], dtype)
+
+
+def look_up(table: Array, ids: Array) -> Array:
+    """Rows of a table, in float32. [n,D], [B,S] int32 → [B,S,D]
+
+    A row's gradient is a sum over the cells that took it, maybe most of the batch: in bfloat16 such
+    a sum loses up to a tenth. A GPU adds all cells at once, which is slow where many meet at a row
+    and has no fixed order, so there the sum is a product, unless the table is large.
+    """
+    rows = table.astype(jnp.float32)
+    if jax.default_backend() == "cpu" or table.shape[0] > ONE_HOT_LIMIT:
+        return rows[ids]
+    return look_up_by_product(rows, ids, table.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def look_up_by_product(rows: Array, ids: Array, dtype: jnp.dtype) -> Array:
+    """Rows by index, whose gradient is a product with a one-hot matrix, in `dtype` summed in
+    float32. [n,D] float32, [B,S] → [B,S,D]"""
+    return rows[ids]
+
+
+def _look_up_forward(
+    rows: Array, ids: Array, dtype: jnp.dtype
+) -> tuple[Array, tuple[Array, Array]]:
+    return rows[ids], (rows, ids)
+
+
+def _look_up_backward(
+    dtype: jnp.dtype, residuals: tuple[Array, Array], d_out: Array
+) -> tuple[Array, None]:
+    rows, ids = residuals
+    count, width = rows.shape
+    one_hot = (ids.reshape(-1, 1) == jnp.arange(count)).astype(dtype)  # [B·S,n]
+    d_flat = d_out.reshape(-1, width).astype(dtype)
+    return jnp.einsum("cn,cd->nd", one_hot, d_flat, preferred_element_type=jnp.float32), None
+
+
+look_up_by_product.defvjp(_look_up_forward, _look_up_backward)
 
 
 def project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:

@@ -107,7 +107,14 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path: Path) -> None:
     page = outline(write_page(tmp_path))
     texts = " ".join(page.texts)
     assert "finished after 30 steps" in texts
-    for shown in ("1.23M", "7.5 ms", "0.2 %", "4.2 GB", "The store 'gone.hw' is not there now.", "log.jsonl"):
+    for shown in (
+        "1.23M",
+        "7.5 ms",
+        "0.2 %",
+        "4.2 GB",
+        "The store 'gone.hw' is not there now.",
+        "log.jsonl",
+    ):
         assert shown in texts, shown
     assert page.tags.count("figure") == 7  # loss, auroc, 4 more of the training, and step times
     assert "script" not in page.tags and "img" not in page.tags and "link" not in page.tags
