@@ -338,7 +338,7 @@ class StepReport:
     seconds: float  # from the end of the step before, or of what was done with its state
     fetch_seconds: float  # of these, in which the host fetched batches
     wait_seconds: float  # of these, in which the device waited for them
-    cells: int  # taken from the feed meanwhile
+    cells: int  # of its contexts
     task_loss: float | None = None  # the two parts of the loss, where cells are masked beside a
     masked_loss: float | None = None  # task: loss = task_loss + auxiliary_weight * masked_loss
 
@@ -372,12 +372,12 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
-        position = feed.read_position()
+        position, cells = feed.read_position(), feed.cells
         is_last = step == steps or should_stop()
         if not is_last:
             batch = feed.next_on_device(metrics["loss"])  # while the step runs
         reader.read()
-        reader.pending = (step, metrics)
+        reader.pending = (step, metrics, cells)
         if is_last or is_due(step):
             reader.read()
             on_state(state, step, position)
@@ -392,7 +392,7 @@ class _Reader:
     def __init__(
         self, feed: Feed, on_report: Callable[[StepReport], None], *, accumulate: int
     ) -> None:
-        self.pending: tuple[int, dict[str, Array]] | None = None
+        self.pending: tuple[int, dict[str, Array], int] | None = None  # cells: up to that step's
         self._accumulate = accumulate
         self._feed = feed
         self._on_report = on_report
@@ -407,7 +407,7 @@ class _Reader:
         """Wait for the step that is pending, if any, and report it."""
         if self.pending is None:
             return
-        step, metrics = self.pending
+        step, metrics, cells = self.pending
         self.pending = None
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not np.isfinite(values["loss"]):
@@ -422,17 +422,11 @@ class _Reader:
             seconds=self._read_at - started,
             fetch_seconds=feed.fetch_seconds - self._fetched,
             wait_seconds=feed.wait_seconds - self._waited,
-            cells=feed.cells - self._cells,
+            cells=cells - self._cells,
             **values,
         )
-        self._take_note()
+        self._fetched, self._waited, self._cells = feed.fetch_seconds, feed.wait_seconds, cells
         self._on_report(report)
-
-    def _take_note(self) -> None:
-        feed = self._feed
-        self._fetched, self._waited, self._cells = (
-            feed.fetch_seconds, feed.wait_seconds, feed.cells,
-        )  # fmt: skip
 
     def _batches_of(self, step: int) -> str:
         """The train batches of a step, as `Sampler.batch` counts them."""
