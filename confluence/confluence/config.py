@@ -96,6 +96,8 @@ class Config:
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
     z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
     epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
+    level_days: float | None = None  # numerical answers are shifted by what they lack on the train
+    # seeds of so many last days (level.py); None: they stay as they are
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
     # --- reporting and saving
@@ -149,6 +151,10 @@ class Config:
             (
                 self.half_life_days is not None and not self.half_life_days > 0,
                 f"half_life_days is {self.half_life_days}, must be > 0",
+            ),
+            (
+                self.level_days is not None and not self.level_days > 0,
+                f"level_days is {self.level_days}, must be > 0",
             ),
             (not 0 < self.mask_ratio <= 1, "mask_ratio must be in (0, 1]"),
             (not 0 <= self.auxiliary_weight < math.inf, "auxiliary_weight must be ≥ 0"),

@@ -84,6 +84,7 @@ class Task:
     positive_share: float  # of boolean train labels
     null_share: float  # of train labels
     label_window_us: int  # a label is known this long after its obs_time; 0 where not stated
+    level: float = 0.0  # what is added to numerical answers (level.py), source units
 
     @property
     def category_limit(self) -> int:

@@ -93,6 +93,10 @@ def _notes(result: Result) -> list[str]:
             f"  [low, high]: {drawn['level']:.0%} intervals of {drawn['resamples']:,} draws of"
             " anchors; differences on the same draws"
         )
+    if "level" in result:
+        lines.append(
+            f"  answers are shifted by {result['level']:+.4g}, the level of late train seeds"
+        )
     contexts = result.get("contexts", {"count": 1})
     if contexts["count"] > 1:
         lines.append("  " + _describe_contexts(contexts))

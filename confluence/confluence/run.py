@@ -39,6 +39,7 @@ from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
+from confluence.level import levelled
 from confluence.model import Params
 from confluence.page import PAGE, write_page
 from confluence.parallel import current
@@ -115,9 +116,9 @@ class Run:
         cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
-            predictions, averaged = self._predictions(
+            predictions, made = self._predictions(
                 cfg, sampler, place, lambda opened: opened.epoch(split, task=place.name), target,
-                contexts,
+                labels, contexts,
             )  # fmt: skip
         until = cfg.visible_until
         result = evaluate(
@@ -127,8 +128,7 @@ class Run:
             has_history=visible_history(place.store, cfg, target, labels, split),
             resamples=resamples,
         )  # fmt: skip
-        result["contexts"] = averaged
-        result |= {"task": place.title, "step": self.step}
+        result |= {**made, "task": place.title, "step": self.step}
         write_result(self.out, self.results(task), EVALUATION, result)
         write_page(self.out)
         return result
@@ -171,8 +171,10 @@ class Run:
             return opened.batches_for(place.name, keys=keys, obs_time=at)
 
         with open_sampler(place.store, cfg, place.name) as sampler:
-            target, _ = _read(sampler, place)
-            predictions, _ = self._predictions(cfg, sampler, place, batches, target, contexts)
+            target, labels = _read(sampler, place)
+            predictions, _ = self._predictions(
+                cfg, sampler, place, batches, target, labels, contexts
+            )
         order = predictions.seed_index
         if split is not None:
             order = store.task_seeds(place.name)["position"][order]
@@ -235,18 +237,21 @@ class Run:
 
     def _predictions(
         self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
-        task: Task, contexts: int,
+        task: Task, labels: Labels, contexts: int,
     ) -> tuple[Predictions, dict[str, Any]]:  # fmt: skip
-        """Answers of the model, and what was averaged; `batches` makes a pass from a sampler."""
+        """Answers of the model, and how they were made; `batches` makes a pass from a sampler."""
         settings = context_settings(cfg, contexts)
         tables = device_tables(sampler, task.category_limit)
         predictor = Predictor(
             cfg, tables, category_limit=task.category_limit,
             row_shape=read_row_shape(sampler.database_metadata(), cfg),
         )  # fmt: skip
+        task = levelled(task, labels, sampler, predictor, self.average, cfg)
+        level = {"level": task.level} if task.level else {}
         if contexts == 1:
             passed = iter(batches(sampler))
-            return predict(predictor, self.average, passed, task, clamp=cfg.clamp), {"count": 1}
+            found = predict(predictor, self.average, passed, task, clamp=cfg.clamp)
+            return found, {**level, "contexts": {"count": 1}}
 
         def other_passes() -> Iterator[Any]:
             for changed in settings[1:]:
@@ -256,10 +261,11 @@ class Run:
         several = SeveralContexts(predictor, other_passes())
         passed = iter(batches(sampler))
         found = predict(several, self.average, passed, task, clamp=cfg.clamp)  # type: ignore[arg-type]
-        return found, {
+        averaged = {
             "count": contexts, "differ_by": describe_contexts(cfg, contexts),
             "changed_share": several.changed_share,
         }  # fmt: skip
+        return found, {**level, "contexts": averaged}
 
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:

@@ -30,6 +30,7 @@ from confluence.config import Config
 from confluence.data import US_PER_DAY, VAL, Task, device_tables
 from confluence.evaluate import evaluate
 from confluence.held_out import HeldOut
+from confluence.level import levelled
 from confluence.log import Log
 from confluence.metrics import main_metric
 from confluence.page import write_page
@@ -229,6 +230,10 @@ class Session:
             for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
                 if not np.any(labels.splits == VAL):
                     continue
+                task = levelled(
+                    task, labels, store.sampler, predictor, state.average, cfg,
+                    joined=self.group.joined,
+                )  # fmt: skip
                 batches = iter(store.sampler.epoch("val", task=task.name))
                 predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
                 predictions = self.group.joined(predictions)
