@@ -18,6 +18,9 @@ from collections.abc import Sequence
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
 
+EXPLAINED = (
+    ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,
+)  # fmt: skip
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
@@ -36,7 +39,7 @@ def _status(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
         return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))
-    except (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError) as error:
+    except EXPLAINED as error:
         return _fail(_one_line(error))
     except Exception as error:
         if _is_headwater_error(error):

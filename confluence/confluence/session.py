@@ -55,6 +55,7 @@ from confluence.train import (
     TrainState,
     first_state,
     fit,
+    memory_explained,
 )
 from confluence.transfer import start_from
 
@@ -197,12 +198,13 @@ class Session:
                 log.event("save", step=step, best=is_best)
 
         started = time.perf_counter()
-        state = fit(
-            state, runner,
-            Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights(), group=group),
-            steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.ask,
-            is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
-        )  # fmt: skip
+        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights(), group=group)
+        with memory_explained(cfg):
+            state = fit(
+                state, runner, feed,
+                steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.ask,
+                is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
+            )  # fmt: skip
         if len(log.losses) == cfg.steps:
             log.event(
                 "end", steps=cfg.steps, seconds=time.perf_counter() - started,

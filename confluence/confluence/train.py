@@ -11,6 +11,7 @@ and divided by the number of labelled sequences of all: the update of one batch 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -30,7 +31,7 @@ from confluence.expand import as_dense
 from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.masked_loss import loss_with_masks
 from confluence.members import each_member, first_params, one_output
-from confluence.model import Inputs, Output, Params, Tables, forward
+from confluence.model import Inputs, Output, Params, Tables, attention_path, forward
 from confluence.optimizer import (
     first_optimizer_state,
     learning_rate_share,
@@ -43,6 +44,25 @@ from confluence.row_attention import RowShape
 
 class NonFiniteLossError(FloatingPointError):
     """The loss is NaN or infinite; the message names the step and the batch."""
+
+
+@contextlib.contextmanager
+def memory_explained(cfg: Config) -> Iterator[None]:
+    """A step that the device has no memory for is a MemoryError that says what needs less."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        message = str(error)
+        if "RESOURCE_EXHAUSTED" not in message:
+            raise
+        is_dense = attention_path(cfg) == "dense"
+        raise MemoryError(
+            f"a step of {cfg.batch_size} contexts of {cfg.sequence_length} cells does not fit into"
+            f" the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
+            " batch_size and an accumulate as many times as large, which learns the same,"
+            f"{' with attention=rows or a small attention_block,' if is_dense else ''} with a"
+            " smaller sequence_length or width"
+        ) from error
 
 
 class RecompilationError(RuntimeError):

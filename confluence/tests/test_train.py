@@ -32,6 +32,7 @@ from confluence.train import (
     first_state,
     fit,
     gradient_sums,
+    memory_explained,
 )
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
@@ -379,3 +380,21 @@ def test_synthetic_masked_cells_of_every_type_are_in_lists_alone(cfg: Config) ->
             if stype == SemanticType.CATEGORICAL and not batch[f"{name}_is_null"][b, i]:
                 assert owners[batch[f"{name}_values"][b, i]] == whole["column_ids"][b, cell]
     assert batch["is_target"].sum() == cfg.batch_size + count
+
+
+def test_a_step_without_room_says_what_needs_less(cfg: Config) -> None:
+    """With the words that JAX 0.11 had for it on a GPU."""
+    full = jax.errors.JaxRuntimeError(
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 43.57GiB with GPU_0\nx"
+    )
+    dense = cfg.replace(attention="dense", batch_size=32, sequence_length=1024)
+    with pytest.raises(MemoryError) as raised, memory_explained(dense):
+        raise full
+    message = str(raised.value)
+    assert message.startswith("a step of 32 contexts of 1024 cells does not fit into the device's")
+    assert "allocate 43.57GiB" in message and "attention=rows" in message and "\n" not in message
+    with pytest.raises(MemoryError) as raised, memory_explained(dense.replace(attention="rows")):
+        raise full
+    assert "attention=rows" not in str(raised.value)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory_explained(dense):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
