@@ -37,7 +37,7 @@ from plain_database import (
 from reference_order import Order
 from test_leakage import LATE, READMITTED, clinic
 from world_store import open_sampler, read_pass, write_store
-from worlds import at, random_database, random_options, table
+from worlds import at, random_database, random_options, table, two_tables
 
 INFO = ("obs_time", "seed_index", "anchor_rows", "row_ids")
 CLINIC = Options(sequence_length=80, max_rows=12, batch_size=2)
@@ -56,7 +56,11 @@ def audited(
     the store that the contexts come from."""
     stored, findings, believed = Stored(path), Findings(), told or options
     asked = Asked(
-        believed.visible_until, believed.context_labels, believed.max_hops, believed.label_rows
+        believed.visible_until,
+        believed.context_labels,
+        believed.max_hops,
+        believed.label_rows,
+        believed.peer_labels,
     )
     with open_sampler(sampled or path, database, options, text_budget=0) as sampler:
         for task in stored.tasks:
@@ -223,12 +227,162 @@ def test_labels_as_rows_are_held_against_what_is_known_and_allowed(tmp_path: Pat
     assert [leak.count for leak in findings.leaks] == [1]
     assert "seed 2, 2 days before" in findings.leaks[0].examples
     few = audited(path, database, options, told=options.with_(label_rows=0))
-    assert "contexts with more label rows than were asked for" in few.leaks[0].text
+    assert few.leaks[0].text == "contexts with more label rows of the anchor than were asked for"
     # Known a day later than the audit's store says: at day 5 the first two are not known.
     later = tuple(replace(seed, known=at(9)) for seed in seeds)
     unknown = Database("labels", (patients,), (replace(task, seeds=later),))
     strict = write_store(unknown, tmp_path / "strict")
     assert fired(audited(strict, database, options, sampled=path)) == {"labels"}
+
+
+# Ann (0) and bob (1) are asked. Bob's label of day 1 is known on day 2, that of day 3, of val, on
+# day 4, that of day 4 on day 8. On day 6 ann's context shows bob's first label.
+ASKED_OF_TWO = (
+    Seed(0, at(2), True, split=0, known=at(3)),
+    Seed(0, at(6), True, split=0, known=at(9)),
+    Seed(1, at(1), False, split=0, known=at(2)),
+    Seed(1, at(3), True, split=1, known=at(4)),
+    Seed(1, at(4), True, split=0, known=at(8)),
+)
+PEERS = Options(sequence_length=80, max_rows=12, batch_size=8, peer_labels=5)
+OTHERS = "label rows that are no earlier, known and allowed label of another anchor"
+
+
+def two_patients(**changes: Any) -> Database:
+    return two_tables(seeds=ASKED_OF_TWO, label_times=True, **changes)
+
+
+def last_of_ann(batch: Batch) -> int | None:
+    """The sequence of the last seed of ann: its rows are the seed, ann, the label, bob, orders."""
+    found = np.flatnonzero(batch.info["seed_index"][: batch["num_sequences"][0]] == 1)
+    return int(found[0]) if len(found) else None
+
+
+def test_peer_labels_have_no_leak(tmp_path: Path) -> None:
+    """What the tests below start from; at 3 hops the anchor of a peer is beyond max_hops."""
+    path = write_store(two_patients(), tmp_path)
+    shown: list[list[int]] = []
+
+    def look(batch: Batch) -> None:
+        if (b := last_of_ann(batch)) is not None:
+            shown.append(batch.info["row_ids"][b, :4].tolist())
+
+    for more in ({}, {"max_hops": 2}, {"label_rows": 3}, {"child_counts": True}):
+        options = PEERS.with_(**more)
+        assert audited(path, two_patients(), options, change=look).leaks == ()
+    task, ann, bob = 2**32 - 1, 0, 1
+    assert shown[:2] == [[task, ann, task, bob]] * 2
+
+
+def test_peer_labels_that_are_forbidden_or_too_many_are_found(tmp_path: Path) -> None:
+    path = write_store(two_patients(), tmp_path)
+    for told in ("train", None):
+        findings = audited(
+            path,
+            two_patients(),
+            PEERS.with_(context_labels="all"),
+            told=PEERS.with_(context_labels=told),
+        )
+        assert [(leak.text, leak.count) for leak in findings.leaks] == [(OTHERS, 1)]
+        assert findings.leaks[0].examples == ("seed 1, 3 days before",)
+    none = audited(path, two_patients(), PEERS, told=PEERS.with_(context_labels="none"))
+    assert {leak.text for leak in none.leaks} == {OTHERS}
+    few = audited(path, two_patients(), PEERS, told=PEERS.with_(peer_labels=0))
+    assert "contexts with more label rows of another anchor than were asked for" in {
+        leak.text for leak in few.leaks
+    }
+
+
+def test_peer_labels_that_are_not_yet_known_are_found(tmp_path: Path) -> None:
+    path = write_store(two_patients(), tmp_path / "lax")
+    late = list(ASKED_OF_TWO)
+    late[2] = replace(late[2], known=at(7))
+    strict = two_tables(seeds=tuple(late), label_times=True)
+    audited_path = write_store(strict, tmp_path / "strict")
+    findings = audited(audited_path, strict, PEERS, sampled=path)
+    assert {leak.text for leak in findings.leaks} == {OTHERS}
+    frozen = PEERS.with_(visible_until=(at(1), at(1), at(1)))
+    assert OTHERS in {leak.text for leak in audited(path, strict, PEERS, told=frozen).leaks}
+    # Known at the moment of the question, which an exclusive cutoff does not let through.
+    late[2] = replace(late[2], known=at(6))
+    same = two_tables(seeds=tuple(late), label_times=True)
+    sampled = write_store(same, tmp_path / "same")
+    exclusive = two_tables(seeds=tuple(late), label_times=True, exclusive=True)
+    of_exclusive = write_store(exclusive, tmp_path / "exclusive")
+    findings = audited(of_exclusive, exclusive, PEERS, sampled=sampled)
+    assert any("seed 1, 5 days before" in leak.examples for leak in findings.leaks)
+
+
+def becomes(age: float, parent: int) -> Callable[[Batch], None]:
+    """The label row in the context of ann's last seed: of another age, of another anchor."""
+
+    def change(batch: Batch) -> None:
+        if (b := last_of_ann(batch)) is not None:
+            batch["row_ages"][b, 2] = age
+            batch["parents"][b, 2, 0] = parent
+            batch["fk_adj"][b, 2] = 0
+            if parent != 65535:
+                batch["fk_adj"][b, 2, parent] = 1
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("age", "parent", "whose"),
+    [
+        (0.0, 1, "the anchor"),  # the seed's own label
+        (4.0, 1, "the anchor"),  # ann's first, which is known: but label_rows is 0
+        (0.0, 3, "another anchor"),
+        (3.0, 3, "another anchor"),  # bob's of val
+        (2.0, 3, "another anchor"),  # bob's last, not known yet
+        (4.0, 3, "another anchor"),  # ann's, as if it were bob's
+        (4.0, 65535, "another anchor"),  # ann's, without saying whose
+        (2.0, 65535, "another anchor"),
+        (0.0, 65535, "another anchor"),
+    ],
+)
+def test_a_planted_label_row_is_found(age: float, parent: int, whose: str, tmp_path: Path) -> None:
+    path = write_store(two_patients(), tmp_path)
+    findings = audited(path, two_patients(), PEERS, change=becomes(age, parent))
+    texts = [leak.text for leak in findings.leaks if leak.check == "labels"]
+    if (age, parent) == (4.0, 1):
+        assert texts == ["contexts with more label rows of the anchor than were asked for"]
+    else:
+        assert f"label rows that are no earlier, known and allowed label of {whose}" in texts
+
+
+def test_the_anchor_of_a_peer_leads_no_further(tmp_path: Path) -> None:
+    """The first order of ann becomes bob's: nothing of it is wrong but the way to it."""
+    path = write_store(two_patients(), tmp_path)
+
+    def change(batch: Batch) -> None:
+        if (b := last_of_ann(batch)) is not None:
+            assert batch.info["row_ids"][b, 4] in (2, 4)
+            batch.info["row_ids"][b, 4] = 3
+            batch["parents"][b, 4] = 3
+            batch["fk_adj"][b, 4] = 0
+            batch["fk_adj"][b, 4, 3] = 1
+
+    findings = audited(path, two_patients(), PEERS, change=change)
+    assert [leak.text for leak in findings.leaks] == ["rows that no visible link leads to"]
+
+
+def test_the_anchor_of_a_peer_must_be_visible(tmp_path: Path) -> None:
+    """Bob registers on day 3, after his first label; the audit's store says on day 7."""
+
+    def clients(day: int) -> Database:
+        rows = [(True, at(1)), (True, at(day))]
+        columns = [Column("id", IDENTIFIER), Column("since", TIMESTAMP)]
+        made = table("clients", columns, rows, (), "since")
+        task = Task("t", "clients", "t", BOOLEAN, ASKED_OF_TWO, label_times=True)
+        return Database("clients", (made,), (task,))
+
+    path = write_store(clients(3), tmp_path / "early")
+    assert audited(path, clients(3), PEERS).leaks == ()
+    late = write_store(clients(7), tmp_path / "late")
+    assert audited(late, clients(7), PEERS).leaks == ()
+    findings = audited(late, clients(7), PEERS, sampled=path)
+    assert "rows of clients later than the cutoff" in {leak.text for leak in findings.leaks}
 
 
 def change_target(batch: Batch) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .counts import CountCheck
 from .findings import EXAMPLES_MAX, Findings
 from .rules import Asked, Judged, known_text
-from .stored import DAY_US, LABEL_NULL, NO_TIME, Stored, StoredColumn, StoredTask
+from .stored import DAY_US, LABEL_NULL, NO_ROW, NO_TIME, Stored, StoredColumn, StoredTask
 from .view import View, time_text
 
 Array = NDArray[Any]
@@ -139,8 +139,12 @@ class ContextCheck:
                 rows,
                 view.row_text,
             )
-        reached = view.local == 0
-        reached[np.where(child > parent, child, parent)] = True
+        # The walk does not go on from the anchor of another's label, visited right behind it.
+        is_end = np.zeros(len(view.row), bool)
+        is_end[parent[view.is_label[child] & (parent == child + 1)]] = True
+        leads = ~is_end[np.minimum(child, parent)]
+        reached = (view.local == 0) | view.is_label
+        reached[np.maximum(child, parent)[leads]] = True
         self.tell(
             "edges",
             "rows that no visible link leads to",
@@ -211,45 +215,69 @@ class ContextCheck:
         )
 
     def check_label_rows(self, view: View) -> None:
-        """Each label row must be an earlier seed of the anchor whose label may be shown."""
-        rows = np.flatnonzero(view.is_of_task & (view.local > 0))
-        for place in rows:
-            sequence = int(view.sequence[place])
-            ages = self.label_ages(view, sequence)
-            tolerance = AGE_TOLERANCE * np.maximum(ages, 1e-3)
-            if not (np.abs(ages - view.age[place]) <= tolerance).any():
-                self.tell(
-                    "labels",
-                    "label rows that are no earlier, known and allowed label of the anchor",
-                    np.array([place]),
-                    lambda p: f"seed {view.seed[view.sequence[p]]}, {view.age[p]:g} days before",
-                )
+        """Each label row must be an earlier seed of the anchor, or of another, whose label may be
+        shown."""
+        rows = np.flatnonzero(view.is_label)
+        is_own = view.label_anchor[rows] == view.anchor[view.sequence[rows]]
+        self.check_labels_of("the anchor", view, rows[is_own], self.asked.label_rows)
+        self.check_labels_of("another anchor", view, rows[~is_own], self.asked.peer_labels)
+
+    def check_labels_of(self, whose: str, view: View, rows: Array, most: int) -> None:
+        self.tell(
+            "labels",
+            f"label rows that are no earlier, known and allowed label of {whose}",
+            np.array([row for row in rows if not self.is_label_shown(view, int(row))], np.int64),
+            lambda p: f"seed {view.seed[view.sequence[p]]}, {view.age[p]:g} days before",
+        )
         count = np.bincount(view.sequence[rows], minlength=view.count)
         self.tell(
             "labels",
-            "contexts with more label rows than were asked for",
-            np.flatnonzero(count > self.asked.label_rows),
+            f"contexts with more label rows of {whose} than were asked for",
+            np.flatnonzero(count > most),
             lambda b: f"seed {view.seed[b]} has {count[b]}",
         )
 
-    def label_ages(self, view: View, sequence: int) -> Array:
-        """Row ages of the labels that a context may show as rows: days before obs_time, float64; -1
-        without one."""
-        task = self.task
+    def is_label_shown(self, view: View, place: int) -> bool:
+        """Whether there is a label of this row's anchor and age that its context may show. Where
+        the anchor is not in the context it may be of any but the seed's own."""
+        task, sequence = self.task, int(view.sequence[place])
         if task.label_times is None or task.is_cell or self.label_rule == "none":
-            return np.zeros(0)
-        first, last = np.searchsorted(task.anchors, view.anchor[sequence] + np.array([0, 1]))
-        run = slice(int(first), int(last))
+            return False
         obs_time, until = int(view.obs_time[sequence]), int(view.cutoff[sequence])
-        known = task.label_times[run]
+        seeds = self.seeds_of(int(view.label_anchor[place]), obs_time, float(view.age[place]))
+        if view.label_anchor[place] == NO_ROW:
+            seeds = seeds[task.anchors[seeds] != view.anchor[sequence]]
+        known = task.label_times[seeds]
         passes = known < until if task.is_exclusive else known <= until
-        may = (task.states[run] & 15) <= LABEL_NULL
-        may &= (known != NO_TIME) & (passes | (until == NO_TIME)) & (task.obs_times[run] < obs_time)
+        may = (task.states[seeds] & 15) <= LABEL_NULL
+        may &= (known != NO_TIME) & (passes | (until == NO_TIME))
+        may &= task.obs_times[seeds] < obs_time
         if self.label_rule == "train":
-            may &= self.splits[run] == TRAIN
+            may &= self.splits[seeds] == TRAIN
+        return bool(may.any())
+
+    def seeds_of(self, anchor: int, obs_time: int, age: float) -> Array:
+        """Seeds of an anchor (NO_ROW: of any) that were asked `age` days before obs_time."""
+        task = self.task
+        if anchor != NO_ROW:
+            first, last = np.searchsorted(task.anchors, [anchor, anchor + 1])
+            seeds = np.arange(first, last)
+        else:
+            seeds = self.by_time
         if obs_time == NO_TIME:
-            return np.full(int(may.sum()), -1.0)
-        return np.asarray((obs_time - task.obs_times[run][may].astype(np.float64)) / DAY_US)
+            return seeds if age == -1 else seeds[:0]
+        if anchor == NO_ROW:
+            asked, slack = obs_time - age * DAY_US, AGE_TOLERANCE * max(age, 1e-3) * DAY_US
+            times = task.obs_times[seeds]
+            low, high = np.searchsorted(times, [int(asked - slack), int(asked + slack) + 1])
+            seeds = seeds[low:high]
+        ages = (obs_time - task.obs_times[seeds].astype(np.float64)) / DAY_US
+        return seeds[np.abs(ages - age) <= AGE_TOLERANCE * np.maximum(ages, 1e-3)]
+
+    @cached_property
+    def by_time(self) -> Array:
+        """The seeds in the order of their obs_times."""
+        return np.argsort(self.task.obs_times, kind="stable")
 
     def tell(self, check: str, text: str, places: Array, example: Any) -> None:
         """A leak for all of some places; the first ones are examples."""

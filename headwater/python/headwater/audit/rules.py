@@ -26,6 +26,7 @@ class Asked:
     context_labels: str | None = None
     max_hops: int | None = None
     label_rows: int = 0
+    peer_labels: int = 0
 
 
 class Judged:

@@ -42,8 +42,8 @@ def audit(
 
     tasks: by name; None: all. seeds: of each task and split, drawn by the sampler's own order of
     epoch 0, so the same ones every time; all where there are fewer. options: of `Sampler`, such as
-    visible_until, label_rows, bfs_child_width: those that a model will be trained with. Cost: about
-    a second for 1,000 contexts of 1,024 cells.
+    visible_until, label_rows, peer_labels, bfs_child_width: those that a model will be trained
+    with. Cost: about a second for 1,000 contexts of 1,024 cells.
     """
     _check_options(options)
     if seeds < 1:
@@ -133,4 +133,5 @@ def _asked(options: dict[str, Any]) -> Asked:
         context_labels=options.get("context_labels"),
         max_hops=options.get("max_hops"),
         label_rows=options.get("label_rows", 0),
+        peer_labels=options.get("peer_labels", 0),
     )

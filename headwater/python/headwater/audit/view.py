@@ -20,10 +20,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Links:
-    """Foreign keys of visited rows that lead to visited rows, as the store has them: arrays [E]."""
+    """Foreign keys of visited rows that lead to visited rows, as the store has them: arrays [E].
+
+    No file says which seed a label row is of: where it points is what the batch says.
+    """
 
     child: Array  # place by row
-    key: Array  # global number; -1: a task's row and its anchor
+    key: Array  # global number; -1: a task's row and its anchor (of a label row: as it claims)
     parent: Array  # place by row
 
 
@@ -49,6 +52,7 @@ class View:
         self.anchor = batch.info["anchor_rows"][: self.count].astype(np.int64)
         self.until = self.cutoff[self.sequence]
         self.is_anchor = self.row == self.anchor[self.sequence]
+        self.is_label = self.is_of_task & (self.local > 0)
 
     @cached_property
     def time(self) -> Array:
@@ -66,6 +70,21 @@ class View:
         return np.asarray(table.times(self.anchor - table.row_start))
 
     @cached_property
+    def label_anchor(self) -> Array:
+        """The anchor that a label row says it is of, by row; NO_ROW: of none in the context."""
+        found = np.full(len(self.row), NO_ROW, np.int64)
+        places = np.flatnonzero(self.is_label)
+        if len(places) == 0:
+            return found
+        sequence = self.sequence[places]
+        listed = self.batch["parents"][sequence, self.local[places], 0].astype(np.int64)
+        inside = self.start[sequence] + listed < self.start[sequence + 1]
+        parents = self.start[sequence[inside]] + listed[inside]
+        is_anchor = self.table[parents] == self.task.anchor_table
+        found[places[inside]] = np.where(is_anchor, self.row[parents], NO_ROW)
+        return found
+
+    @cached_property
     def links(self) -> Links:
         codes = self.sequence.astype(np.int64) << 32 | self.row
         order = np.argsort(codes, kind="stable")
@@ -79,9 +98,8 @@ class View:
             return np.where(found, order[at], -1)
 
         own = np.flatnonzero(self.is_of_task)
-        parts = [
-            (own, np.full(len(own), -1), find(self.sequence[own], self.anchor[self.sequence[own]]))
-        ]
+        anchors = np.where(self.is_label, self.label_anchor, self.anchor[self.sequence])
+        parts = [(own, np.full(len(own), -1), find(self.sequence[own], anchors[own]))]
         for number in np.unique(self.table[~self.is_of_task]):
             table, here = self.stored.tables[number], np.flatnonzero(self.table == number)
             for key in table.keys:
