@@ -177,8 +177,3 @@ void hwi_labels_find(struct hwi_walk *walk) {
     find_own(walk, seeds);
     find_peers(walk, seeds);
 }
-
-int hwi_labels_wait(struct hwi_walk *walk) {
-    find_own(walk, &walk->plan->store->seeds[walk->view.task->task]);
-    return walk->label_count > 0 || count_known(walk) > 0;
-}

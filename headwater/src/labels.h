@@ -15,8 +15,6 @@ void hwi_labels_start(struct hwi_walk *walk);
  * the stream. O(seeds of the anchor before the seed's time), a binary search for a seed given by
  * the caller, and one for peers. */
 void hwi_labels_find(struct hwi_walk *walk);
-/* 1 if labels that are still sought would be found; takes no word of the stream. */
-int hwi_labels_wait(struct hwi_walk *walk);
 
 /* 1 if some may be left to find or to visit. */
 static inline int hwi_labels_left(const struct hwi_walk *walk) {

@@ -203,12 +203,17 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
 
 /* ---- visits ------------------------------------------------------------------------------ */
 
-/* Visits a row that is marked already. */
-static hw_status visit_row(struct hwi_walk *walk, const struct hwi_parent_entry *entry,
-                           int was_asked, hw_error *error) {
+/* Whether the walk may go on from a row of so many hops. */
+static int goes_on(const struct hwi_walk *walk, uint32_t depth) {
+    uint32_t most = walk->plan->options.max_hops;
+    return most == 0 || depth + 1 < most;
+}
+
+/* Visits a row that is marked already; its parents and children are reached if it is to `push`. */
+static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
+                           uint8_t chain, int push, int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     struct hwi_visit *visit = &walk->visits[walk->row_count];
-    uint32_t row = entry->row, table = entry->table, most = plan->options.max_hops;
     const struct hwi_table *where = &plan->store->tables[table];
     if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
         __builtin_prefetch(where->times + (row - where->row_start));
@@ -216,11 +221,10 @@ static hw_status visit_row(struct hwi_walk *walk, const struct hwi_parent_entry 
     visit->record = hwi_record(where, row);
     visit->row = row;
     visit->table = table;
-    visit->depth = entry->depth;
-    visit->chain = entry->chain;
+    visit->depth = depth;
+    visit->chain = chain;
     visit->key_count = where->key_count;
     take_cells(walk, visit);
-    int push = !entry->is_end && (most == 0 || entry->depth + 1 < most);
     HW_TRY(take_parents(walk, visit, push, was_asked, error));
     if (push) {
         hwi_children_wait(walk, walk->row_count);
@@ -331,7 +335,8 @@ static hw_status visit_parent(struct hwi_walk *walk, hw_error *error) {
     if (walk->row_count > 0) { /* else it is the anchor itself */
         walk->local_parents[place] = (uint16_t)walk->row_count;
     }
-    return visit_row(walk, entry, 0, error);
+    int push = !entry->is_end && goes_on(walk, entry->depth);
+    return visit_row(walk, entry->row, entry->table, entry->depth, entry->chain, push, 0, error);
 }
 
 /* A drawn child: visits it unless it was visited or its edge is withheld. */
@@ -347,9 +352,8 @@ static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *draw
     if (mark_visited(walk, drawn->row) != HWI_NONE) {
         return HW_OK;
     }
-    struct hwi_parent_entry entry = {
-        .row = drawn->row, .depth = drawn->depth, .table = (uint16_t)table};
-    return visit_row(walk, &entry, 1, error);
+    int push = goes_on(walk, drawn->depth);
+    return visit_row(walk, drawn->row, table, drawn->depth, 0, push, 1, error);
 }
 
 /* Which rows were drawn; asks for their records. */
@@ -494,8 +498,8 @@ static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *err
 
 /* 1 if the frontier of a full context is not empty. */
 static int is_cut(struct hwi_walk *walk) {
-    if (walk->labels_sought && hwi_labels_wait(walk)) {
-        return 1;
+    if (walk->labels_sought) {
+        hwi_labels_find(walk);
     }
     return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
            walk->label_next < walk->label_count || walk->bucket_count > 0 || walk->turn_count > 0 ||

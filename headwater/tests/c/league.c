@@ -82,7 +82,8 @@ static void declare(hw_builder *b, int is_confirmed) {
                                .categories = (const char *const[]){"few", "many"},
                                .category_count = 2,
                                .hidden = (uint32_t[]){MATCHES_SCORE},
-                               .hidden_count = 1});
+                               .hidden_count = 1,
+                               .label_times = 1});
     add_task(b, (hw_task_spec){.name = "next",
                                .anchor_table = TEAMS,
                                .target_column = UINT32_MAX,
@@ -116,6 +117,16 @@ static void write_rows(hw_builder *b, const int64_t *played, int is_confirmed) {
     fixture_parents(b, 2, (int64_t[]){-1, 3, -1, -1, 2, 3}, 6, 0);
 }
 
+/* Seeds that say when their labels are known. */
+static void write_labelled_seeds(hw_builder *b, uint32_t task,
+                                 const struct fixture_column columns[7], uint64_t seed_count) {
+    struct ArrowArrayStream stream;
+    hw_error error = {.message = ""};
+    fixture_stream(&stream, columns, 7, seed_count, 0);
+    fixture_check(hw_builder_write_seeds(b, task, &stream, &error), &error, "seeds");
+    stream.release(&stream);
+}
+
 static void write_seeds(hw_builder *b, const int64_t *played) {
     const uint8_t yes[6] = {1, 1, 1, 1, 1, 1};
     const int64_t positions[6] = {0, 1, 2, 3, 4, 5};
@@ -127,13 +138,14 @@ static void write_seeds(hw_builder *b, const int64_t *played) {
         {"split", "i", (int32_t[]){0, 0, 1, 0, 0, 2}, NULL},
         {"position", "l", positions, NULL},
     };
-    const struct fixture_column form[6] = {
+    const struct fixture_column form[7] = {
         {"anchor", "l", (int64_t[]){0, 0, 1}, NULL},
         {"obs_time", "l", (int64_t[]){3 * DAY_US, 0, 3 * DAY_US}, (uint8_t[]){1, 0, 1}},
         {"target", "u", (const char *[]){"many", "few", "few"}, NULL},
         {"labelled", "b", yes, NULL},
         {"split", "i", (int32_t[]){0, 1, 0}, NULL},
         {"position", "l", positions, NULL},
+        {"known_at", "l", (int64_t[]){4 * DAY_US, 0, 3 * DAY_US}, (uint8_t[]){1, 0, 1}},
     };
     const struct fixture_column next[6] = {
         {"anchor", "l", (int64_t[]){0, 1}, NULL},
@@ -144,7 +156,7 @@ static void write_seeds(hw_builder *b, const int64_t *played) {
         {"position", "l", positions, NULL},
     };
     fixture_seeds(b, TASK_SCORE, score, 6);
-    fixture_seeds(b, TASK_FORM, form, 3);
+    write_labelled_seeds(b, TASK_FORM, form, 3);
     fixture_seeds(b, TASK_NEXT, next, 2);
 }
 

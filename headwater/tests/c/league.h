@@ -17,7 +17,8 @@
  *   task 0 `score`  cell of matches.score, exclusive, hides replay_of: seed i is match 2 + i at its
  *                   own time; splits train, train, val, train, train, test
  *   task 1 `form`   derived categorical (few, many) on teams, inclusive, hides score:
- *                   (0, day 3, many, train), (0, no time, few, val), (1, day 3, few, train)
+ *                   (0, day 3, many, train), (0, no time, few, val), (1, day 3, few, train); the
+ *                   labels are known on day 4, never, and on day 3
  *   task 2 `next`   derived timestamp on teams: (0, day 4, day 5, train), (1, day 4, NULL, train)
  */
 #ifndef LEAGUE_H

@@ -53,6 +53,7 @@ hw_sampler_options survey_options(uint32_t variant) {
         .with_rows = variant & 1,
         .child_counts = variant & 1u,
         .label_rows = variant <= MASKED_TASK ? 2 : 0,
+        .peer_labels = variant <= MASKED_TASK ? variant % 3 : 0,
         .layout = is_compact ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE,
         .text_mode = variant == 9 || variant == MASKED_TASKS ? HW_TEXTS_RESIDENT : HW_TEXTS_BATCH,
         .attention_masks = variant == 9 || variant == 10,
