@@ -23,6 +23,7 @@
 #include "file.h"
 #include "fixtures.h"
 #include "headwater.h"
+#include "league.h"
 #include "loader.h"
 #include "store.h"
 
@@ -37,6 +38,14 @@ static int open_shop(void **state) {
     char *path = fixture_path(shop->directory, "shop.hw");
     shop->store = bookstore(path);
     free(path);
+    *state = shop;
+    return 0;
+}
+
+static int open_league(void **state) {
+    struct shop *shop = calloc(1, sizeof *shop);
+    shop->directory = fixture_directory();
+    shop->store = fixture_store(shop->directory, "league.hw", league);
     *state = shop;
     return 0;
 }
@@ -104,14 +113,13 @@ static const void *array_of(const hw_batch *batch, const char *name) {
 
 enum { COMPARED = 12 };
 
-static void batches_are_the_same_for_any_thread_count_and_prefetch_depth(void **state) {
-    hw_sampler_options options = small_options();
+static void compare_threads(void **state, hw_sampler_options options, hw_split split) {
     uint64_t expected[COMPARED];
     hw_sampler *sampler = open_sampler(state, &options);
     for (uint64_t k = 0; k < COMPARED; k++) {
         hw_batch *batch = NULL;
         hw_error error = {0};
-        fixture_check(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error), &error, "batch");
+        fixture_check(hw_sampler_batch(sampler, split, k, &batch, &error), &error, "batch");
         expected[k] = digest(batch);
     }
     hw_sampler_close(sampler);
@@ -124,10 +132,22 @@ static void batches_are_the_same_for_any_thread_count_and_prefetch_depth(void **
         options.num_prefetch = settings[i].prefetch;
         sampler = open_sampler(state, &options);
         for (uint64_t k = 0; k < COMPARED; k++) {
-            assert_true(digest(next(sampler, HW_TRAIN)) == expected[k]);
+            assert_true(digest(next(sampler, split)) == expected[k]);
         }
         hw_sampler_close(sampler);
     }
+}
+
+static void batches_are_the_same_for_any_thread_count_and_prefetch_depth(void **state) {
+    compare_threads(state, small_options(), HW_TRAIN);
+}
+
+/* Of the two labels that the val seed of `form` knows one is drawn: its own, or that of a peer. */
+static void peers_are_the_same_for_any_thread_count(void **state) {
+    hw_sampler_options options = small_options();
+    options.label_rows = options.peer_labels = 1;
+    options.num_prefetch_val = 3;
+    compare_threads(state, options, HW_VAL);
 }
 
 static void a_position_set_while_batches_are_in_production_continues_exactly(void **state) {
@@ -708,9 +728,11 @@ static void time_is_accounted_for_while_threads_sleep(void **state) {
 
 int main(void) {
 #define LOADER_TEST(name) cmocka_unit_test_setup_teardown(name, open_shop, close_shop)
+#define LEAGUE_TEST(name) cmocka_unit_test_setup_teardown(name, open_league, close_shop)
 #define LETTERS_TEST(name) cmocka_unit_test_setup_teardown(name, open_letters, close_shop)
     const struct CMUnitTest tests[] = {
         LOADER_TEST(batches_are_the_same_for_any_thread_count_and_prefetch_depth),
+        LEAGUE_TEST(peers_are_the_same_for_any_thread_count),
         LOADER_TEST(a_position_set_while_batches_are_in_production_continues_exactly),
         LOADER_TEST(a_pass_serves_every_seed_once_over_all_ranks),
         LOADER_TEST(passes_closed_while_their_batches_are_made_leave_the_rest_alone),

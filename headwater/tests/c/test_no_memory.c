@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "fixtures.h"
+#include "league.h"
 #include "scarce.h"
 #include "survey.h"
 
@@ -280,6 +281,19 @@ static void a_large_batch_is_made(void **state) {
                                          .sequence_length = 8,
                                          .max_rows = 2,
                                          .text_budget = 1200};
+    shop->digest = 0;
+    try_all(sample_one_batch, shop, 0);
+    hw_store_close(shop->store);
+    shop->store = books;
+}
+
+/* The labels that peers are drawn from are listed when the sampler opens. */
+static void a_sampler_of_peer_labels_opens(void **state) {
+    struct shop *shop = *state;
+    hw_store *books = shop->store;
+    shop->store = fixture_store(shop->directory, "league.hw", league);
+    shop->options = survey_options(1);
+    assert_true(shop->options.peer_labels > 0);
     shop->digest = 0;
     try_all(sample_one_batch, shop, 0);
     hw_store_close(shop->store);
@@ -916,6 +930,7 @@ int main(void) {
         ON(shop, pages_that_no_thread_warms_are_warmed_by_the_caller),
         ON(shop, a_sampler_of_any_kind_opens_and_makes_batches),
         ON(shop, a_large_batch_is_made),
+        ON(shop, a_sampler_of_peer_labels_opens),
         ON(shop, a_thread_without_memory_tells_whoever_waits),
         ON(works, rows_are_put_in_order_or_leave_nothing),
         ON(works, edges_are_matched_or_the_builder_is_given_up),

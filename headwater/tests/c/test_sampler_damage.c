@@ -120,9 +120,10 @@ static size_t place(const struct patient *patient, uint32_t file, uint32_t secti
     return sections[section].offset + sections[section].element_bytes * (size_t)element;
 }
 
-/* A batch over league whose file has `bytes` of `value` at a place; the message it fails with. */
-static void assert_named(const struct patient *patient, uint32_t file, size_t at, uint64_t value,
-                         size_t bytes, const char *message) {
+/* A batch of a split over league whose file has `bytes` of `value` at a place; the message it fails
+ * with. */
+static void assert_split_named(const struct patient *patient, hw_split split, uint32_t file,
+                               size_t at, uint64_t value, size_t bytes, const char *message) {
     hw_store *store = NULL;
     hw_sampler *sampler = NULL;
     hw_batch *batch = NULL;
@@ -133,6 +134,7 @@ static void assert_named(const struct patient *patient, uint32_t file, size_t at
                                   .sequence_length = 64,
                                   .max_rows = 32,
                                   .text_budget = 9,
+                                  .peer_labels = 2,
                                   .num_prefetch = 0};
     assert_non_null(damaged);
     memcpy(damaged, patient->files[file].bytes, patient->files[file].size);
@@ -142,7 +144,7 @@ static void assert_named(const struct patient *patient, uint32_t file, size_t at
     fixture_check(hw_store_open(patient->build, HW_LOAD_RAM, &store, &error), &error, "open");
     hw_status status = hw_sampler_open(store, &options, &sampler, &error);
     for (uint64_t k = 0; status == HW_OK && k < 8; k++) {
-        status = hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error);
+        status = hw_sampler_batch(sampler, split, k, &batch, &error);
         if (status == HW_OK) {
             hw_batch_release(batch);
         }
@@ -153,6 +155,11 @@ static void assert_named(const struct patient *patient, uint32_t file, size_t at
     hw_sampler_close(sampler);
     hw_store_close(store);
     patient_heal(patient);
+}
+
+static void assert_named(const struct patient *patient, uint32_t file, size_t at, uint64_t value,
+                         size_t bytes, const char *message) {
+    assert_split_named(patient, HW_TRAIN, file, at, value, bytes, message);
 }
 
 static void ids_that_are_out_of_range_are_named(void **state) {
@@ -171,6 +178,11 @@ static void ids_that_are_out_of_range_are_named(void **state) {
     assert_named(patient, FORM_FILE, place(patient, FORM_FILE, STATES, 0), 0x50, 1, "has split 5");
     assert_named(patient, FORM_FILE, place(patient, FORM_FILE, TARGETS, 0), 2, 8,
                  "target of seed 0");
+    /* What val, seed 1, is shown of seed 2: its anchor, its answer */
+    assert_split_named(patient, HW_VAL, FORM_FILE, place(patient, FORM_FILE, ANCHORS, 2), 7, 4,
+                       "the anchor of a label is row 7, outside table 'teams' (rows 0 to 2)");
+    assert_split_named(patient, HW_VAL, FORM_FILE, place(patient, FORM_FILE, TARGETS, 2), 2, 8,
+                       "the target of seed 2");
 }
 
 int main(void) {

@@ -456,6 +456,69 @@ static void a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells(void 
     stop(&walked);
 }
 
+/* form, seed 1 (above), which knows the label of team 0 of day 3 since day 4, and that of team 1
+ * since day 3. Team 1 is reached from its label, and 5 no longer leads to it. */
+static void labels_come_before_children_and_bring_their_anchors(void **state) {
+    struct walked walked;
+    hw_sampler_options options = recent();
+    options.peer_labels = 2;
+    options.max_hops = 3;
+    start(&walked, league_of(state), &options);
+    walk_seed(&walked, TASK_FORM, 1);
+    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2},
+                          {0, 1, 1},
+                          {SEED_ROW, 2, 2},
+                          {1, 3, 1},
+                          {7, 2, 5},
+                          {4, 2, 5},
+                          {6, 2, 5},
+                          {3, 2, 5},
+                          {2, 2, 5}});
+    assert_int_equal(walked.walk.visits[2].list, 2);
+    walk_seed(&walked, TASK_FORM, 0); /* day 3: the label of team 1 is of a seed as late */
+    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}, {2, 2, 5}});
+    stop(&walked);
+    options.label_rows = 1;
+    options.max_rows = 5;
+    start(&walked, league_of(state), &options);
+    walk_seed(&walked, TASK_FORM, 1);
+    ASSERT_WALK(&walked,
+                {{SEED_ROW, 0, 2}, {0, 1, 1}, {SEED_ROW, 2, 2}, {SEED_ROW, 2, 2}, {1, 3, 1}});
+    assert_int_equal(walked.walk.visits[2].list, 0);
+    assert_int_equal(walked.walk.stopped_by_rows, 1);
+    stop(&walked);
+    options.max_hops = 2;
+    start(&walked, league_of(state), &options);
+    walk_seed(&walked, TASK_FORM, 1);
+    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}});
+    stop(&walked);
+}
+
+/* form, team 1 on day 9 or with no time, frozen, before anything is known. */
+static void peers_of_seeds_given_by_the_caller(void **state) {
+    static const struct {
+        int64_t obs_time, until;
+        uint32_t labels;
+    } cases[] = {
+        {9 * DAY_US, INT64_MAX, 1},     {INT64_MAX, INT64_MAX, 1},  {INT64_MAX, 4 * DAY_US, 1},
+        {INT64_MAX, 4 * DAY_US - 1, 0}, {4 * DAY_US, INT64_MAX, 1}, {4 * DAY_US - 1, INT64_MAX, 0},
+        {INT64_MIN, INT64_MAX, 0},      {INT64_MAX, INT64_MIN, 0},  {INT64_MAX - 1, INT64_MAX, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct walked walked;
+        hw_sampler_options options = recent();
+        options.peer_labels = 1024;
+        options.visible_until = (const int64_t[]){INT64_MAX, INT64_MAX, cases[i].until};
+        start(&walked, league_of(state), &options);
+        walk_ad_hoc(&walked, TASK_FORM, 1, cases[i].obs_time);
+        uint32_t found = 0;
+        for (uint32_t row = 1; row < walked.walk.row_count; row++) {
+            found += walked.walk.visits[row].row == SEED_ROW;
+        }
+        assert_int_equal(found, cases[i].labels);
+        stop(&walked);
+    }
+}
+
 /* price, seed 2: price is the anchor's sixth cell; of four, it takes the last. */
 static void a_target_that_would_be_cut_takes_the_last_position(void **state) {
     struct walked walked;
@@ -613,6 +676,8 @@ int main(void) {
         cmocka_unit_test(widths_are_per_key_or_dealt_to_the_keys_of_a_row),
         cmocka_unit_test(hops_are_limited_and_one_leaves_only_the_first_row),
         cmocka_unit_test(a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells),
+        cmocka_unit_test(labels_come_before_children_and_bring_their_anchors),
+        cmocka_unit_test(peers_of_seeds_given_by_the_caller),
         cmocka_unit_test(a_target_that_would_be_cut_takes_the_last_position),
         cmocka_unit_test(a_row_that_would_be_empty_shows_its_first_identifier),
         cmocka_unit_test(uniform_draws_are_those_of_the_documentation),
