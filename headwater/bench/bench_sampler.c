@@ -5,6 +5,7 @@
  *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram] [--cold]
  *                   [--latency REQUESTS] [--layout dense|compact]
  *                   [--text-mode batch|resident] [--interleaved K] [--child-counts 0|1]
+ *                   [--peer-labels N]
  *
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
  * time is the sampler's alone. Throughput takes N turns of T seconds after WARM_BATCHES, keeping
@@ -119,6 +120,8 @@ static void take_argument(struct settings *settings, const char *name, const cha
         settings->interleaved = (uint32_t)number(name, value);
     } else if (strcmp(name, "--child-counts") == 0) {
         options->child_counts = number(name, value) > 0;
+    } else if (strcmp(name, "--peer-labels") == 0) {
+        options->peer_labels = (uint32_t)number(name, value);
     } else if (strcmp(name, "--batch") == 0) {
         options->batch_size = (uint32_t)number(name, value);
     } else if (strcmp(name, "--length") == 0) {

@@ -31,7 +31,18 @@ TOGGLE = "measure_batches*"  # a compiler may have cloned it under a longer name
 BATCHES = 4
 # A file belongs to the stage whose word its name begins with; the rest is "other".
 STAGES = {
-    "walk": ("walk", "draw", "visible", "children", "cutoff", "tally", "rng", "order", "stream"),
+    "walk": (
+        "walk",
+        "draw",
+        "visible",
+        "children",
+        "cutoff",
+        "tally",
+        "labels",
+        "rng",
+        "order",
+        "stream",
+    ),
     "emit": ("emit", "calendar", "canvas", "masks"),
     "permute": ("permute",),
     "text": ("batch_texts",),
@@ -141,6 +152,7 @@ def main() -> int:
     parser.add_argument("store", nargs="+")
     parser.add_argument("--layout", action="append", help="dense (default) or compact; repeatable")
     parser.add_argument("--child-counts", action="store_true", help="with child_counts=True")
+    parser.add_argument("--peer-labels", default="0", metavar="N", help="with peer_labels=N")
     parser.add_argument("--task", default="1", metavar="N", help="number of the task (1)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append the lines here")
     options = parser.parse_args()
@@ -150,8 +162,12 @@ def main() -> int:
             try:
                 given = ["--layout", layout, "--task", options.task]
                 given += ["--child-counts", "1"] if options.child_counts else []
+                given += (
+                    ["--peer-labels", options.peer_labels] if options.peer_labels != "0" else []
+                )
                 figures = measure(options.driver, store, given)
                 figures["child_counts"] = options.child_counts
+                figures["peer_labels"] = int(options.peer_labels)
             except RuntimeError as error:
                 print(f"instructions: {error}", file=sys.stderr)
                 continue
