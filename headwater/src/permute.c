@@ -273,7 +273,8 @@ void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
     sort_by_degree(permuter, row_count);
     link_rows(permuter, row_count);
     memset(permuter->seen, 0, row_count);
-    /* A context is one component as long as no edge by which a row was reached is withheld. */
+    /* A context is one component as long as no edge by which a row was reached is withheld, and
+     * without peer labels. */
     if (append_component(permuter, permuter->by_degree[0], 0, 1) < row_count) {
         order_components(permuter, row_count);
     }

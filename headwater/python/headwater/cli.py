@@ -127,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
     sample.add_argument("--split", default="train", choices=("train", "val", "test"))
     sample.add_argument("--length", type=int, default=256, metavar="S", help="cells (256)")
     sample.add_argument("--width", type=int, default=4, metavar="W", help="children per key (4)")
+    sample.add_argument(
+        "--sampler-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
+    )
     sample.set_defaults(command=_sample)
 
     verify = commands.add_parser("verify", help="prove every invariant of a store")
@@ -169,7 +176,7 @@ def _add_audit(commands: Any) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="what you will train with, in JSON or as a word: default_sequence_length=512, "
-        "visible_until=2010-01-01, label_rows=8, child_order=recent; repeatable",
+        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; repeatable",
     )
     audit.add_argument("--json", action="store_true", help="for programs")
     audit.set_defaults(command=_audit)
@@ -351,10 +358,14 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _sample(options: argparse.Namespace) -> int:
     from . import inspection
+    from .audit.run import OWN_OPTIONS, check_options
     from .render import read_context
 
     metadata, _ = inspection.open_metadata(options.store)
     inspection.find_task(metadata, options.task)
+    given = _sampler_options(options)
+    own = {"default_sequence_length", "bfs_child_width", "objective", "seed_tables"}
+    check_options(given, "sample", OWN_OPTIONS | own)
     store, sampler_type = _runtime()
     with sampler_type(
         db_path=options.store,
@@ -364,6 +375,7 @@ def _sample(options: argparse.Namespace) -> int:
         default_sequence_length=options.length,
         bfs_child_width=options.width,
         num_prefetch=0,
+        **given,
     ) as sampler:
         count = sampler.num_seeds(options.split, options.task)
         if not 0 <= options.seed_index < count:
@@ -396,17 +408,21 @@ def _audit(options: argparse.Namespace) -> int:
     from .audit import audit
     from .audit.run import SEEDS_DEFAULT
 
-    given = _named_values(options.sampler_option, "--sampler-option")
     report = audit(
         options.store,
         tasks=options.task,
         seeds=SEEDS_DEFAULT if options.seeds is None else options.seeds,
-        **{name: _json_or_word(value) for name, value in given.items()},
+        **_sampler_options(options),
     )
     print(json.dumps(report.to_dict()) if options.json else report)
     if report.leaks:
         print(f"headwater: {len(report.leaks)} leaks in '{options.store}'", file=sys.stderr)
     return 0 if report.is_clean else 1
+
+
+def _sampler_options(options: argparse.Namespace) -> dict[str, Any]:
+    given = _named_values(options.sampler_option, "--sampler-option")
+    return {name: _json_or_word(value) for name, value in given.items()}
 
 
 def _json_or_word(text: str) -> Any:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from .keys import NO_TIME_US, datetime_of
 
@@ -18,6 +21,9 @@ NO_ROW = 0xFFFFFFFF
 CELL_WIDTH_MAX = 28
 SECONDS_PER_DAY = 86_400
 TARGET = "?"
+UNCERTAIN = "…"  # a label row whose anchor is not in the context may be of several
+AGE_TOLERANCE = 1e-5  # relative, of float32
+US_PER_DAY = 1e6 * SECONDS_PER_DAY
 
 
 @dataclass(frozen=True)
@@ -138,9 +144,13 @@ class _ContextReader:
         name, target = self.task["name"], self.task["target_column"]
         return Context(name, seed, self.obs_time(), target, self.truth(seed), count, rows)
 
+    @cached_property
+    def seeds(self) -> Mapping[str, Any]:
+        return dict(self.store.task_seeds(self.task["name"]))
+
     def truth(self, seed: int) -> str:
         """The seed's target in source units."""
-        seeds = self.store.task_seeds(self.task["name"])
+        seeds = self.seeds
         if not seeds["labelled"][seed]:
             return "not known"
         value = float(seeds["target"][seed])
@@ -164,6 +174,8 @@ class _ContextReader:
         row_id, emitted = int(self.row_ids[local]), self.cells.get(local, {})
         depth = int(self.batch["row_depths"][self.position][local])
         age = float(self.batch["row_ages"][self.position][local])
+        if row_id == NO_ROW and local > 0:
+            return self.label_row(local, depth, age, list(emitted))
         if row_id == NO_ROW:
             cells = {
                 name: TARGET if masked else self.obs_time() for name, masked in emitted.items()
@@ -184,12 +196,41 @@ class _ContextReader:
             link=self.link(local, depth),
         )
 
+    def label_row(self, local: int, depth: int, age: float, emitted: Sequence[str]) -> ContextRow:
+        """An earlier seed with its answer, as far as its anchor and age tell which one it is."""
+        found = self.seeds_of_label(local, age)
+        asked = {time_text(int(self.seeds["obs_time"][seed])) for seed in found}
+        answers = {self.truth(int(seed)) for seed in found}
+        cells = {
+            name: _only(answers if name == self.task["target_column"] else asked)
+            for name in emitted
+        }
+        name = f"task {self.task['name']}"
+        age_days = None if age < 0 else age
+        return ContextRow(local, name, "label", age_days, depth, cells, self.link(local, depth))
+
+    def seeds_of_label(self, local: int, age: float) -> Any:
+        """Seeds that a label row may be of: of its anchor, or of any but the seed's own where that
+        is not in the context."""
+        own = self.batch.info["anchor_rows"][self.position]
+        named = np.flatnonzero(self.batch["fk_adj"][self.position][local])
+        anchors, times = self.seeds["anchor_row"], self.seeds["obs_time"]
+        may = anchors == self.row_ids[named[0]] if len(named) else anchors != own
+        asked = int(self.batch.info["obs_time"][self.position])
+        if asked != NO_TIME_US:
+            ages = (asked - times.astype(np.float64)) / US_PER_DAY
+            may = may & (np.abs(ages - age) <= AGE_TOLERANCE * np.maximum(age, 1e-3))
+        return np.flatnonzero(may & self.seeds["labelled"])
+
     def link(self, local: int, depth: int) -> tuple[int, str] | None:
-        """The first earlier row one hop nearer, and the key between the two."""
+        """The row of the task right before that points at this one, else the first earlier row one
+        hop nearer, and the key between the two."""
         adjacent = self.batch["fk_adj"][self.position]
         near = [other for other in range(local) if adjacent[other][local] or adjacent[local][other]]
         depths = self.batch["row_depths"][self.position]
         best = [other for other in near if int(depths[other]) == depth - 1] or near
+        if local > 0 and self.row_ids[local - 1] == NO_ROW and adjacent[local - 1][local]:
+            best = [local - 1]
         if not best:
             return None
         other = best[0]
@@ -237,6 +278,10 @@ def time_text(time_us: int) -> str:
     if time_us == NO_TIME_US:
         return "no time (all is visible)"
     return cell_text(datetime_of(time_us))
+
+
+def _only(texts: set[str]) -> str:
+    return next(iter(texts)) if len(texts) == 1 else UNCERTAIN
 
 
 def _cut(text: str) -> str:

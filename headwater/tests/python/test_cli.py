@@ -171,6 +171,48 @@ def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str
     assert "did you mean 'sold'?" in capsys.readouterr().err
 
 
+def test_sample_shows_label_rows_and_whose_they_are(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Books 10 and 11 are asked in April and in May; the answer is known two days later."""
+    metadata = json.loads((folder / "metadata.json").read_text())
+    metadata["tasks"]["sold"] |= {
+        "query": "SELECT book_id, TIMESTAMP '2020-04-15' + INTERVAL (i * 30) DAY AS seen, "
+        "book_id * 10 + i AS sold, CASE i WHEN 0 THEN 'train' ELSE 'test' END AS part "
+        "FROM books, range(0, 2) t(i) WHERE book_id <= 11",
+        "split_column": "part",
+        "label_window": "2 days",
+    }
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    assert main(["build", "sqlite:///bookstore.db", "s", "--metadata", "metadata.json"]) == 0
+    capsys.readouterr()
+    command = ["sample", "s", "--task", "sold", "--split", "test"]
+    command += ["--sampler-option", "label_rows=3", "--sampler-option", "peer_labels=3"]
+    assert main([*command, "--json"]) == 0
+    context = json.loads(capsys.readouterr().out)
+    rows = {row["row"]: row for row in context["rows"]}
+    labels = [row for row in rows.values() if row["key"] == "label"]
+    asked = int(float(context["truth"])) // 10
+    expected = [f"{asked * 10}", f"{(21 - asked) * 10}"]  # the book's own, then the other's
+    assert [row["cells"]["sold"] for row in labels] == expected
+    assert {row["cells"]["obs_time"] for row in labels} == {"2020-04-15"}
+    assert {row["age_days"] for row in labels} == {30.0}
+    assert labels[0]["link"] == {"to": 1, "by": "child by the task's anchor key"}
+    assert labels[1]["link"] is None
+    other = rows[labels[1]["row"] + 1]
+    assert other["table"] == "books" and other["key"] == str(21 - asked)
+    assert other["link"] == {"to": labels[1]["row"], "by": "parent by the task's anchor key"}
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert f"#{labels[1]['row']} task sold label  (-30.0 d)\n" in shown
+    for option, message in (
+        ("packing=true", "sample sets packing itself"),
+        ("peer_label=3", "no option 'peer_label', did you mean 'peer_labels'?"),
+    ):
+        assert main([*command, "--sampler-option", option]) == 1
+        assert message in capsys.readouterr().err
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -45,7 +45,7 @@ def audit(
     visible_until, label_rows, peer_labels, bfs_child_width: those that a model will be trained
     with. Cost: about a second for 1,000 contexts of 1,024 cells.
     """
-    _check_options(options)
+    check_options(options, "an audit", OWN_OPTIONS)
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}, expected at least 1")
     findings, stored = Findings(), Stored(path)
@@ -69,15 +69,14 @@ def audit(
     )
 
 
-def _check_options(options: dict[str, Any]) -> None:
+def check_options(options: dict[str, Any], who: str, own: set[str]) -> None:
+    """Every option must be one of `Sampler`, and none of those that `who` sets itself."""
     known = set(inspect.signature(Sampler).parameters)
     for name in options:
         if name not in known:
-            raise ValueError(
-                f"a sampler has no option '{name}'{nearest(name, known - OWN_OPTIONS)}"
-            )
-        if name in OWN_OPTIONS:
-            raise ValueError(f"an audit sets {name} itself")
+            raise ValueError(f"a sampler has no option '{name}'{nearest(name, known - own)}")
+        if name in own:
+            raise ValueError(f"{who} sets {name} itself")
 
 
 def _audit_task(
