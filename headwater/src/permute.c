@@ -244,10 +244,9 @@ static uint32_t append_component(struct hwi_permuter *permuter, uint16_t first, 
     return filled;
 }
 
-/* Components by lowest row, each from its row of fewest neighbours. */
-static void order_components(struct hwi_permuter *permuter, uint32_t row_count) {
-    memset(permuter->seen, 0, row_count);
-    uint32_t filled = 0;
+/* Components by lowest row, each from its row of fewest neighbours; the first `filled` rows of the
+ * order stand, and are marked. */
+static void order_components(struct hwi_permuter *permuter, uint32_t row_count, uint32_t filled) {
     for (uint32_t row = 0; row < row_count; row++) {
         if (permuter->seen[row] != 0) {
             continue;
@@ -275,8 +274,13 @@ void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
     memset(permuter->seen, 0, row_count);
     /* A context is one component as long as no edge by which a row was reached is withheld, and
      * without peer labels. */
-    if (append_component(permuter, permuter->by_degree[0], 0, 1) < row_count) {
-        order_components(permuter, row_count);
+    uint32_t filled = append_component(permuter, permuter->by_degree[0], 0, 1);
+    if (filled < row_count && permuter->seen[0] == 0) { /* not the first of the components */
+        memset(permuter->seen, 0, row_count);
+        filled = 0;
+    }
+    if (filled < row_count) {
+        order_components(permuter, row_count, filled);
     }
 }
 
