@@ -96,7 +96,7 @@ class Config:
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
     z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
     epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
-    level_days: float | None = None  # numerical answers are shifted by what they lack on the train
+    level_days: float | None = 365.0  # numerical answers are shifted by what they lack on the train
     # seeds of so many last days (level.py); None: they stay as they are
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
