@@ -31,9 +31,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "staleness": {"staleness": (0.5, 1826.0)},
     "child counts": {"child_counts": True},
     "label rows": {"label_rows": 4, "context_labels": "all"},
+    "peer labels": {"peer_labels": 8},
     "cell dropout off": {"cell_dropout": 0.0},
-    "last weights, no average": {"average_from": 1.0},
+    "average of late weights": {"average_from": 0.75},
     "equal weights of old seeds": {"half_life_days": None},
+    "level": {"level_days": 365.0},
 }
 """Changes of settings; a float for an integer setting is a factor."""
 

@@ -78,7 +78,7 @@ class Config:
     warmup_fraction: float = 0.05  # most warm-up, as a share of `steps`
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
-    average_from: float = 0.75  # share of `steps` after which weights are averaged; 1: never
+    average_from: float = 1.0  # share of `steps` after which weights are averaged; 1: never
     half_life_days: float | None = None  # a train seed that much older than the last weighs half
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
@@ -96,7 +96,7 @@ class Config:
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
     z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
     epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
-    level_days: float | None = 365.0  # numerical answers are shifted by what they lack on the train
+    level_days: float | None = None  # numerical answers are shifted by what they lack on the train
     # seeds of so many last days (level.py); None: they stay as they are
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
@@ -283,7 +283,7 @@ def demo() -> Config:
     """
     return Config(
         width=64, heads=4, layers=2, sequence_length=96, max_rows=32, max_hops=4, child_width=4,
-        batch_size=32, steps=1000, learning_rate=3e-3,
+        batch_size=32, steps=1000, learning_rate=3e-3, average_from=0.75,
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def test_a_category_is_named_with_its_probability(moods: confluence.Run) -> None
 
 
 def test_numbers_are_shifted_by_what_they_lack_on_late_train_seeds(run: confluence.Run) -> None:
-    plain = dataclasses.replace(run, config=run.config.replace(clamp=False, level_days=None))
+    plain = dataclasses.replace(run, config=run.config.replace(clamp=False))
     shifted = dataclasses.replace(run, config=plain.config.replace(level_days=30.0))
     asked, answers = bakery.label_rows("train"), plain.predict(split="train")
     last = max(at for _, _, at in asked)
@@ -116,10 +116,9 @@ def test_numbers_are_shifted_by_what_they_lack_on_late_train_seeds(run: confluen
 
 
 def test_answers_that_are_no_numbers_have_no_level(moods: confluence.Run) -> None:
-    assert moods.config.level_days == 365.0
-    without = dataclasses.replace(moods, config=moods.config.replace(level_days=None))
-    assert without.predict(split="test") == moods.predict(split="test")
-    assert "level" not in moods.evaluate("val", resamples=0, trees=False)
+    with_level = dataclasses.replace(moods, config=moods.config.replace(level_days=30.0))
+    assert with_level.predict(split="test") == moods.predict(split="test")
+    assert "level" not in with_level.evaluate("val", resamples=0, trees=False)
 
 
 def test_evaluation_in_training_has_the_level_too(store: Path, tmp_path: Path) -> None:
