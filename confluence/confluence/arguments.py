@@ -115,7 +115,7 @@ def _add_pretrain(commands: Any) -> None:
 
 def _add_evaluate(commands: Any) -> None:
     command = _command(commands, "evaluate", does.evaluate_command, "metrics beside baselines")
-    _add_opened_run(command, task="which, of a run of several")
+    _add_opened_run(command, task="which, of a run of several", several=True)
     _add_scoring(command, split="test")
     _add_contexts(command)
 
@@ -136,7 +136,7 @@ def _add_probe(commands: Any) -> None:
 
 def _add_predict(commands: Any) -> None:
     command = _command(commands, "predict", does.predict_command, "predictions as CSV or Parquet")
-    _add_opened_run(command, task="which, of a run of several")
+    _add_opened_run(command, task="which, of a run of several", several=True)
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--split", choices=SPLITS)
     which.add_argument(
@@ -195,9 +195,15 @@ def _add_what_is_there(command: argparse.ArgumentParser) -> None:
     there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
 
 
-def _add_opened_run(command: argparse.ArgumentParser, *, task: str) -> None:
-    """A run that was trained, one of its checkpoints, and a task."""
-    command.add_argument("run", type=Path, help="folder of a trained or pretrained run")
+def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: bool = False) -> None:
+    """A run that was trained, or several that answer together, a checkpoint, and a task."""
+    text = "folder of a trained or pretrained run"
+    if several:
+        command.add_argument(
+            "runs", type=Path, nargs="+", metavar="run", help=f"{text}; several answer together"
+        )
+    else:
+        command.add_argument("run", type=Path, help=text)
     command.add_argument("--store", action="append", help="another place of its store, or of each")
     command.add_argument("--task", help=task)
     command.add_argument(

@@ -13,9 +13,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluence.config import preset
+
+if TYPE_CHECKING:
+    from confluence.run import Run
 
 Result = dict[str, Any]
 SETTING = "setting_"  # before the names of settings among the options
@@ -125,14 +128,14 @@ def pretrain_command(options: argparse.Namespace) -> Told:
 def evaluate_command(options: argparse.Namespace) -> Told:
     """Evaluate a trained run."""
     from confluence.evaluation_table import describe_evaluation
-    from confluence.run import load
 
-    run = load(options.run, store=options.store, which=options.checkpoint)
+    run, *others = _load_runs(options)
     titles = (run.titles or [None]) if options.task is None else [options.task]
     results = [
         run.evaluate(
             options.split, task=title, regime=options.regime, visible_until=options.visible_until,
             contexts=options.contexts, resamples=options.resamples, trees=not options.no_trees,
+            others=others,
         )
         for title in titles
     ]  # fmt: skip
@@ -158,15 +161,12 @@ def probe_command(options: argparse.Namespace) -> Told:
 
 def predict_command(options: argparse.Namespace) -> Told:
     """Predict with a trained run."""
-    from confluence.run import load
-
-    run = load(options.run, store=options.store, which=options.checkpoint)
+    run, *others = _load_runs(options)
     keys = None if options.keys is None else _keys(options.keys)
-    name = f"predictions-{options.split or 'keys'}.csv"
-    path = options.output or run.results(options.task) / name
+    path = options.output or run.predictions_file(options.split, task=options.task, others=others)
     answers = run.predict(
         split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
-        task=options.task, contexts=options.contexts,
+        task=options.task, contexts=options.contexts, others=others,
     )  # fmt: skip
     result = {"predictions": str(path), "predicted": len(answers)}
     if keys is not None:
@@ -219,6 +219,13 @@ def describe_summary(summary: Result) -> list[str]:
             **summary
         )
     ]
+
+
+def _load_runs(options: argparse.Namespace) -> list[Run]:
+    """The runs that are to answer together, in the order given."""
+    from confluence.run import load
+
+    return [load(run, store=options.store, which=options.checkpoint) for run in options.runs]
 
 
 def _keys(text: str) -> list[str]:

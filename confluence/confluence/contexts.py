@@ -12,7 +12,7 @@ pass said something else, and 0 means that averaging changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from confluence.average import Average
 from confluence.config import Config
 from confluence.model import Output, Params
-from confluence.train import Predictor
+from confluence.predict import Speaker
 
 MOST_CONTEXTS = 64
 WIDTH_STEP = 4  # child widths differ by a quarter of the run's
@@ -58,7 +58,7 @@ def describe_contexts(cfg: Config, count: int) -> str:
 class SeveralContexts:
     """Stands where a `Predictor` does: the average of its outputs over several passes."""
 
-    def __init__(self, predictor: Predictor, others: Iterable[Iterable[Any]]) -> None:
+    def __init__(self, predictor: Speaker, others: Iterable[Iterable[Any]]) -> None:
         """`others`: the batches of each further pass over the seeds of the first, taken in turn."""
         self._predictor = predictor
         self._others = others
@@ -68,41 +68,43 @@ class SeveralContexts:
         self, params: Params, batches: Iterator[Any]
     ) -> Iterator[tuple[Output, dict[str, Any]]]:
         """All seeds at once: averaged outputs, and the info of the first pass."""
-        first, info = _gathered(self._predictor.outputs(params, batches))
+        first, info = gathered(self._predictor.outputs(params, batches))
         if first is None:
             return
         average = Average()
         average.add(first)
         changed = np.zeros(first.null.shape[0], bool)
         for other in self._others:
-            output, where = _gathered(self._predictor.outputs(params, iter(other)))
+            output, where = gathered(self._predictor.outputs(params, iter(other)))
             assert output is not None
-            place = _places(info, where)
-            output = _output([np.asarray(part)[place] for part in output])
+            place = places(
+                info, where, "the passes of several contexts are not over the same seeds"
+            )
+            output = as_output([np.asarray(part)[place] for part in output])
             changed |= _differs(first, output)
             average.add(output)
         self.changed_share = float(changed.mean()) if changed.size else 0.0
         yield average.output(), info
 
 
-def _gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
+def gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
     """A whole pass in one piece; None without batches."""
     found = list(parts)
     if not found:
         return None, {}
     outputs, infos = zip(*found, strict=True)
     names = [n for n in infos[0] if infos[0][n].ndim > 0]
-    joined = _output([np.concatenate(part) for part in zip(*outputs, strict=True)])
+    joined = as_output([np.concatenate(part) for part in zip(*outputs, strict=True)])
     return joined, {name: np.concatenate([info[name] for info in infos]) for name in names}
 
 
-def _places(info: dict[str, Any], other: dict[str, Any]) -> NDArray[np.int64]:
-    """Where the seeds of the first pass are in another one."""
+def places(info: dict[str, Any], other: dict[str, Any], refusal: str) -> NDArray[np.int64]:
+    """Where the seeds of the first pass are in another; `refusal` is said where they are not."""
     names = ("seed_index", "anchor_rows", "obs_time")
     orders = [np.lexsort([found[name] for name in reversed(names)]) for found in (info, other)]
     for name in names:
         if not np.array_equal(info[name][orders[0]], other[name][orders[1]]):
-            raise ValueError("the passes of several contexts are not over the same seeds")
+            raise ValueError(refusal)
     places = np.empty(orders[0].size, np.int64)
     places[orders[0]] = orders[1]
     return places
@@ -116,6 +118,6 @@ def _differs(first: Output, other: Output) -> NDArray[np.bool_]:
     return found
 
 
-def _output(parts: list[NDArray[Any]]) -> Output:
+def as_output(parts: Sequence[Any]) -> Output:
     """Heads' outputs on the host."""
-    return Output(*parts)  # type: ignore[arg-type]
+    return Output(*parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from confluence.baselines import title_of
+from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS, short_time
 
 Result = dict[str, Any]
@@ -97,6 +98,8 @@ def _notes(result: Result) -> list[str]:
         lines.append(
             f"  answers are shifted by {result['level']:+.4g}, the level of late train seeds"
         )
+    if "runs" in result:
+        lines.append("  " + describe_runs(result["runs"]))
     contexts = result.get("contexts", {"count": 1})
     if contexts["count"] > 1:
         lines.append("  " + _describe_contexts(contexts))

@@ -22,8 +22,7 @@ from confluence.config import Config
 from confluence.data import NO_TIME, TRAIN, US_PER_DAY, Labels, Task
 from confluence.evaluate import Predictions
 from confluence.model import Params
-from confluence.predict import predict
-from confluence.train import Predictor
+from confluence.predict import Speaker, predict
 
 MOST_SEEDS = 2048  # that are asked about; of more, evenly many
 
@@ -41,7 +40,7 @@ def newest_train(labels: Labels, days: float) -> NDArray[np.int64]:
 
 
 def levelled(
-    task: Task, labels: Labels, sampler: Any, predictor: Predictor, params: Params, cfg: Config,
+    task: Task, labels: Labels, sampler: Any, predictor: Speaker, params: Params, cfg: Config,
     *, joined: Callable[[Predictions], Predictions] = lambda own: own,
 ) -> Task:  # fmt: skip
     """The task with the level of this model's answers; as it is without `level_days`, or where the

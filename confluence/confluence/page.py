@@ -23,6 +23,7 @@ from confluence.baselines import title_of
 from confluence.charts import Line, histogram, line_chart, share, short
 from confluence.checkpoint import saved_steps
 from confluence.config import Config
+from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS
 from confluence.evaluation_table import describe_probe
 from confluence.log import FILE
@@ -278,6 +279,8 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
             f"intervals: {share(drawn.get('level', 0))} of {_whole(drawn['resamples'])} draws of"
             f" {drawn.get('clusters', 'seeds')}"
         )
+    if "runs" in result:
+        notes.append(describe_runs(result["runs"]))
     contexts = result.get("contexts") or {}
     if isinstance(contexts, Mapping) and contexts.get("count", 1) > 1:
         notes.append(f"average of {contexts['count']} contexts for each seed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from headwater import SemanticType
@@ -14,11 +14,19 @@ from confluence.average import sigmoid
 from confluence.data import Floats, Task
 from confluence.evaluate import Predictions
 from confluence.model import Output, Params
-from confluence.train import Predictor
+
+
+class Speaker(Protocol):
+    """A compiled model, or several of whose outputs it gives the average."""
+
+    def outputs(
+        self, params: Params, batches: Iterator[Any]
+    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+        """Pairs of (outputs of the sequences that count, their host-side info)."""
 
 
 def predict(
-    predictor: Predictor, params: Params, batches: Iterator[Any], task: Task, *, clamp: bool
+    predictor: Speaker, params: Params, batches: Iterator[Any], task: Task, *, clamp: bool
 ) -> Predictions:
     """Run the model over batches and read its answers."""
     parts: list[Predictions] = []

@@ -1,12 +1,14 @@
 """Files of results in a run's folder: what they are called, and which are there.
 
     evaluation-<split>-rolling.json
-    evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so
+    evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so,
+                                                 -3-runs-<which> where runs answered together
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
 
 A name says all that two results of one run differ by: the split, the regime and its time, how many
-contexts were averaged, and the checkpoint if it was not the last. So none replaces another, and the
-same asked again does. Of a run of several tasks the files of each are in a folder of its own.
+contexts were averaged, which runs were, and the checkpoint if it was not the last. So none replaces
+another, and the same asked again does. Of a run of several tasks the files of each are in a folder
+of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from confluence.checkpoint import saved_steps
+from confluence.ensemble import mark
 from confluence.evaluate import time_name, time_us
 from confluence.log import to_json
 
@@ -46,6 +49,8 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
     contexts = result.get("contexts")
     if isinstance(contexts, Mapping) and contexts["count"] > 1:
         parts.append(f"{contexts['count']}-contexts")
+    if "runs" in result:
+        parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
     if result["step"] != last_step:
         parts.append(f"step-{result['step']}")
     return "-".join(parts)

@@ -35,6 +35,7 @@ from confluence.data import (
     read_row_shape,
     read_task,
 )
+from confluence.ensemble import Says, SeveralRuns, mark, same_place
 from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut
 from confluence.history_trees import tree_baselines, visible_history
@@ -43,7 +44,7 @@ from confluence.level import levelled
 from confluence.model import Params
 from confluence.page import PAGE, write_page
 from confluence.parallel import current
-from confluence.predict import predict, reordered
+from confluence.predict import Speaker, predict, reordered
 from confluence.results import EVALUATION, RESULTS, find_results, read_results, write_result
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
@@ -94,7 +95,7 @@ class Run:
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
-        trees: bool = True,
+        trees: bool = True, others: Sequence[Run] = (),
     ) -> dict[str, Any]:  # fmt: skip
         """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
         whose name says how they were asked for (`results.py`).
@@ -107,18 +108,21 @@ class Run:
             contexts: how many contexts of each seed are averaged (`contexts.py`).
             resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
             trees: whether to fit the baselines of boosted trees.
+            others: runs whose answers are averaged with those of this one (`ensemble.py`).
         """
         check_split(split)
-        if self.config.objective == "masked_cells":
+        if self.config.objective == "masked_cells" and not others:
             return self._held_out(split)
         place = self.place(task)
         cfg = self.regime_config(place, split, regime, visible_until)
         cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
+        for run in others:
+            run.config.check_scored(split)
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
             predictions, made = self._predictions(
                 cfg, sampler, place, lambda opened: opened.epoch(split, task=place.name), target,
-                labels, contexts,
+                labels, contexts, others,
             )  # fmt: skip
         until = cfg.visible_until
         result = evaluate(
@@ -137,6 +141,7 @@ class Run:
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None, contexts: int = 1,
+        others: Sequence[Run] = (),
     ) -> Answers:  # fmt: skip
         """Predictions for a split in the order of the task's rows, or for keys in theirs; also as
         a file. No answer depends on anything later than its time.
@@ -146,9 +151,9 @@ class Run:
             keys_file: a CSV or Parquet file of keys and maybe times (`key_file.py`).
             at: the time of the question; with `keys` one for all or one for each. A naive time is
                 UTC. None: the anchors' own times where a task has them.
-            path: the file, .csv or .parquet; by default predictions-<split>.csv or
-                predictions-keys.csv in the run's folder.
+            path: the file, .csv or .parquet; by default `predictions_file`.
             contexts: how many contexts of each seed are averaged (`contexts.py`).
+            others: runs whose answers are averaged with those of this one (`ensemble.py`).
         """
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
@@ -156,7 +161,7 @@ class Run:
             check_split(split)
             if at is not None:
                 raise ValueError("the seeds of a split have times of their own: at is for keys")
-        file = Path(path) if path else self.results(task) / f"predictions-{split or 'keys'}.csv"
+        file = Path(path) if path else self.predictions_file(split, task=task, others=others)
         check_output(file)
         place = self.place(task)
         cfg = self.config.replace(staleness=None, auxiliary_weight=0.0)  # no cell is masked
@@ -173,7 +178,7 @@ class Run:
         with open_sampler(place.store, cfg, place.name) as sampler:
             target, labels = _read(sampler, place)
             predictions, _ = self._predictions(
-                cfg, sampler, place, batches, target, labels, contexts
+                cfg, sampler, place, batches, target, labels, contexts, others
             )
         order = predictions.seed_index
         if split is not None:
@@ -181,6 +186,16 @@ class Run:
         answers = Answers(reordered(predictions, np.argsort(order)), target, store)
         answers.write(file)
         return answers
+
+    def predictions_file(
+        self, split: str | None, *, task: str | None = None, others: Sequence[Run] = ()
+    ) -> Path:
+        """Where `predict` writes by default: predictions-<split>.csv or predictions-keys.csv in the
+        run's folder, or that of its task; with other runs the name says which (`ensemble.mark`)."""
+        parts = ["predictions", split or "keys"]
+        if others:
+            parts.append(mark([(run.out, run.step) for run in (self, *others)]))
+        return self.results(task) / f"{'-'.join(parts)}.csv"
 
     def probe(self, split: str = "val", **options: Any) -> dict[str, Any]:
         """Score a linear regression on what the frozen model makes of each seed, of a task of the
@@ -237,35 +252,65 @@ class Run:
 
     def _predictions(
         self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
-        task: Task, labels: Labels, contexts: int,
+        task: Task, labels: Labels, contexts: int, others: Sequence[Run],
     ) -> tuple[Predictions, dict[str, Any]]:  # fmt: skip
-        """Answers of the model, and how they were made; `batches` makes a pass from a sampler."""
+        """Answers, and how they were made; `batches` makes a pass from a sampler."""
+        runs = (self, *others)
+        if len({(run.out.resolve(), run.step) for run in runs}) < len(runs):
+            raise ValueError("of the runs that are to answer together one is given twice")
+        levels: list[float] = []
+
+        def others_say() -> Iterator[Says]:
+            for run in others:
+                theirs = same_place(place, run.out, run.places)
+                settings = run.config.replace(
+                    visible_until=cfg.visible_until, staleness=None, auxiliary_weight=0.0
+                )
+                with open_sampler(theirs.store, settings, theirs.name) as opened:
+                    target, known = _read(opened, theirs)
+                    speaker, target = run._speaker(
+                        settings, opened, theirs, batches, target, known, contexts
+                    )
+                    levels.append(target.level)
+                    yield run.out, target, speaker.outputs(run.average, iter(batches(opened)))
+
+        own, task = self._speaker(cfg, sampler, place, batches, task, labels, contexts)
+        speaker = SeveralRuns(own, task, others_say()) if others else own
+        passed = iter(batches(sampler))
+        found = predict(speaker, self.average, passed, task, clamp=cfg.clamp)
+        made: dict[str, Any] = {"level": task.level} if task.level else {}
+        made["contexts"] = {"count": 1}
+        if isinstance(own, SeveralContexts):
+            made["contexts"] = {
+                "count": contexts, "differ_by": describe_contexts(cfg, contexts),
+                "changed_share": own.changed_share,
+            }  # fmt: skip
+        if others:
+            made["runs"] = [
+                {"out": str(run.out), "step": run.step, "level": level}
+                for run, level in zip(runs, [task.level, *levels], strict=True)
+            ]
+        return found, made
+
+    def _speaker(
+        self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
+        task: Task, labels: Labels, contexts: int,
+    ) -> tuple[Speaker, Task]:  # fmt: skip
+        """What gives this model's outputs for a pass, and the task with the level of its answers.
+        Further contexts of each seed it walks itself."""
         settings = context_settings(cfg, contexts)
-        tables = device_tables(sampler, task.category_limit)
         predictor = Predictor(
-            cfg, tables, category_limit=task.category_limit,
+            cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
             row_shape=read_row_shape(sampler.database_metadata(), cfg),
         )  # fmt: skip
         task = levelled(task, labels, sampler, predictor, self.average, cfg)
-        level = {"level": task.level} if task.level else {}
-        if contexts == 1:
-            passed = iter(batches(sampler))
-            found = predict(predictor, self.average, passed, task, clamp=cfg.clamp)
-            return found, {**level, "contexts": {"count": 1}}
 
         def other_passes() -> Iterator[Any]:
             for changed in settings[1:]:
                 with open_sampler(place.store, cfg, place.name, **changed) as other:
                     yield batches(other)
 
-        several = SeveralContexts(predictor, other_passes())
-        passed = iter(batches(sampler))
-        found = predict(several, self.average, passed, task, clamp=cfg.clamp)  # type: ignore[arg-type]
-        averaged = {
-            "count": contexts, "differ_by": describe_contexts(cfg, contexts),
-            "changed_share": several.changed_share,
-        }  # fmt: skip
-        return found, {**level, "contexts": averaged}
+        return (SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor), task
 
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:

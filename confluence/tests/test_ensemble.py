@@ -1,0 +1,226 @@
+"""Runs that answer together: whose mean it is, in which units, and which runs may."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bakery
+import numpy as np
+import pytest
+
+import confluence
+from confluence.cli import main
+from confluence.data import Task, TaskError
+from confluence.ensemble import SeveralRuns, describe_runs, in_units_of, mark
+from confluence.evaluation_table import describe_evaluation
+from confluence.model import Output
+
+SMALL: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 4,
+    "compute_dtype": "float32", "clamp": False,
+}  # fmt: skip
+BOTH = ["next_sale", "mood"]
+PLAIN: dict[str, Any] = {"trees": False, "resamples": 0}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[confluence.Run]:
+    """Of two tasks; of the same with another seed; of one, with other contexts and a level."""
+    folder = tmp_path_factory.mktemp("runs")
+    others = {"seed": 7}, {"sequence_length": 40, "max_rows": 16, "level_days": 60.0}
+    return [
+        confluence.train(store, task=BOTH, out=folder / "a", **SMALL),
+        confluence.train(store, task=BOTH, out=folder / "b", **{**SMALL, **others[0]}),
+        confluence.train(store, task="next_sale", out=folder / "c", **{**SMALL, **others[1]}),
+    ]
+
+
+# ---- outputs
+
+
+class Pass:
+    """Stands for a Predictor: a batch says what its outputs are."""
+
+    def outputs(self, params: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+
+
+def batch(seeds: list[int], value: list[float]) -> Any:
+    number = np.array(value)
+    categories = np.log(np.stack([np.full(number.size, 0.25), np.full(number.size, 0.75)], axis=1))
+    output = Output(
+        null=number, numerical=number, timestamp=np.repeat(number[:, None], 15, axis=1),
+        boolean=number, categorical=categories,
+    )  # type: ignore[arg-type]  # fmt: skip
+    index = np.array(seeds)
+    return output, {"seed_index": index, "anchor_rows": index + 5, "obs_time": index * 3}
+
+
+def task(**moments: float) -> Task:
+    fields: dict[str, Any] = {f.name: 0 for f in dataclasses.fields(Task)}
+    return Task(**{**fields, "std": 1.0, "column_std": 1.0, **moments})
+
+
+def test_numbers_and_times_change_their_units_and_nothing_else() -> None:
+    output, _ = batch([1, 2], [3.0, -1.0])
+    theirs = task(mean=10.0, std=2.0, level=0.5, column_mean=100.0, column_std=50.0)
+    ours = task(mean=4.0, std=5.0, level=-1.0, column_mean=20.0, column_std=10.0)
+    changed = in_units_of(ours, theirs, output)
+    # 3 means 3 * 2 + 10 + 0.5 = 16.5 to them, which is (16.5 - 4 + 1) / 5 of ours
+    np.testing.assert_allclose(changed.numerical, [13.5 / 5, (8.5 - 3) / 5])
+    # and an epoch of 3 means 250, which is 23 of ours; the cyclic parts have no units
+    np.testing.assert_allclose(changed.timestamp[:, -1], [23.0, 3.0])
+    np.testing.assert_array_equal(changed.timestamp[:, :-1], output.timestamp[:, :-1])
+    for name in ("null", "boolean", "categorical"):
+        np.testing.assert_array_equal(getattr(changed, name), getattr(output, name))
+    for part, same in zip(in_units_of(theirs, theirs, output), output, strict=True):
+        np.testing.assert_allclose(part, same, atol=1e-12)
+
+
+def test_each_run_counts_once_and_seeds_are_found_again() -> None:
+    first = [batch([4, 2], [0.0, 1.0]), batch([9], [2.0])]
+    others = [
+        (Path("b"), task(), iter([batch([9, 4, 2], [5.0, 3.0, 4.0])])),
+        (Path("c"), task(mean=3.0), iter([batch([2], [-2.0]), batch([4, 9], [0.0, 2.0])])),
+    ]
+    several = SeveralRuns(Pass(), task(), others)
+    ((output, info),) = several.outputs({}, iter(first))
+    assert info["seed_index"].tolist() == [4, 2, 9]
+    np.testing.assert_allclose(output.numerical, [(0 + 3 + 3) / 3, (1 + 4 + 1) / 3, 12 / 3])
+    shares = 1 / (1 + np.exp(-np.array([[0, 3, 0], [1, 4, -2], [2, 5, 2]], float)))
+    np.testing.assert_allclose(1 / (1 + np.exp(-output.boolean)), shares.mean(axis=1))
+    np.testing.assert_allclose(np.exp(output.categorical), [[0.25, 0.75]] * 3)
+
+
+@pytest.mark.parametrize("said", [[], [batch([4, 3], [0.0, 0.0])], [batch([4], [0.0])]])
+def test_a_run_that_says_nothing_or_of_other_seeds_is_refused(said: list[Any]) -> None:
+    several = SeveralRuns(Pass(), task(), [(Path("runs/b"), task(), iter(said))])
+    with pytest.raises(ValueError, match="the run in 'runs/b' does not answer the same seeds"):
+        list(several.outputs({}, iter([batch([4, 2], [0.0, 1.0])])))
+
+
+# ---- runs
+
+
+def test_a_prediction_is_the_mean_of_those_of_the_runs(runs: list[confluence.Run]) -> None:
+    first, *others = runs
+    alone = [
+        [row["prediction"] for row in run.predict(split="val", task=title)]
+        for run, title in zip(runs, ["next_sale", "next_sale", None], strict=True)
+    ]
+    assert alone[0] != alone[1]
+    written = first.predictions_file("val", task="next_sale")
+    before = written.read_bytes()
+    together = first.predict(split="val", task="next_sale", others=others)
+    said = [row["prediction"] for row in together]
+    np.testing.assert_allclose(said, np.mean(alone, axis=0), rtol=1e-5)
+    assert written.read_bytes() == before
+    name = f"predictions-val-{mark([(run.out, run.step) for run in runs])}.csv"
+    assert (first.out / "next_sale" / name).is_file()
+    turned = runs[2].predict(split="val", others=[first, runs[1]], path=first.out / "turned.csv")
+    np.testing.assert_allclose([row["prediction"] for row in turned], said, rtol=1e-5)
+
+
+def test_keys_are_answered_together_too(runs: list[confluence.Run], tmp_path: Path) -> None:
+    keys, at = [("Aachen", 3), ("007", 1)], "2025-04-01"
+
+    def said(run: confluence.Run, **options: Any) -> list[float]:
+        task = "next_sale" if len(run.places) > 1 else None
+        answers = run.predict(keys=keys, at=at, task=task, path=tmp_path / "k.csv", **options)
+        return [row["prediction"] for row in answers]
+
+    alone = [said(run) for run in runs]
+    np.testing.assert_allclose(said(runs[0], others=runs[1:]), np.mean(alone, axis=0), rtol=1e-5)
+
+
+def test_categories_are_those_with_the_largest_mean_share(runs: list[confluence.Run]) -> None:
+    """Of three categories and two runs: the mean share of the winner lies between theirs of it."""
+    first, second = runs[:2]
+    rows = first.predict(split="val", task="mood", others=[second])
+    alone = [run.predict(split="val", task="mood") for run in (first, second)]
+    for row, *ones in zip(rows, *alone, strict=True):
+        if ones[0]["prediction"] == ones[1]["prediction"]:
+            assert row["prediction"] == ones[0]["prediction"]
+            mean = np.mean([one["probability"] for one in ones])
+            assert row["probability"] == pytest.approx(mean, abs=1e-5)
+        else:
+            assert row["probability"] < max(one["probability"] for one in ones)
+
+
+def test_an_evaluation_says_which_runs_it_is_of(runs: list[confluence.Run]) -> None:
+    first, *others = runs
+    alone = first.evaluate("val", task="next_sale", **PLAIN)
+    assert "runs" not in alone
+    result = first.evaluate("val", task="next_sale", others=others, **PLAIN)
+    predicted = first.predict(split="val", task="next_sale", others=others)
+    labels = {(c, n, t): bakery.amount(bakery.SHOPS.index((c, n)), 3)
+              for c, n, t in bakery.label_rows("val")}  # fmt: skip
+    errors = [
+        abs(row["prediction"] - labels[str(row["key"][0]), row["key"][1], row["obs_time"]])
+        for row in predicted
+    ]
+    assert result["metrics"]["mae"] == pytest.approx(np.mean(errors), rel=1e-5)
+    assert [run["out"] for run in result["runs"]] == [str(run.out) for run in runs]
+    assert [run["step"] for run in result["runs"]] == [4, 4, 4]
+    assert [run["level"] != 0 for run in result["runs"]] == [False, False, True]
+    assert describe_runs(result["runs"]) in "\n".join(describe_evaluation(result))
+    assert describe_runs(result["runs"]) in (first.out / "run.html").read_text(encoding="utf-8")
+    files = {json.loads(f.read_text())["metrics"]["mae"] for f in first.out.glob("*/eval*.json")}
+    assert {alone["metrics"]["mae"], result["metrics"]["mae"]} <= files
+
+
+def test_several_contexts_of_each_run_are_averaged_first(runs: list[confluence.Run]) -> None:
+    first, *others = runs
+    options: dict[str, Any] = {"task": "next_sale", "regime": "frozen"}
+    result = first.evaluate("val", contexts=2, others=others, **options, **PLAIN)
+    assert result["contexts"]["count"] == 2 and len(result["runs"]) == 3
+    assert result["regime"] == "frozen"
+
+
+def test_runs_that_cannot_answer_together(
+    runs: list[confluence.Run], store: Path, tmp_path: Path
+) -> None:
+    first, second, third = runs
+    with pytest.raises(ValueError, match="one is given twice"):
+        first.evaluate("val", task="mood", others=[second, first], **PLAIN)
+    with pytest.raises(TaskError, match=r"run in '.*c' has no task 'mood', it has next_sale"):
+        first.predict(split="val", task="mood", others=[third])
+    last = {"config": third.config.replace(train_on_val=True)}
+    with pytest.raises(ValueError, match="train_on_val"):
+        first.evaluate(
+            "val", task="next_sale", others=[dataclasses.replace(third, **last)], **PLAIN
+        )
+    past = {"config": third.config.replace(time_split=("2025-03-01", "2025-04-01"))}
+    with pytest.raises(ValueError, match="does not answer the same seeds"):
+        first.evaluate(
+            "val", task="next_sale", others=[dataclasses.replace(third, **past)], **PLAIN
+        )
+    rebuilt = bakery.build(tmp_path / "changed", changed_from="2025-02-01")
+    place = dataclasses.replace(third.place(), store=str(rebuilt))
+    with pytest.raises(TaskError, match="'next_sale' in another build of a store"):
+        first.predict(
+            split="val", task="next_sale", others=[dataclasses.replace(third, places=(place,))]
+        )
+
+
+def test_the_commands_take_several_runs(
+    runs: list[confluence.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(run.out) for run in runs]
+    options = ["--task", "next_sale", "--split", "val"]
+    assert main(["predict", *folders, *options, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert Path(told["predictions"]) == runs[0].predictions_file(
+        "val", task="next_sale", others=runs[1:]
+    )
+    assert main(["evaluate", *folders, *options, "--resamples", "0", "--no-trees"]) == 0
+    assert "average of 3 runs" in capsys.readouterr().out
