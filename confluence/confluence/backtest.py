@@ -2,6 +2,7 @@
 
     for each cutoff and seed:   train on what was known by the cutoff
                                 score what was asked after it, the database frozen at the cutoff
+    for each cutoff:            score the runs of all seeds together (`ensemble.py`)
 
 The seeds of train are dealt anew at each cutoff (`time_split`, docs/2-sampling.md, "Splits by
 time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
@@ -49,9 +50,11 @@ def backtest(
 
     Returns:
         {"tasks": {title: {"metric", "model": mean over folds, "std": over the means of the seeds,
-        "baselines": {name: mean}, "other": means of all metrics, "rolling": mean}},
-        "folds": [{"cutoff", "until", "seed", "task", "scored", "frozen", "rolling", "baselines",
-        "seconds"}]}, None where a metric is nowhere defined.
+        "baselines": {name: mean}, "other": means of all metrics, "rolling": mean, "together":
+        {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
+        "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
+        "metric", "seeds", "frozen", "rolling"}]}: what the runs of all seeds answer together, empty
+        and without means where there is one seed. None where a metric is nowhere defined.
     """
     if not seeds:
         raise ValueError("a backtest needs at least one seed")
@@ -60,16 +63,31 @@ def backtest(
     find_places([path], names)
     spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
     found: list[Fold] = []
+    together: list[Fold] = []
     for at, until in spans:
+        runs: list[Run] = []
         for seed in seeds:
             place = folder / f"{time_name(at)}-seed-{seed}"
             settings = {
                 **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
             }  # fmt: skip
             run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
+            runs.append(run)
             found += [_score(run, title, time_text(at), time_text(until)) for title in run.titles]
-            _write(folder, {"tasks": summarise(found), "folds": found})
-    return {"tasks": summarise(found), "folds": found}
+            _write(folder, _result(found, together))
+        if len(runs) > 1:
+            together += [
+                _score_together(runs, title, time_text(at), time_text(until))
+                for title in runs[0].titles
+            ]
+            _write(folder, _result(found, together))
+    return _result(found, together)
+
+
+def _result(folds: Sequence[Fold], together: Sequence[Fold]) -> dict[str, Any]:
+    return {
+        "tasks": summarise(folds, together), "folds": list(folds), "together": list(together)
+    }  # fmt: skip
 
 
 def _score(run: Run, title: str, at: str, until: str) -> Fold:
@@ -92,6 +110,23 @@ def _score(run: Run, title: str, at: str, until: str) -> Fold:
     }
 
 
+def _score_together(runs: Sequence[Run], title: str, at: str, until: str) -> Fold:
+    """One task of all fits of a cutoff, as `_score` does it without the baselines."""
+    first, others = runs[0], runs[1:]
+    options: dict[str, Any] = {"task": title, "trees": False, "resamples": 0, "others": others}
+    rolling = first.evaluate("val", regime="rolling", **options)
+    frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
+    return {
+        "cutoff": at,
+        "until": until,
+        "task": title,
+        "metric": _main_metric(first, title),
+        "seeds": [run.config.seed for run in runs],
+        "frozen": _numbers(frozen["metrics"]),
+        "rolling": _numbers(rolling["metrics"]),
+    }
+
+
 def _main_metric(run: Run, title: str) -> str:
     place = run.place(title)
     with headwater.Store(place.store) as store:
@@ -104,7 +139,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: value for name, value in metrics.items() if isinstance(value, float | None)}
 
 
-def summarise(folds: Sequence[Fold]) -> dict[str, Any]:
+def summarise(folds: Sequence[Fold], together: Sequence[Fold] = ()) -> dict[str, Any]:
     """Means over cutoffs and seeds by task; a fold where a metric is undefined is left out."""
     tasks: dict[str, Any] = {}
     for title in dict.fromkeys(fold["task"] for fold in folds):
@@ -126,6 +161,10 @@ def summarise(folds: Sequence[Fold]) -> dict[str, Any]:
             },
             "other": {
                 name: _mean([fold["frozen"].get(name) for fold in own]) for name in own[0]["frozen"]
+            },
+            "together": {
+                regime: _mean([fold[regime][metric] for fold in together if fold["task"] == title])
+                for regime in (("frozen", "rolling") if together else ())
             },
         }
     return tasks

@@ -45,19 +45,28 @@ def describe_backtest(result: Result) -> list[str]:
     lines: list[str] = []
     for title, summary in result["tasks"].items():
         metric, names = summary["metric"], list(summary["baselines"])
+        folds = [fold for fold in result["folds"] if fold["task"] == title]
+        joint = {fold["cutoff"]: fold for fold in result["together"] if fold["task"] == title}
         rows = [["cutoff", "seed", "scored", "model", "rolling", *map(title_of, names)]]
-        for fold in result["folds"]:
-            if fold["task"] != title:
-                continue
+        for number, fold in enumerate(folds, start=1):
             values = [fold["frozen"][metric], fold["rolling"][metric]]
             values += [fold["baselines"][name].get(metric) for name in names]
             cutoff, scored = short_time(fold["cutoff"]), f"{fold['scored']:,}"
             rows.append([cutoff, str(fold["seed"]), scored, *map(_four_digits, values)])
+            is_last = number == len(folds) or folds[number]["cutoff"] != fold["cutoff"]
+            if is_last and fold["cutoff"] in joint:
+                both = [joint[fold["cutoff"]][regime][metric] for regime in ("frozen", "rolling")]
+                rows.append([cutoff, "all", scored, *map(_four_digits, both), *[""] * len(names)])
         means = [summary["model"], summary["rolling"], *map(summary["baselines"].get, names)]
         rows.append(["mean", "", "", *map(_four_digits, means)])
+        if summary["together"]:
+            both = [summary["together"][regime] for regime in ("frozen", "rolling")]
+            rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
         lines += ["", f"{title}, {metric}, frozen at each cutoff", *_aligned(rows)]
         if summary["std"] is not None:
             lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
+        if summary["together"]:
+            lines.append("  all: the runs of all seeds answer together")
     return lines[1:]
 
 

@@ -102,16 +102,73 @@ def test_the_table_tells_cutoffs_of_one_day_apart() -> None:
     tasks = {
         "t": {
             "metric": "auroc", "model": 0.75, "rolling": 0.5, "baselines": {"per_entity": 0.6},
-            "std": None,
+            "std": None, "together": {},
         }
     }  # fmt: skip
-    assert describe_backtest({"tasks": tasks, "folds": folds}) == [
+    assert describe_backtest({"tasks": tasks, "folds": folds, "together": []}) == [
         "t, auroc, frozen at each cutoff",
         "  cutoff               seed  scored   model  rolling  per entity",
         "  2024-11-01             42   1,200  0.7500   0.5000      0.6000",
         "  2024-11-01T09:30:00    42   1,200       -   0.5000      0.6000",
         "  mean                               0.7500   0.5000      0.6000",
     ]
+
+
+def test_all_seeds_of_a_cutoff_answer_together_too() -> None:
+    def fold(cutoff: str, seed: int, auroc: float) -> dict[str, Any]:
+        return {
+            "task": "t", "metric": "auroc", "cutoff": cutoff, "seed": seed, "scored": 9,
+            "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.5},
+            "baselines": {"per_entity": {"auroc": 0.6}},
+        }  # fmt: skip
+
+    def joint(cutoff: str, auroc: float) -> dict[str, Any]:
+        return {
+            "task": "t", "cutoff": cutoff, "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.7}
+        }  # fmt: skip
+
+    first, second = "2024-11-01T00:00:00", "2025-02-01T00:00:00"
+    folds = [fold(first, 1, 0.6), fold(first, 2, 0.7), fold(second, 1, 0.8), fold(second, 2, 0.9)]
+    together = [joint(first, 0.75), joint(second, 0.95)]
+    tasks = summarise(folds, together)
+    assert tasks["t"]["together"] == {
+        "frozen": pytest.approx(0.85), "rolling": pytest.approx(0.7)
+    }  # fmt: skip
+    assert tasks["t"]["model"] == pytest.approx(0.75)
+    assert describe_backtest({"tasks": tasks, "folds": folds, "together": together}) == [
+        "t, auroc, frozen at each cutoff",
+        "  cutoff      seed  scored   model  rolling  per entity",
+        "  2024-11-01     1       9  0.6000   0.5000      0.6000",
+        "  2024-11-01     2       9  0.7000   0.5000      0.6000",
+        "  2024-11-01   all       9  0.7500   0.7000",
+        "  2025-02-01     1       9  0.8000   0.5000      0.6000",
+        "  2025-02-01     2       9  0.9000   0.5000      0.6000",
+        "  2025-02-01   all       9  0.9500   0.7000",
+        "  mean                      0.7500   0.5000      0.6000",
+        "  mean         all          0.8500   0.7000",
+        "  standard deviation over seeds: 0.0707",
+        "  all: the runs of all seeds answer together",
+    ]
+
+
+def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path: Path) -> None:
+    result = confluence.backtest(
+        shop_store, task="churn", out=tmp_path / "back", cutoffs=["2025-02-01"], seeds=(1, 2),
+        horizon_days=80, **SMALL,
+    )  # fmt: skip
+    (joint,) = result["together"]
+    assert (joint["seeds"], joint["task"], joint["cutoff"]) == (
+        [1, 2], "churn", "2025-02-01T00:00:00",
+    )  # fmt: skip
+    runs = [confluence.load(tmp_path / "back" / f"2025-02-01-seed-{seed}") for seed in (1, 2)]
+    said = runs[1].evaluate(
+        "val", regime="frozen", visible_until="2025-02-01", trees=False, resamples=0,
+        others=runs[:1],
+    )  # fmt: skip
+    assert joint["frozen"]["auroc"] == pytest.approx(said["metrics"]["auroc"])
+    assert result["tasks"]["churn"]["together"]["frozen"] == joint["frozen"]["auroc"]
+    written = json.loads((tmp_path / "back" / "backtest.json").read_text())
+    assert written["together"] == result["together"]
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
