@@ -245,7 +245,8 @@ class Session:
                     predictions, labels, task, split="val", metric=cfg.metric,
                     visible_until=until.get("val") if isinstance(until, dict) else until,
                 )  # fmt: skip
-                log.event("evaluate", step=step, **{**result, "task": place.title})
+                level = {"level": task.level} if task.level else {}
+                log.event("evaluate", step=step, **{**result, **level, "task": place.title})
                 scores.append(_score(result, task, cfg.metric))
         if not scores or None in scores:
             return None

@@ -36,11 +36,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[confluence.Run]:
     """Of two tasks; of the same with another seed; of one, with other contexts and a level."""
     folder = tmp_path_factory.mktemp("runs")
-    others = {"seed": 7}, {"sequence_length": 40, "max_rows": 16, "level_days": 60.0}
+    wider = {"sequence_length": 40, "max_rows": 16, "level_days": 60.0, "eval_every": 4}
     return [
         confluence.train(store, task=BOTH, out=folder / "a", **SMALL),
-        confluence.train(store, task=BOTH, out=folder / "b", **{**SMALL, **others[0]}),
-        confluence.train(store, task="next_sale", out=folder / "c", **{**SMALL, **others[1]}),
+        confluence.train(store, task=BOTH, out=folder / "b", **SMALL, seed=7),
+        confluence.train(store, task="next_sale", out=folder / "c", **{**SMALL, **wider}),
     ]
 
 
@@ -172,6 +172,9 @@ def test_an_evaluation_says_which_runs_it_is_of(runs: list[confluence.Run]) -> N
     assert [run["out"] for run in result["runs"]] == [str(run.out) for run in runs]
     assert [run["step"] for run in result["runs"]] == [4, 4, 4]
     assert [run["level"] != 0 for run in result["runs"]] == [False, False, True]
+    log = (runs[2].out / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    (logged,) = [e for e in map(json.loads, log) if e["event"] == "evaluate"]
+    assert logged["level"] == pytest.approx(result["runs"][2]["level"], rel=1e-5)
     assert describe_runs(result["runs"]) in "\n".join(describe_evaluation(result))
     assert describe_runs(result["runs"]) in (first.out / "run.html").read_text(encoding="utf-8")
     files = {json.loads(f.read_text())["metrics"]["mae"] for f in first.out.glob("*/eval*.json")}
@@ -194,7 +197,7 @@ def test_runs_that_cannot_answer_together(
         first.evaluate("val", task="mood", others=[second, first], **PLAIN)
     with pytest.raises(TaskError, match=r"run in '.*c' has no task 'mood', it has next_sale"):
         first.predict(split="val", task="mood", others=[third])
-    last = {"config": third.config.replace(train_on_val=True)}
+    last = {"config": third.config.replace(train_on_val=True, eval_every=0)}
     with pytest.raises(ValueError, match="train_on_val"):
         first.evaluate(
             "val", task="next_sale", others=[dataclasses.replace(third, **last)], **PLAIN
