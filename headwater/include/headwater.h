@@ -569,6 +569,9 @@ typedef struct hw_sampler_options {
     uint32_t never_masked_count;
     uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
+    const uint32_t *ignored_columns; /* global columns of tables, each once: contexts have no cell
+                                        of them (docs/2-sampling.md, "Ignored columns") */
+    uint32_t ignored_column_count;
 } hw_sampler_options;
 
 /*

@@ -153,6 +153,39 @@ static hw_status check_child_counts(const struct hwi_plan *plan, hw_error *error
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
+/* The columns that the option names; those of tasks are no table's. */
+static hw_status mark_ignored(struct hwi_plan *plan, const hw_sampler_options *options,
+                              hw_error *error) {
+    const hw_store *store = plan->store;
+    uint32_t column_count = store->info->column_count;
+    plan->ignored_columns = calloc((size_t)column_count + 1, 1);
+    if (plan->ignored_columns == NULL) {
+        return hwi_no_memory(error, "the ignored columns", column_count);
+    }
+    for (uint32_t i = 0; i < options->ignored_column_count; i++) {
+        uint32_t column = options->ignored_columns[i];
+        if (column >= column_count || store->columns[column].table == HWI_NONE ||
+            plan->ignored_columns[column]) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "ignored_columns[%u] is %u, expected distinct columns of tables, of "
+                            "the store's %u columns",
+                            i, column, column_count);
+        }
+        plan->ignored_columns[column] = HWI_IGNORED_ALWAYS;
+    }
+    for (uint32_t task = 0; task < store->info->task_count; task++) {
+        const struct hwi_task_info *info = &store->tasks[task];
+        if ((info->flags & HWI_TASK_CELL) && plan->ignored_columns[info->target_column]) {
+            plan->ignored_columns[info->target_column] = HWI_IGNORED_UNASKED;
+        }
+    }
+    return HW_OK;
+}
+
+static int is_ignored(const struct hwi_plan *plan, uint32_t column) {
+    return plan->store->columns[column].stype == HW_IGNORED || plan->ignored_columns[column];
+}
+
 static int is_key_column(const hw_store *store, const struct hwi_table_info *table,
                          uint32_t column) {
     for (uint32_t k = table->key_start; k < table->key_start + table->key_count; k++) {
@@ -198,11 +231,17 @@ static void add_cell(struct hwi_table_plan *cells, const hw_store *store, uint32
                             cells->text_masks[i] | cells->bool_masks[i];
     cells->late_cells |= info->known_kind != HWI_KNOWN_CREATION;
     cells->nulls_in_order &= info->null_bit == i;
-    if (info->stype == HW_TIMESTAMP) {
-        cells->time_cells[cells->time_count++] = i;
-    }
-    if (info->stype == HW_TEXT) {
-        cells->text_cells[cells->text_count++] = i;
+}
+
+/* Those of the cells every row has that need more than a lane. */
+static void list_times_and_texts(struct hwi_table_plan *cells) {
+    for (uint32_t i = 0; i < cells->cell_count; i++) {
+        if (cells->stypes[i] == HW_TIMESTAMP) {
+            cells->time_cells[cells->time_count++] = i;
+        }
+        if (cells->stypes[i] == HW_TEXT) {
+            cells->text_cells[cells->text_count++] = i;
+        }
     }
 }
 
@@ -226,6 +265,30 @@ static void list_all_values(struct hwi_table_plan *cells) {
     cells->bool_count = list_values(cells, HW_BOOLEAN, place);
 }
 
+/* The cells of a table's rows, in the order of struct hwi_table_plan. */
+static void add_cells(const struct hwi_plan *plan, const struct hwi_table_info *info,
+                      struct hwi_table_plan *cells) {
+    uint32_t end = info->column_start + info->column_count;
+    cells->nulls_in_order = 1;
+    for (uint32_t column = info->column_start; column < end; column++) {
+        if (!is_ignored(plan, column) && is_wanted(plan, info, column)) {
+            add_cell(cells, plan->store, column);
+        }
+    }
+    cells->cell_count = cells->all_count;
+    for (uint32_t column = info->column_start; column < end; column++) {
+        if (!is_ignored(plan, column) && !is_wanted(plan, info, column)) {
+            add_cell(cells, plan->store, column);
+        }
+    }
+    cells->spare_end = cells->all_count;
+    for (uint32_t column = info->column_start; column < end; column++) {
+        if (plan->ignored_columns[column] == HWI_IGNORED_UNASKED) {
+            add_cell(cells, plan->store, column);
+        }
+    }
+}
+
 static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *error) {
     const struct hwi_table_info *info = plan->store->tables[table].info;
     struct hwi_table_plan *cells = &plan->tables[table];
@@ -246,21 +309,10 @@ static hw_status plan_table(struct hwi_plan *plan, uint32_t table, hw_error *err
     if (cells->stypes == NULL || cells->short_columns == NULL || cells->values == NULL) {
         return hwi_no_memory(error, "the plan of a table", count);
     }
-    cells->nulls_in_order = 1;
-    uint32_t end = info->column_start + info->column_count;
-    for (uint32_t column = info->column_start; column < end; column++) {
-        if (plan->store->columns[column].stype != HW_IGNORED && is_wanted(plan, info, column)) {
-            add_cell(cells, plan->store, column);
-        }
-    }
-    cells->cell_count = cells->all_count;
+    add_cells(plan, info, cells);
+    list_times_and_texts(cells);
     list_all_values(cells);
     cells->null_offset = info->null_offset;
-    for (uint32_t column = info->column_start; column < end; column++) {
-        if (plan->store->columns[column].stype == HW_IDENTIFIER && !is_wanted(plan, info, column)) {
-            add_cell(cells, plan->store, column);
-        }
-    }
     for (uint32_t k = info->key_start; k < info->key_start + info->key_count; k++) {
         cells->late_keys |= plan->store->keys[k].known_late != 0;
     }
@@ -321,6 +373,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.cpus = NULL;
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
+    made->options.ignored_columns = NULL;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);
@@ -336,6 +389,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = check_time_split(made, error);
+    }
+    if (status == HW_OK) {
+        status = mark_ignored(made, &given, error);
     }
     if (status == HW_OK) {
         status = plan_tables(made, error);
@@ -385,6 +441,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
     hwi_plan_masked_release(plan);
+    free(plan->ignored_columns);
     free(plan->tables);
     free(plan->staging);
     hw_store_close(plan->store);

@@ -106,10 +106,11 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
 /*
  * What a row of a table turns into: arrays over cells in schema order. The first cell_count are the
  * ones every row emits unless something withholds them; behind them stand the identifiers that the
- * options leave out, of which a row that would be empty shows the first.
+ * options leave out, up to spare_end, of which a row that would be empty shows the first; then the
+ * ignored columns that are targets of cell tasks, of which only an anchor has a cell.
  */
 struct hwi_table_plan {
-    uint32_t cell_count, all_count;
+    uint32_t cell_count, spare_end, all_count;
     uint32_t
         *columns; /* global column; this and the next two may be read 7 elements past the end */
     uint16_t *short_columns; /* the same */
@@ -148,6 +149,11 @@ static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uin
 struct hwi_seed_list {
     const uint32_t *seeds;
     uint32_t count;
+};
+
+enum hwi_ignored_column {
+    HWI_IGNORED_ALWAYS = 1,
+    HWI_IGNORED_UNASKED = 2, /* the target of a cell task: the anchor has its cell */
 };
 
 enum hwi_special_column {
@@ -201,6 +207,7 @@ struct hwi_plan {
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
+    uint8_t *ignored_columns; /* [column_count] by the option: hwi_ignored_column */
     uint64_t mask_words; /* of the 2^32 words of a stream: those that mask a cell; 0: none is */
     /* With mask_words, [column_count], by row of the column's table a bit, or NULL for none: */
     uint64_t **held_out; /* the cell is the label of a val or test seed: never masked */

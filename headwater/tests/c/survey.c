@@ -32,6 +32,7 @@ hw_sampler_options survey_options(uint32_t variant) {
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
     static const uint32_t tables[] = {0, 1}; /* every database has as many */
     int is_compact = variant == 8 || variant == 9 || variant == 11 || variant == MASKED_TASKS;
+    static const uint32_t ignored[] = {5, 0, 2}; /* every database has as many; 5 may be a target */
     int is_packed = variant == 10 || variant == 11, is_masked = variant >= MASKED_TASK;
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),
@@ -61,6 +62,8 @@ hw_sampler_options survey_options(uint32_t variant) {
         .contexts_per_batch = variant == 10 ? 7 : 0,
         .objective = variant > MASKED_TASK ? HW_OBJECTIVE_MASKED_CELLS : HW_OBJECTIVE_TASK,
         .mask_ratio = is_masked ? 0.5 : 0,
+        .ignored_columns = ignored,
+        .ignored_column_count = variant % 5 == 4 ? 3 : 0,
         .seed_tables = variant == MASKED_TABLES ? tables : NULL,
         .seed_table_count = variant == MASKED_TABLES ? 2 : 0,
     };
