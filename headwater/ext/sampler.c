@@ -106,7 +106,7 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
                          int64_t visible_until[3], PyObject **cpus, PyObject **time_split,
-                         PyObject **seed_tables, PyObject **never_masked) {
+                         PyObject **seed_tables, PyObject **never_masked, PyObject **ignored) {
     static char *names[] = {"store",
                             "rank",
                             "world_size",
@@ -152,6 +152,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "never_masked",
                             "train_on_val",
                             "peer_labels",
+                            "ignored_columns",
                             NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH, objective = HW_OBJECTIVE_TASK;
@@ -159,7 +160,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
             "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&OO&dOO&"
-            "OpO&",
+            "OpO&O",
             names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
@@ -175,7 +176,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->staleness_max_days, &child_counts, core_u32, &options->label_rows, time_split,
             core_u32, &objective, &options->mask_ratio, seed_tables, core_u32,
             &options->max_targets_per_type, never_masked, &train_on_val, core_u32,
-            &options->peer_labels)) {
+            &options->peer_labels, ignored)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -200,14 +201,15 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
     PyObject *store, *tasks, *weights, *cpus = Py_None, *split_times = Py_None;
-    PyObject *tables = Py_None, *columns = Py_None;
+    PyObject *tables = Py_None, *columns = Py_None, *ignored = Py_None;
     int64_t visible_until[3], time_split[2];
     hw_sampler_options options = {.struct_bytes = sizeof options};
     uint32_t *task_list = NULL, *cpu_list = NULL, *table_list = NULL, *column_list = NULL;
+    uint32_t *ignored_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
     if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus,
-                       &split_times, &tables, &columns)) {
+                       &split_times, &tables, &columns, &ignored)) {
         return NULL;
     }
     if (split_times != Py_None) {
@@ -236,11 +238,13 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                                 : task_count;
     if (double_list(weights, &weight_list, weight_count) ||
         core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0 ||
-        core_u32_list(columns, &column_list, &options.never_masked_count) != 0) {
+        core_u32_list(columns, &column_list, &options.never_masked_count) != 0 ||
+        core_u32_list(ignored, &ignored_list, &options.ignored_column_count) != 0) {
         goto done;
     }
     options.seed_tables = table_list;
     options.never_masked = column_list;
+    options.ignored_columns = ignored_list;
     options.cpus = cpu_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
@@ -266,6 +270,7 @@ done:
     PyMem_Free(cpu_list);
     PyMem_Free(table_list);
     PyMem_Free(column_list);
+    PyMem_Free(ignored_list);
     return (PyObject *)self;
 }
 

@@ -351,6 +351,7 @@ class Sampler:
         never_masked: Sequence[int] | None = None,
         train_on_val: bool = False,
         peer_labels: SupportsIndex = 0,
+        ignored_columns: Sequence[int] | None = None,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

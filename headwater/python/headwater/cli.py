@@ -32,6 +32,8 @@ BENCH_DIMENSIONS = (
     "load",
 )
 
+NAME_LISTS = {"ignored_columns"}  # options of the sampler that may be words with commas
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
@@ -132,7 +134,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
+        help="in JSON or as a word, such as label_rows=4, peer_labels=16, "
+        "ignored_columns=drivers.code,drivers.surname; repeatable",
     )
     sample.set_defaults(command=_sample)
 
@@ -176,7 +179,8 @@ def _add_audit(commands: Any) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="what you will train with, in JSON or as a word: default_sequence_length=512, "
-        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; repeatable",
+        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent, "
+        "ignored_columns=drivers.code,drivers.surname; repeatable",
     )
     audit.add_argument("--json", action="store_true", help="for programs")
     audit.set_defaults(command=_audit)
@@ -422,7 +426,11 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _sampler_options(options: argparse.Namespace) -> dict[str, Any]:
     given = _named_values(options.sampler_option, "--sampler-option")
-    return {name: _json_or_word(value) for name, value in given.items()}
+    found = {name: _json_or_word(value) for name, value in given.items()}
+    for name in NAME_LISTS & found.keys():
+        if not isinstance(found[name], list):
+            found[name] = given[name].split(",")
+    return found
 
 
 def _json_or_word(text: str) -> Any:

@@ -27,6 +27,7 @@ from .sampler_options import (
     adjacency_word,
     at_least,
     at_least_or_0,
+    ignored_numbers,
     split_number,
     split_ratios_of,
     staleness_days,
@@ -77,6 +78,9 @@ class Sampler:
         decides by split.
     peer_labels: the same of other anchors: at most so many rows with labels that became known last,
         each with its anchor's row, drawn from the latest four times as many; at most 1024.
+    ignored_columns: names "table.column"; contexts have no cell of them, as if the metadata had
+        given them the stype "ignored". Keys and times mean what they did, and the target of a cell
+        task is asked as ever. docs/2-sampling.md, "Ignored columns".
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
         label is known by `at`, val those asked from `at` on and before `until`, the others are in
         no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
@@ -130,6 +134,7 @@ class Sampler:
         child_counts: bool = False,
         label_rows: int = 0,
         peer_labels: int = 0,
+        ignored_columns: Sequence[str] = (),
         time_split: tuple[Time, Time] | None = None,
         train_on_val: bool = False,
         num_threads: int | None = None,
@@ -163,6 +168,7 @@ class Sampler:
             until = visible_until_us(visible_until)
             stale = staleness_days(staleness)
             dealt = time_split_us(time_split)
+            ignored = ignored_numbers(self.store.metadata, ignored_columns)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -213,6 +219,7 @@ class Sampler:
                 peer_labels=at_least("peer_labels", peer_labels, 0),
                 time_split=dealt,
                 train_on_val=train_on_val,
+                ignored_columns=ignored,
                 mask_ratio=mask_ratio or 0,
                 seed_tables=self._seeds.table_numbers(),
                 max_targets_per_type=at_least_or_0("max_targets_per_type", max_targets_per_type, 1),
@@ -255,6 +262,8 @@ class Sampler:
             self._options["label_rows"] = label_rows
         if peer_labels:
             self._options["peer_labels"] = peer_labels
+        if ignored:
+            self._options["ignored_columns"] = sorted(ignored_columns)
         if dealt:
             self._options["time_split"] = list(dealt)
         if train_on_val:

@@ -122,6 +122,7 @@ class Options:
     child_counts: bool = False
     label_rows: int = 0
     peer_labels: int = 0
+    ignored_columns: tuple[tuple[str, str], ...] = ()  # (table, column)
     masked_objective: bool = False
     mask_ratio: float = 0.0
     max_targets: int = 0  # masked cells of one type in a sequence

@@ -240,6 +240,10 @@ def open_sampler(
         child_counts=options.child_counts,
         label_rows=options.label_rows,
         peer_labels=options.peer_labels,
+        ignored_columns=[
+            database.column_starts[table] + database.table(table).column_index(column)
+            for table, column in options.ignored_columns
+        ],
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,
         max_targets_per_type=options.max_targets,
