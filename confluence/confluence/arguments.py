@@ -292,6 +292,7 @@ def setting_parsers() -> dict[str, Callable[[str], Any]]:
         readers[field.name] = _reader(kinds)
     readers["split_ratios"] = _tuple_reader(float)
     readers["log_to"] = lambda text: _tuple_reader(str)(text) or ()
+    readers["ignored_columns"] = lambda text: _tuple_reader(str)(text) or ()
     readers["staleness"] = _tuple_reader(float)
     readers["time_split"] = _tuple_reader(str)
     readers["seed_tables"] = _tuple_reader(str)

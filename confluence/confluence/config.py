@@ -41,6 +41,7 @@ class Config:
     child_width: int = 12  # w, children drawn per row
     child_order: str = "recent"  # which children: "recent" or "uniform"
     identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
+    ignored_columns: tuple[str, ...] = ()  # "table.column": columns that contexts do not show
     child_counts: bool = False  # cells for how many children a row has, and how old they are
     label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
     peer_labels: int = 0  # most known labels of other anchors in a context, the latest ones
@@ -178,6 +179,11 @@ class Config:
                 (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
                 for n in ("staleness", "time_split")
             ),
+            (
+                not isinstance(self.ignored_columns, tuple)
+                or len(set(self.ignored_columns)) < len(self.ignored_columns),
+                f"ignored_columns is {self.ignored_columns!r}, expected a tuple of distinct names",
+            ),
         ]
         return checks
 
@@ -243,6 +249,7 @@ class Config:
             "staleness",
             "time_split",
             "seed_tables",
+            "ignored_columns",
             "log_to",
         ):  # JSON has lists
             if isinstance(settings.get(name), list):

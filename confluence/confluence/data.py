@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import headwater
@@ -19,7 +19,7 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.config import Config
+from confluence.config import Config, ConfigError
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
 from confluence.row_attention import RowShape
@@ -132,9 +132,37 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
             "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
             "max_targets_per_type": cfg.max_targets_per_type,
         }  # fmt: skip
+    if cfg.ignored_columns and "ignored_columns" not in overrides:
+        with headwater.Store(store_path) as store:
+            options["ignored_columns"] = ignored_columns(store.metadata, cfg)
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
     return headwater.Sampler(**{**options, **overrides})
+
+
+def ignored_columns(metadata: Mapping[str, Any], cfg: Config) -> list[str]:
+    """Those of the run's ignored columns that this store has."""
+    known = set(_column_names(metadata))
+    return [name for name in cfg.ignored_columns if name in known]
+
+
+def check_ignored_columns(stores: Iterable[Mapping[str, Any]], cfg: Config) -> None:
+    """Raise for a column that is to be ignored and is in none of a run's stores."""
+    known = [name for metadata in stores for name in _column_names(metadata)]
+    for name in cfg.ignored_columns:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean '{near[0]}'?" if near else ", expected 'table.column'"
+            raise ConfigError(f"ignored_columns: no store of the run has '{name}'{hint}")
+
+
+def _column_names(metadata: Mapping[str, Any]) -> list[str]:
+    """The columns of all tables, "table.column", by their numbers."""
+    return [
+        f"{table['name']}.{column['name']}"
+        for table in metadata["tables"]
+        for column in metadata["columns"][slice(*table["column_range"])]
+    ]
 
 
 def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
@@ -228,12 +256,22 @@ def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
         key["references"]["table"] for table in metadata["tables"] for key in table["foreign_keys"]
     )
     for table in metadata["tables"]:
-        columns = metadata["columns"][slice(*table["column_range"])]
-        skipped = [cfg.identifier_cells == "none" and c["stype"] == "identifier" for c in columns]
         counts = CELLS_PER_COUNT * keys_to[table["name"]] if cfg.child_counts else 0
-        widths.append(len(columns) - sum(skipped) + counts)
+        widths.append(_most_cells(metadata, table, cfg) + counts)
         parents.append(len(table["foreign_keys"]))
     return RowShape(width=max(widths), parents=max(parents))
+
+
+def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Config) -> int:
+    """Of a row of a table; a row without others may show one identifier."""
+    targets = {task["target_column_id"] for task in metadata["tasks"]}  # always shown on anchors
+    hidden = {"ignored", "identifier"} if cfg.identifier_cells == "none" else {"ignored"}
+    count = 0
+    for number in range(*table["column_range"]):
+        column = metadata["columns"][number]
+        is_ignored = f"{table['name']}.{column['name']}" in cfg.ignored_columns
+        count += number in targets or not (is_ignored or column["stype"] in hidden)
+    return max(1, count)
 
 
 def device_tables(sampler: Any, category_limit: int) -> Tables:

@@ -65,6 +65,7 @@ def own_columns(store_path: str, cfg: Config, task: Task, seeds: NDArray[np.int6
         store_path, cfg, task.name, max_hops=anchor, max_rows=2, identifier_cells="none",
         default_sequence_length=high - low + 3, default_batch_size=SAMPLE_BATCH,
         layout="dense", child_counts=False, label_rows=0, peer_labels=0, staleness=None,
+        ignored_columns=(),
     )  # fmt: skip
     index, rows = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
     times, ages = [np.empty(0, np.int64)], [np.empty(0, np.float64)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluence import checkpoint
 from confluence.config import preset as preset_config
-from confluence.data import open_sampler
+from confluence.data import check_ignored_columns, open_sampler
 from confluence.run import Run, clear_run, load
 from confluence.session import Session
 from confluence.sinks import check_installed
@@ -41,6 +41,7 @@ def pretrain(
     path, folder = str(store), Path(out)
     with open_sampler(path, cfg, *(tasks or ())) as sampler:
         metadata = sampler.database_metadata()
+        check_ignored_columns([metadata], cfg)
         opened = OpenStore(
             path=path, sampler=sampler, metadata=metadata, places=(), tasks=(), labels=()
         )

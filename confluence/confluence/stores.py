@@ -24,6 +24,7 @@ from confluence.data import (
     Labels,
     Task,
     TaskError,
+    check_ignored_columns,
     check_task,
     find_task,
     open_sampler,
@@ -200,6 +201,7 @@ def open_stores(
                 )
             )  # fmt: skip
         _check_widths(stores)
+        check_ignored_columns([store.metadata for store in stores], cfg)
         yield tuple(stores)
 
 
