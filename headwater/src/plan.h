@@ -110,7 +110,7 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
  * ignored columns that are targets of cell tasks, of which only an anchor has a cell.
  */
 struct hwi_table_plan {
-    uint32_t cell_count, spare_end, all_count;
+    uint32_t cell_count, all_count;
     uint32_t
         *columns; /* global column; this and the next two may be read 7 elements past the end */
     uint16_t *short_columns; /* the same */
@@ -131,6 +131,7 @@ struct hwi_table_plan {
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
     uint32_t text_count;
+    uint32_t spare_end; /* cell_count, or more */
     uint8_t *maskable; /* 1: may be chosen to be masked; NULL: no cell is */
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
