@@ -233,12 +233,15 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", default="small", choices=tuple(PRESETS))
     group = command.add_argument_group("settings, each replaces the preset's")
     for field, read in setting_parsers().items():
+        is_switch = isinstance(getattr(Config(), field), bool)
+        no_value: dict[str, Any] = {"nargs": "?", "const": True} if is_switch else {}
         group.add_argument(
             f"--{field.replace('_', '-')}",
             dest=f"{does.SETTING}{field}",
             type=read,
             metavar="VALUE",
             default=argparse.SUPPRESS,
+            **no_value,
         )
 
 

@@ -147,6 +147,16 @@ def test_every_setting_is_an_option() -> None:
     }  # fmt: skip
 
 
+def test_what_is_true_or_false_needs_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/5-results.md says `--child-counts`, which was an error."""
+    arguments = ["train", "x.hw", "--task", "t", "--child-counts", "--train-on-val", "--ages"]
+    options = make_parser().parse_args([*arguments, "false"])
+    assert overrides_of(options) == {"child_counts": True, "train_on_val": True, "ages": False}
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["train", "--task", "t", "--child-counts", "x.hw"])
+    assert "'x.hw' is neither true nor false" in capsys.readouterr().err
+
+
 def question(**changes: str | None) -> Question:
     fields: dict[str, str | None] = {
         "query": "SELECT customer_id, obs_time, churned FROM labels",
