@@ -319,7 +319,10 @@ def _reader(kinds: set[Any]) -> Callable[[str], Any]:
             return None
         if bool in kinds:
             if text.lower() not in ("true", "false"):
-                raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
+                raise argparse.ArgumentTypeError(
+                    f"'{text}' is neither true nor false; an argument that is no value of this"
+                    " option must come before it"
+                )
             return text.lower() == "true"
         for kind in (int, float):
             if kind in kinds:

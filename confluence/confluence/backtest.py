@@ -24,7 +24,7 @@ from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler
 from confluence.evaluate import time_name, time_text, time_us
 from confluence.log import to_json
 from confluence.metrics import main_metric
-from confluence.run import Run, train
+from confluence.run import Run, load, train
 from confluence.stores import find_places
 
 FILE = "backtest.json"
@@ -65,17 +65,18 @@ def backtest(
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
-        runs: list[Run] = []
+        places: list[Path] = []
         for seed in seeds:
             place = folder / f"{time_name(at)}-seed-{seed}"
             settings = {
                 **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
             }  # fmt: skip
             run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
-            runs.append(run)
+            places.append(place)
             found += [_score(run, title, time_text(at), time_text(until)) for title in run.titles]
             _write(folder, _result(found, together))
-        if len(runs) > 1:
+        if len(places) > 1:
+            runs = [load(place) for place in places]  # none keeps its weights while another trains
             together += [
                 _score_together(runs, title, time_text(at), time_text(until))
                 for title in runs[0].titles

@@ -100,8 +100,9 @@ def mark(runs: Sequence[tuple[Path, int]]) -> str:
 
 
 def describe_runs(runs: Sequence[dict[str, Any]]) -> str:
-    """Whose answers were averaged."""
-    return f"average of {len(runs)} runs: {', '.join(str(run['out']) for run in runs)}"
+    """Whose answers were averaged, and by which level each was shifted before."""
+    named = [f"{run['out']} ({run['level']:+.4g})" if run["level"] else run["out"] for run in runs]
+    return f"average of {len(runs)} runs: {', '.join(named)}"
 
 
 def _fingerprint(path: str) -> str:

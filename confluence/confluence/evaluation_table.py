@@ -111,7 +111,8 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + describe_runs(result["runs"]))
     contexts = result.get("contexts", {"count": 1})
     if contexts["count"] > 1:
-        lines.append("  " + _describe_contexts(contexts))
+        whose = "of the first run: " if "runs" in result else ""
+        lines.append(f"  {whose}{_describe_contexts(contexts)}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
 

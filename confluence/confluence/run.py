@@ -8,10 +8,11 @@ A run of several tasks has a folder of evaluations and predictions for each, nam
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from confluence.data import (
     Labels,
     Task,
     TaskError,
+    check_ignored_columns,
     device_tables,
     open_sampler,
     read_labels,
@@ -82,7 +84,7 @@ class Run:
             if place.title == task:
                 return place
         asked = "which task?" if task is None else f"no task '{task}':"
-        raise TaskError(f"{asked} the run has {', '.join(self.titles)}")
+        raise TaskError(f"{asked} the run has {', '.join(self.titles) or 'none'}")
 
     def results(self, task: str | None = None) -> Path:
         """Folder of the evaluations and predictions of a task."""
@@ -111,7 +113,9 @@ class Run:
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
         """
         check_split(split)
-        if self.config.objective == "masked_cells" and not others:
+        if self.config.objective == "masked_cells":
+            if others:
+                raise TaskError(f"the run in '{self.out}' learned masked cells: it has no answers")
             return self._held_out(split)
         place = self.place(task)
         cfg = self.regime_config(place, split, regime, visible_until)
@@ -255,31 +259,28 @@ class Run:
         task: Task, labels: Labels, contexts: int, others: Sequence[Run],
     ) -> tuple[Predictions, dict[str, Any]]:  # fmt: skip
         """Answers, and how they were made; `batches` makes a pass from a sampler."""
-        runs = (self, *others)
-        if len({(run.out.resolve(), run.step) for run in runs}) < len(runs):
-            raise ValueError("of the runs that are to answer together one is given twice")
-        levels: list[float] = []
+        theirs = self._places_of(place, others)
+        own, task = self._speaker(cfg, sampler, place, batches, task, labels, contexts)
+        levels = [task.level]
 
-        def others_say() -> Iterator[Says]:
-            for run in others:
-                theirs = same_place(place, run.out, run.places)
+        def others_say() -> Generator[Says, None, None]:
+            for run, where in zip(others, theirs, strict=True):
                 settings = run.config.replace(
                     visible_until=cfg.visible_until, staleness=None, auxiliary_weight=0.0
                 )
-                with open_sampler(theirs.store, settings, theirs.name) as opened:
-                    target, known = _read(opened, theirs)
+                with open_sampler(where.store, settings, where.name) as opened:
+                    target, known = _read(opened, where)
                     speaker, target = run._speaker(
-                        settings, opened, theirs, batches, target, known, contexts
+                        settings, opened, where, batches, target, known, contexts
                     )
                     levels.append(target.level)
                     yield run.out, target, speaker.outputs(run.average, iter(batches(opened)))
 
-        own, task = self._speaker(cfg, sampler, place, batches, task, labels, contexts)
-        speaker = SeveralRuns(own, task, others_say()) if others else own
-        passed = iter(batches(sampler))
-        found = predict(speaker, self.average, passed, task, clamp=cfg.clamp)
-        made: dict[str, Any] = {"level": task.level} if task.level else {}
-        made["contexts"] = {"count": 1}
+        with contextlib.closing(others_say()) as says:
+            speaker = SeveralRuns(own, task, says) if others else own
+            passed = iter(batches(sampler))
+            found = predict(speaker, self.average, passed, task, clamp=cfg.clamp)
+        made: dict[str, Any] = {"contexts": {"count": 1}}
         if isinstance(own, SeveralContexts):
             made["contexts"] = {
                 "count": contexts, "differ_by": describe_contexts(cfg, contexts),
@@ -288,9 +289,18 @@ class Run:
         if others:
             made["runs"] = [
                 {"out": str(run.out), "step": run.step, "level": level}
-                for run, level in zip(runs, [task.level, *levels], strict=True)
+                for run, level in zip((self, *others), levels, strict=True)
             ]
+        elif task.level:
+            made["level"] = task.level
         return found, made
+
+    def _places_of(self, place: TaskPlace, others: Sequence[Run]) -> list[TaskPlace]:
+        """Where each of some runs has a task of this one; raises if they cannot answer together."""
+        runs = (self, *others)
+        if len({(run.out.resolve(), run.step) for run in runs}) < len(runs):
+            raise ValueError("of the runs that are to answer together one is given twice")
+        return [same_place(place, run.out, run.places) for run in others]
 
     def _speaker(
         self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
@@ -436,9 +446,12 @@ def load(
             stacklevel=2,
         )
     known = tuple(paths) or tuple(str(entry["path"]) for entry in record["stores"])
+    found = []
     for number, path in enumerate(known):
         with headwater.Store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
+            found.append(opened.metadata)
+    check_ignored_columns(found, cfg)
     params, average = checkpoint.load_weights(folder, record)
     return Run(
         out=folder, places=places, config=cfg, step=step, params=params, average=average,

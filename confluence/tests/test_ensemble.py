@@ -175,7 +175,9 @@ def test_an_evaluation_says_which_runs_it_is_of(runs: list[confluence.Run]) -> N
     log = (runs[2].out / "log.jsonl").read_text(encoding="utf-8").splitlines()
     (logged,) = [e for e in map(json.loads, log) if e["event"] == "evaluate"]
     assert logged["level"] == pytest.approx(result["runs"][2]["level"], rel=1e-5)
-    assert describe_runs(result["runs"]) in "\n".join(describe_evaluation(result))
+    told = "\n".join(describe_evaluation(result))
+    assert describe_runs(result["runs"]) in told and "shifted by" not in told
+    assert f"{runs[2].out} ({result['runs'][2]['level']:+.4g})" in told
     assert describe_runs(result["runs"]) in (first.out / "run.html").read_text(encoding="utf-8")
     files = {json.loads(f.read_text())["metrics"]["mae"] for f in first.out.glob("*/eval*.json")}
     assert {alone["metrics"]["mae"], result["metrics"]["mae"]} <= files
@@ -207,6 +209,11 @@ def test_runs_that_cannot_answer_together(
         first.evaluate(
             "val", task="next_sale", others=[dataclasses.replace(third, **past)], **PLAIN
         )
+    masked = dataclasses.replace(
+        first, config=first.config.replace(objective="masked_cells", mask_ratio=0.2)
+    )
+    with pytest.raises(TaskError, match=r"the run in '.*a' learned masked cells"):
+        masked.evaluate("val", others=[second])
     rebuilt = bakery.build(tmp_path / "changed", changed_from="2025-02-01")
     place = dataclasses.replace(third.place(), store=str(rebuilt))
     with pytest.raises(TaskError, match="'next_sale' in another build of a store"):

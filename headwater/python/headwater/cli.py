@@ -429,7 +429,8 @@ def _sampler_options(options: argparse.Namespace) -> dict[str, Any]:
     found = {name: _json_or_word(value) for name, value in given.items()}
     for name in NAME_LISTS & found.keys():
         if not isinstance(found[name], list):
-            found[name] = given[name].split(",")
+            text = found[name] if isinstance(found[name], str) else given[name]
+            found[name] = [part.strip() for part in text.split(",") if part.strip()]
     return found
 
 

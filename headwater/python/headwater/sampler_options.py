@@ -83,8 +83,8 @@ def time_split_us(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
 
 def ignored_numbers(metadata: Mapping[str, Any], given: Sequence[str]) -> list[int]:
     """Global columns by their names, "table.column", ascending."""
-    if isinstance(given, str):
-        raise TypeError("ignored_columns is a str, expected a list of names")
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"ignored_columns is {given!r}, expected a list of names")
     known = {
         name: number
         for table in metadata["tables"]
@@ -92,7 +92,7 @@ def ignored_numbers(metadata: Mapping[str, Any], given: Sequence[str]) -> list[i
     }
     numbers: set[int] = set()
     for name in given:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise ValueError(f"ignored_columns: {_unknown_column(metadata, known, name)}")
         if known[name] in numbers:
             raise ValueError(f"ignored_columns names '{name}' twice")
