@@ -75,12 +75,10 @@ class SeveralContexts:
         average.add(first)
         changed = np.zeros(first.null.shape[0], bool)
         for other in self._others:
-            output, where = gathered(self._predictor.outputs(params, iter(other)))
-            assert output is not None
-            place = places(
-                info, where, "the passes of several contexts are not over the same seeds"
-            )
-            output = as_output([np.asarray(part)[place] for part in output])
+            output = in_order_of(
+                info, self._predictor.outputs(params, iter(other)),
+                "the passes of several contexts are not over the same seeds",
+            )  # fmt: skip
             changed |= _differs(first, output)
             average.add(output)
         self.changed_share = float(changed.mean()) if changed.size else 0.0
@@ -98,16 +96,25 @@ def gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[
     return joined, {name: np.concatenate([info[name] for info in infos]) for name in names}
 
 
-def places(info: dict[str, Any], other: dict[str, Any], refusal: str) -> NDArray[np.int64]:
-    """Where the seeds of the first pass are in another; `refusal` is said where they are not."""
+def in_order_of(
+    info: dict[str, Any], parts: Iterator[tuple[Output, dict[str, Any]]], refusal: str
+) -> Output:
+    """The outputs of another pass, in the order of the one that `info` is of.
+
+    Raises:
+        ValueError: `refusal`, where the passes are not over the same seeds.
+    """
+    output, other = gathered(parts)
     names = ("seed_index", "anchor_rows", "obs_time")
+    if output is None:
+        raise ValueError(refusal)
     orders = [np.lexsort([found[name] for name in reversed(names)]) for found in (info, other)]
     for name in names:
         if not np.array_equal(info[name][orders[0]], other[name][orders[1]]):
             raise ValueError(refusal)
-    places = np.empty(orders[0].size, np.int64)
-    places[orders[0]] = orders[1]
-    return places
+    place = np.empty(orders[0].size, np.int64)
+    place[orders[0]] = orders[1]
+    return as_output([np.asarray(part)[place] for part in output])
 
 
 def _differs(first: Output, other: Output) -> NDArray[np.bool_]:

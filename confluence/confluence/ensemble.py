@@ -20,7 +20,7 @@ import headwater
 import numpy as np
 
 from confluence.average import Average
-from confluence.contexts import as_output, gathered, places
+from confluence.contexts import as_output, gathered, in_order_of
 from confluence.data import Task, TaskError
 from confluence.model import Output, Params
 from confluence.predict import Speaker
@@ -54,12 +54,8 @@ class SeveralRuns:
         average.add(first)
         for out, task, said in self._others:
             refusal = f"the run in '{out}' does not answer the same seeds"
-            output, where = gathered(said)
-            if output is None:
-                raise ValueError(refusal)
-            place = places(info, where, refusal)
-            taken = as_output([np.asarray(part)[place] for part in output])
-            average.add(in_units_of(self._task, task, taken))
+            output = in_order_of(info, said, refusal)
+            average.add(in_units_of(self._task, task, output))
         yield average.output(), info
 
 

@@ -14,10 +14,12 @@ import pytest
 
 import confluence
 from confluence.cli import main
+from confluence.config import Config, ConfigError
 from confluence.data import Task, TaskError
 from confluence.ensemble import SeveralRuns, describe_runs, in_units_of, mark
 from confluence.evaluation_table import describe_evaluation
 from confluence.model import Output
+from confluence.train import Predictor
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 4,
@@ -220,6 +222,28 @@ def test_runs_that_cannot_answer_together(
         first.predict(
             split="val", task="next_sale", others=[dataclasses.replace(third, places=(place,))]
         )
+
+
+def test_runs_are_refused_before_any_has_answered(
+    runs: list[confluence.Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A last run without the task cost the passes of all before it."""
+    asked: list[Any] = []
+    monkeypatch.setattr(Predictor, "outputs", lambda *given: asked.append(given))
+    first, second, third = runs
+    with pytest.raises(TaskError, match="has no task 'mood'"):
+        first.predict(split="val", task="mood", others=[second, third])
+    assert asked == []
+
+
+def test_a_run_is_not_opened_on_a_store_without_a_column_it_ignores(
+    runs: list[confluence.Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be shown that column under another name."""
+    ignoring = runs[0].config.replace(ignored_columns=("shops.areas",))
+    monkeypatch.setattr(Config, "from_dict", lambda values: ignoring)
+    with pytest.raises(ConfigError, match=r"no store of the run has 'shops\.areas'.*'shops\.area'"):
+        confluence.load(runs[0].out)
 
 
 def test_the_commands_take_several_runs(
