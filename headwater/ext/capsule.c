@@ -1,5 +1,7 @@
 /* Arrow C streams in and out of Python: capsules of the published name. */
+#define _DEFAULT_SOURCE 1 /* strdup */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core.h"
 
@@ -58,4 +60,65 @@ PyObject *core_give_stream(struct ArrowArrayStream *given) {
         free(stream);
     }
     return capsule;
+}
+
+/* ---- a stream that stays failed ------------------------------------------------------------ */
+
+struct steady {
+    struct ArrowArrayStream source;
+    int failure; /* of get_next, 0 before one */
+    char *message; /* of the failure; NULL without one */
+};
+
+static int steady_schema(struct ArrowArrayStream *stream, struct ArrowSchema *schema) {
+    struct steady *steady = stream->private_data;
+    return steady->source.get_schema(&steady->source, schema);
+}
+
+static int steady_next(struct ArrowArrayStream *stream, struct ArrowArray *array) {
+    struct steady *steady = stream->private_data;
+    if (steady->failure == 0) {
+        steady->failure = steady->source.get_next(&steady->source, array);
+        if (steady->failure != 0) {
+            const char *message = steady->source.get_last_error(&steady->source);
+            steady->message = message != NULL ? strdup(message) : NULL;
+        }
+    }
+    return steady->failure;
+}
+
+static const char *steady_error(struct ArrowArrayStream *stream) {
+    struct steady *steady = stream->private_data;
+    return steady->failure != 0 ? steady->message : steady->source.get_last_error(&steady->source);
+}
+
+static void steady_release(struct ArrowArrayStream *stream) {
+    struct steady *steady = stream->private_data;
+    steady->source.release(&steady->source);
+    free(steady->message);
+    free(steady);
+    stream->release = NULL;
+}
+
+PyObject *core_steady_stream(PyObject *Py_UNUSED(module), PyObject *object) {
+    struct ArrowArrayStream *stream;
+    PyObject *capsule = core_stream_capsule(object, &stream);
+    if (capsule == NULL) {
+        return NULL;
+    }
+    struct steady *steady = malloc(sizeof *steady);
+    if (steady == NULL) {
+        Py_DECREF(capsule);
+        return PyErr_NoMemory();
+    }
+    *steady = (struct steady){.source = *stream};
+    stream->release = NULL; /* moved, as the interface allows */
+    Py_DECREF(capsule);
+    return core_give_stream(&(struct ArrowArrayStream){
+        .get_schema = steady_schema,
+        .get_next = steady_next,
+        .get_last_error = steady_error,
+        .release = steady_release,
+        .private_data = steady,
+    });
 }

@@ -69,6 +69,7 @@ void core_release_store(void *store);
 PyObject *core_stream_capsule(PyObject *object, struct ArrowArrayStream **stream);
 /* A capsule of the stream, which it takes over, also when it fails. */
 PyObject *core_give_stream(struct ArrowArrayStream *given);
+PyObject *core_steady_stream(PyObject *module, PyObject *object);
 
 /* ---- rows.c, ordered.c ------------------------------------------------------------------- */
 

@@ -348,6 +348,10 @@ PyDoc_STRVAR(order_rows_doc,
              "order_rows(path, stream: object, column_count: int, columns: list[int], nulls_first: "
              "bytes) -> int\n\nWrite the rows of an Arrow C stream of numbers in order of the "
              "columns (hw_order_rows); their number.");
+PyDoc_STRVAR(
+    steady_stream_doc,
+    "steady_stream(stream: object) -> object\n\nThe rest of an Arrow C stream as a new one "
+    "that stays failed once it failed.");
 
 /* ---- module ------------------------------------------------------------------------------ */
 
@@ -420,6 +424,7 @@ static PyMethodDef module_methods[] = {
     {"batch_fields", batch_fields, METH_NOARGS, batch_fields_doc},
     {"pack_rows", core_pack_rows, METH_VARARGS, pack_rows_doc},
     {"order_rows", core_order_rows, METH_VARARGS, order_rows_doc},
+    {"steady_stream", core_steady_stream, METH_O, steady_stream_doc},
     {"calendar_tables", calendar_tables, METH_NOARGS, calendar_tables_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -133,14 +133,14 @@ static PyObject *order(const struct core_state *state, const char *path, PyObjec
 PyObject *core_order_rows(PyObject *module, PyObject *args) {
     PyObject *path, *stream, *columns, *nulls_first, *result = NULL;
     uint32_t column_count, *indexes = NULL, count = 0;
-    const char *nulls;
+    char *nulls;
     Py_ssize_t null_count;
     if (!PyArg_ParseTuple(args, "O&OO&OS", PyUnicode_FSConverter, &path, &stream, core_u32,
                           &column_count, &columns, &nulls_first)) {
         return NULL;
     }
     if (core_u32_list(columns, &indexes, &count) == 0 &&
-        PyBytes_AsStringAndSize(nulls_first, (char **)&nulls, &null_count) == 0) {
+        PyBytes_AsStringAndSize(nulls_first, &nulls, &null_count) == 0) {
         hw_ordering ordering = {.struct_bytes = sizeof ordering,
                                 .columns = indexes,
                                 .nulls_first = (const uint8_t *)nulls,

@@ -61,6 +61,11 @@ def order_rows(
     says by column with 1 that rows with NULL there come first, with 0 last.
     """
 
+def steady_stream(stream: _ArrowStream | object, /) -> object:
+    """The rest of an Arrow C stream as a new one (a capsule) that stays failed once it failed: a
+    reader with several threads asks again, and what a producer then says is not why it failed.
+    The stream given is taken over and was read then."""
+
 class OrderedRows:
     """Rows that `order_rows` wrote, mapped. OSError if the file is not as it was written."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from . import _core
 from .errors import SourceError
 from .postgres_types import (
     AS_BYTES,
@@ -227,7 +228,7 @@ class _Server:
                 prepared.set_sql_query(query)
                 try:
                     stream, _ = prepared.execute_query()
-                    cursor.register("stream", stream.__arrow_c_stream__())
+                    cursor.register("stream", _core.steady_stream(stream))
                     yield cursor
                     cursor.unregister("stream")
                 except duckdb.OutOfMemoryException:

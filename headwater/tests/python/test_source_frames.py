@@ -12,6 +12,7 @@ import pandas
 import polars
 import pyarrow
 import pytest
+from headwater import _core
 from headwater.build import build
 from headwater.database import open_database
 from headwater.errors import SourceError
@@ -123,3 +124,53 @@ def test_a_function_that_fails_names_its_table() -> None:
 
     with pytest.raises(SourceError, match="table 't' cannot be read: the disk is away"):
         infer({"t": broken})
+
+
+class FailingOnce:
+    """Batches of which the second fails; asked again it has another thing to say."""
+
+    def __init__(self) -> None:
+        self.words = iter(["the disk is full", "the reader is closed"])
+        self.batches = iter([pyarrow.record_batch({"id": [1, 2]})])
+
+    def __iter__(self) -> FailingOnce:
+        return self
+
+    def __next__(self) -> pyarrow.RecordBatch:
+        for batch in self.batches:
+            return batch
+        raise OSError(next(self.words))
+
+    def reader(self) -> pyarrow.RecordBatchReader:
+        schema = pyarrow.schema([("id", pyarrow.int64())])
+        return pyarrow.RecordBatchReader.from_batches(schema, self)
+
+
+def read_capsule(capsule: object) -> pyarrow.RecordBatchReader:
+    return pyarrow.RecordBatchReader._import_from_c_capsule(capsule)
+
+
+def test_a_stream_that_failed_says_the_same_again() -> None:
+    """DuckDB's threads ask again, and the second answer came out instead of the first."""
+    plain = FailingOnce().reader()
+    assert plain.read_next_batch().num_rows == 2
+    for words in ("the disk is full", "the reader is closed"):
+        with pytest.raises(OSError, match=words):
+            plain.read_next_batch()
+
+    steady = read_capsule(_core.steady_stream(FailingOnce().reader()))
+    assert steady.read_next_batch().num_rows == 2
+    for _ in range(3):
+        with pytest.raises(OSError, match="the disk is full"):
+            steady.read_next_batch()
+
+
+def test_a_steady_stream_takes_the_stream_over() -> None:
+    reader = pyarrow.table({"id": [1, 2]}).to_reader()
+    capsule = reader.__arrow_c_stream__()
+    steady = _core.steady_stream(capsule)
+    with pytest.raises(ValueError, match="was read already"):
+        _core.steady_stream(capsule)
+    assert read_capsule(steady).read_all()["id"].to_pylist() == [1, 2]
+    with pytest.raises(TypeError, match="expected an Arrow C stream"):
+        _core.steady_stream(3)
