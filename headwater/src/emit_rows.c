@@ -92,7 +92,7 @@ static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
         return -1;
     }
     if (visit->table == HWI_NONE && visit->list == HWI_NONE) {
-        return 0;
+        return plan->options.gap_age ? (float)hwi_view_gap_days(&walk->view, plan) : 0;
     }
     int64_t time_us = visit->table == HWI_NONE
                           ? plan->store->seeds[walk->view.task->task].obs_times[visit->list]

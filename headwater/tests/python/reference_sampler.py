@@ -527,12 +527,18 @@ class Walk:
             label = self.task.seeds[self.context.labels[local]]
             return (self.seed.obs_time - label.obs_time) / DAY
         if row is None:
-            return 0.0
+            return self.gap_days() if self.options.gap_age else 0.0
         time = self.time(row)
         if time in (None, ALWAYS, NEVER):
             return -1.0
         assert time is not None
         return (self.seed.obs_time - time) / DAY
+
+    def gap_days(self) -> float:
+        times = [time for table in self.database.tables for time in table.times or ()]
+        known = [time for time in times if time not in (ALWAYS, NEVER)]
+        end = min(self.until, max(known, default=NEVER))
+        return max(self.seed.obs_time - end, 0) / DAY
 
 
 def is_label(task: Task, table: Table, column: str) -> bool:

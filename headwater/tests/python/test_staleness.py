@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import headwater
 import numpy as np
 import pytest
-from plain_database import BOOLEAN, DAY, IDENTIFIER, TIMESTAMP, Column, Database, Key, Options, Seed
+from plain_database import (
+    BOOLEAN,
+    DAY,
+    IDENTIFIER,
+    NEVER,
+    TIMESTAMP,
+    Column,
+    Database,
+    Key,
+    Options,
+    Seed,
+)
 from plain_database import Task as PlainTask
 from reference_order import Stream
 from tiny_store import write_tiny
@@ -131,6 +143,94 @@ def test_cutoffs_are_never_those_of_a_seed_with_another_gap(seed: int, tmp_path:
             )
     assert same(found[0], found[1])
     assert same(found[0], found[2])
+
+
+# ---- the gap as an age -------------------------------------------------------------------------
+
+
+def seed_ages(database: Database, folder: Path, split: int, **options: Any) -> list[float]:
+    """By seed."""
+    options = {"batch_size": 50, "gap_age": True, **options}
+    path = write_store(database, folder)
+    with open_sampler(path, database, Options(**options)) as sampler:
+        (batch,) = epoch_of(sampler, split, 0)
+    count = int(batch["num_sequences"][0])
+    return batch["row_ages"][np.argsort(batch["seed_index"][:count]), 0].tolist()
+
+
+def asked_on(*days: float, written: list[int | None] | None = None, **of: bool) -> Database:
+    """The writer of `diary`, whose last entry is of day 8, asked on these days, in val."""
+    writers, entries = diary(1).tables
+    if written is not None:
+        entries = replace(entries, values={**entries.values, "written": written}, **of)
+    seeds = tuple(Seed(0, int(at(0) + day * DAY), True, split=VAL) for day in days)
+    task = PlainTask("t", "writers", "t", BOOLEAN, seeds)
+    return Database("diary", (writers, entries), (task,))
+
+
+def test_the_gap_is_the_age_of_the_seed_row(tmp_path: Path) -> None:
+    (batch,) = epochs(diary(41), tmp_path / "drawn", TRAIN, (0.5, float(DAYS)))
+    ages = seed_ages(diary(41), tmp_path / "told", TRAIN, recent=True, staleness=(0.5, float(DAYS)))
+    for b, seed in enumerate(batch["seed_index"][:40].tolist()):
+        stream = Stream(42, seed, 0, 0, TRAIN)
+        gap = stream.below(DAYS * 86400 + 1) / 86400 if next(stream.words) >= 2**31 else 0.0
+        late = (int(batch["obs_time"][b]) - at(DAYS)) / DAY  # microseconds after the last entry
+        assert ages[seed] == pytest.approx(max(gap, late), rel=1e-6)
+
+
+def test_a_frozen_seed_has_the_gap_to_its_end(tmp_path: Path) -> None:
+    until = (NEVER, at(2), NEVER)
+    assert seed_ages(asked_on(1, 2, 3.5), tmp_path, VAL, visible_until=until) == [0, 0, 1.5]
+
+
+def test_a_database_that_ends_before_leaves_a_gap(tmp_path: Path) -> None:
+    assert seed_ages(asked_on(5, 8, 9.25, 30), tmp_path, VAL) == [0, 0, 1.25, 22]
+
+
+def test_rows_without_a_time_are_no_end(tmp_path: Path) -> None:
+    """Hidden ones stand last with no time, visible ones first."""
+    nothing: list[int | None] = [None] * (DAYS - 1)
+    hidden = asked_on(2, 5, written=[at(1), at(3), *nothing])
+    assert seed_ages(hidden, tmp_path / "hidden", VAL) == [0, 2]
+    visible = asked_on(2, 5, written=[*nothing, at(1), at(3)], null_time_visible=True)
+    assert seed_ages(visible, tmp_path / "visible", VAL) == [0, 2]
+
+
+@pytest.mark.parametrize("is_visible", [False, True])
+def test_a_database_without_times_ends_never(is_visible: bool, tmp_path: Path) -> None:
+    database = asked_on(2, 5, written=[None] * (DAYS + 1), null_time_visible=is_visible)
+    assert seed_ages(database, tmp_path / "rolling", VAL) == [0, 0]
+    until = (NEVER, at(4), NEVER)
+    assert seed_ages(database, tmp_path / "frozen", VAL, visible_until=until) == [0, 1]
+
+
+def test_a_seed_without_a_time_has_no_gap(tmp_path: Path) -> None:
+    writers, entries = diary(1).tables
+    task = PlainTask("t", "writers", "t", BOOLEAN, (Seed(0, NEVER, True, split=VAL),))
+    database = Database("diary", (writers, entries), (task,))
+    assert seed_ages(database, tmp_path, VAL) == [-1]
+
+
+def test_without_the_option_the_seed_row_has_no_age(tmp_path: Path) -> None:
+    until = (NEVER, at(2), NEVER)
+    database = asked_on(3.5)
+    assert seed_ages(database, tmp_path, VAL, visible_until=until, gap_age=False) == [0]
+
+
+def test_only_the_seed_row_tells_of_it(tmp_path: Path) -> None:
+    """Everything else of the batch is the same bits."""
+    database = diary(41)
+    path = write_store(database, tmp_path)
+    found = []
+    for gap_age in (False, True):
+        options = Options(batch_size=50, staleness=(0.2, 7.0), gap_age=gap_age)
+        with open_sampler(path, database, options) as sampler:
+            found += epoch_of(sampler, TRAIN, 0)
+    plain, told = found
+    assert plain["row_ages"][:40, 0].tolist() == [0] * 40 and (told["row_ages"][:40, 0] > 0).any()
+    told["row_ages"] = told["row_ages"].copy()
+    told["row_ages"][:40, 0] = 0
+    assert same([plain], [told])
 
 
 # ---- the option --------------------------------------------------------------------------------
