@@ -49,6 +49,8 @@ class Config:
     # "all", which lets a rolling evaluation see those of val; None: as each task says
     staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
     # to so many days, of none with probability p0
+    gap_age: bool | None = None  # whether a task's seed row shows how long there was nothing to
+    # see; None: in a run with staleness
     visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
     time_split: tuple[str, str] | None = None  # (at, until): a backtest on the train split
     train_on_val: bool = False  # train has the seeds of val too: a last fit before test
@@ -214,6 +216,11 @@ class Config:
         return self.objective == "masked_cells" or self.auxiliary_weight > 0
 
     @property
+    def shows_gaps(self) -> bool:
+        """Whether a task's seed row shows for how long there was nothing to see."""
+        return self.staleness is not None if self.gap_age is None else self.gap_age
+
+    @property
     def head_width(self) -> int:
         """K, width of one attention head."""
         return self.width // self.heads
@@ -231,6 +238,10 @@ class Config:
     def replace(self, **overrides: Any) -> Config:
         """A copy with some settings changed; an unknown name is an error."""
         return Config.from_dict({**self.to_dict(), **overrides})
+
+    def asked(self) -> Config:
+        """The settings of contexts that are to be answered: no gap is drawn, no cell masked."""
+        return self.replace(staleness=None, auxiliary_weight=0.0, gap_age=self.shows_gaps)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name; JSON can hold it."""

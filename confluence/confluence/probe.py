@@ -150,7 +150,7 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
 
 def question_config(cfg: Config) -> Config:
     """A run's settings for contexts of a task's seeds, nothing masked and nothing stale."""
-    return cfg.replace(objective="task", seed_tables=None, staleness=None, auxiliary_weight=0.0)
+    return cfg.asked().replace(objective="task", seed_tables=None)
 
 
 # ---------------------------------------------------------------------------- the representations

@@ -118,8 +118,7 @@ class Run:
                 raise TaskError(f"the run in '{self.out}' learned masked cells: it has no answers")
             return self._held_out(split)
         place = self.place(task)
-        cfg = self.regime_config(place, split, regime, visible_until)
-        cfg = cfg.replace(staleness=None, auxiliary_weight=0.0)  # those of training
+        cfg = self.regime_config(place, split, regime, visible_until).asked()
         for run in others:
             run.config.check_scored(split)
         with open_sampler(place.store, cfg, place.name) as sampler:
@@ -168,7 +167,7 @@ class Run:
         file = Path(path) if path else self.predictions_file(split, task=task, others=others)
         check_output(file)
         place = self.place(task)
-        cfg = self.config.replace(staleness=None, auxiliary_weight=0.0)  # no cell is masked
+        cfg = self.config.asked()
         store = headwater.Store(place.store)
         asked = None if keys_file is None else read_keys(Path(keys_file), store, place.name, at)
 
@@ -265,9 +264,7 @@ class Run:
 
         def others_say() -> Generator[Says, None, None]:
             for run, where in zip(others, theirs, strict=True):
-                settings = run.config.replace(
-                    visible_until=cfg.visible_until, staleness=None, auxiliary_weight=0.0
-                )
+                settings = run.config.asked().replace(visible_until=cfg.visible_until)
                 with open_sampler(where.store, settings, where.name) as opened:
                     target, known = _read(opened, where)
                     speaker, target = run._speaker(

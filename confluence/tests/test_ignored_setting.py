@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import headwater
-import jax
 import numpy as np
 import pytest
+from untrained import noted_samplers, untrained_run
 
 from confluence.arguments import make_parser
 from confluence.commands import overrides_of
@@ -24,11 +24,9 @@ from confluence.data import (
     read_row_shape,
     read_task,
 )
-from confluence.model import init
 from confluence.own_columns import own_columns
 from confluence.pretrain import pretrain
-from confluence.run import Run, train
-from confluence.stores import find_places, open_stores
+from confluence.run import train
 
 SMALL: dict[str, Any] = {
     "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
@@ -70,28 +68,14 @@ def test_contexts_do_not_show_them(shop_store: Path) -> None:
 def test_training_evaluation_and_prediction_open_samplers_with_them(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[list[str]] = []
-
-    class Noting(headwater.Sampler):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            opened.append(list(options["ignored_columns"]))
-            super().__init__(*arguments, **options)
-
-    monkeypatch.setattr(headwater, "Sampler", Noting)
+    noted = noted_samplers(monkeypatch)
     monkeypatch.setattr("confluence.run.write_page", lambda out: None)  # which needs a log
     cfg = preset("tiny", ignored_columns=["customers.region"], **SMALL)
-    places = find_places([str(shop_store)], ["churn"])
-    with open_stores(places, cfg) as (store,):  # what a training opens
-        params = init(jax.random.key(0), cfg, int(store.metadata["text"]["dim"]))
-        place = places[0].with_moments(store.tasks[0])
-    run = Run(
-        out=tmp_path, places=(place,), config=cfg, step=0, params=params, average=params,
-        stores=(str(shop_store),),
-    )  # fmt: skip
+    run = untrained_run(shop_store, "churn", cfg, tmp_path)
     result = run.evaluate("val", trees=False, resamples=0)
     assert np.isfinite(result["metrics"]["auroc"])
     run.predict(keys=[1, 2], at="2025-01-01")
-    assert opened == [["customers.region"]] * 3
+    assert [options["ignored_columns"] for options in noted] == [["customers.region"]] * 3
 
 
 # --------------------------------------------------------------------------------------- the rows
