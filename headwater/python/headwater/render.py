@@ -180,7 +180,11 @@ class _ContextReader:
             cells = {
                 name: TARGET if masked else self.obs_time() for name, masked in emitted.items()
             }
-            return ContextRow(local, f"task {self.task['name']}", "seed", None, depth, cells, None)
+            name = f"task {self.task['name']}"
+            if age > 0:  # by gap_age
+                key = "seed that sees nothing newer"
+                return ContextRow(local, name, key, age, depth, cells, None)
+            return ContextRow(local, name, "seed", None, depth, cells, None)
         row = self.store.row(row_id)
         cells = {
             name: TARGET if masked else cell_text(row["cells"].get(name))
