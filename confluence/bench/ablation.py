@@ -29,6 +29,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "half the children": {"child_width": 0.5},
     "twice the children": {"child_width": 2.0},
     "staleness": {"staleness": (0.5, 1826.0)},
+    "staleness, age of the database": {"staleness": (0.5, 1826.0), "database_age": True},
     "child counts": {"child_counts": True},
     "label rows": {"label_rows": 4, "context_labels": "all"},
     "peer labels": {"peer_labels": 8},

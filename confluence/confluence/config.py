@@ -49,8 +49,7 @@ class Config:
     # "all", which lets a rolling evaluation see those of val; None: as each task says
     staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
     # to so many days, of none with probability p0
-    gap_age: bool | None = None  # whether a task's seed row shows how long there was nothing to
-    # see; None: in a run with staleness
+    database_age: bool = False  # a task's seed row shows how old the newest visible row is
     visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
     time_split: tuple[str, str] | None = None  # (at, until): a backtest on the train split
     train_on_val: bool = False  # train has the seeds of val too: a last fit before test
@@ -199,6 +198,8 @@ class Config:
             ),
             (alone and self.label_rows > 0, "label_rows need objective 'task'"),
             (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
+            (alone and self.database_age, "database_age needs objective 'task'"),
+            (self.database_age and not self.ages, "database_age needs ages"),
             (
                 not alone and self.seed_tables is not None,
                 "seed_tables need objective 'masked_cells'",
@@ -214,11 +215,6 @@ class Config:
     def masks_cells(self) -> bool:
         """Whether train contexts have masked cells."""
         return self.objective == "masked_cells" or self.auxiliary_weight > 0
-
-    @property
-    def shows_gaps(self) -> bool:
-        """Whether a task's seed row shows for how long there was nothing to see."""
-        return self.staleness is not None if self.gap_age is None else self.gap_age
 
     @property
     def head_width(self) -> int:
@@ -241,7 +237,7 @@ class Config:
 
     def asked(self) -> Config:
         """The settings of contexts that are to be answered: no gap is drawn, no cell masked."""
-        return self.replace(staleness=None, auxiliary_weight=0.0, gap_age=self.shows_gaps)
+        return self.replace(staleness=None, auxiliary_weight=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name; JSON can hold it."""

@@ -153,12 +153,12 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "train_on_val",
                             "peer_labels",
                             "ignored_columns",
-                            "gap_age",
+                            "database_age",
                             NULL};
     uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH, objective = HW_OBJECTIVE_TASK;
     int with_rows, attention_masks = 0, packing = 0, child_counts = 0, train_on_val = 0,
-        gap_age = 0;
+                   database_age = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
             "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&OO&dOO&"
@@ -178,7 +178,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->staleness_max_days, &child_counts, core_u32, &options->label_rows, time_split,
             core_u32, &objective, &options->mask_ratio, seed_tables, core_u32,
             &options->max_targets_per_type, never_masked, &train_on_val, core_u32,
-            &options->peer_labels, ignored, &gap_age)) {
+            &options->peer_labels, ignored, &database_age)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
@@ -195,7 +195,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
     options->packing = (uint8_t)packing;
     options->child_counts = (uint8_t)child_counts;
     options->train_on_val = (uint8_t)train_on_val;
-    options->gap_age = (uint8_t)gap_age;
+    options->database_age = (uint8_t)database_age;
     options->objective = (hw_objective)objective;
     options->visible_until = visible_until;
     return 1;

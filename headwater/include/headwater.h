@@ -572,8 +572,8 @@ typedef struct hw_sampler_options {
     const uint32_t *ignored_columns; /* global columns of tables, each once: contexts have no cell
                                         of them (docs/2-sampling.md, "Ignored columns") */
     uint32_t ignored_column_count;
-    uint8_t gap_age; /* the age of a task's seed row is the time before obs_time of which nothing is
-                        visible (docs/2-sampling.md, "Gaps"); off: 0 */
+    uint8_t database_age; /* the age of a task's seed row is that of the newest row of any table
+                             that is visible (docs/2-sampling.md, "Age of the database"); off: 0 */
 } hw_sampler_options;
 
 /*

@@ -94,3 +94,16 @@ uint32_t hwi_cutoff_find(const struct hwi_walk *walk, uint32_t table_index) {
     return table->info->row_start +
            interpolate(view, table->times, low, high, marks->times[mark - 1], marks->times[mark]);
 }
+
+int64_t hwi_newest_visible(struct hwi_walk *walk) {
+    const hw_store *store = walk->plan->store;
+    int64_t newest = INT64_MIN;
+    for (uint32_t t = 0; t < store->info->table_count; t++) {
+        const struct hwi_table *table = &store->tables[t];
+        uint32_t end = table->times == NULL ? 0 : hwi_cutoff(walk, t) - table->info->row_start;
+        if (end > 0 && table->times[end - 1] > newest) {
+            newest = table->times[end - 1];
+        }
+    }
+    return newest;
+}

@@ -6,6 +6,8 @@
 
 #include "walk.h"
 
+/* The latest time of a row that passes (as no chain row); INT64_MIN: no such row has a time. */
+int64_t hwi_newest_visible(struct hwi_walk *walk);
 /* First row of the table that does not pass (for rows that are no chain rows), global. */
 uint32_t hwi_cutoff_find(const struct hwi_walk *walk, uint32_t table);
 

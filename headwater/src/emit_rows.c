@@ -92,7 +92,7 @@ static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
         return -1;
     }
     if (visit->table == HWI_NONE && visit->list == HWI_NONE) {
-        return 0;
+        return walk->seed_age;
     }
     int64_t time_us = visit->table == HWI_NONE
                           ? plan->store->seeds[walk->view.task->task].obs_times[visit->list]
@@ -127,10 +127,6 @@ void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk, uin
         ages[row] = age_of(plan, walk, visit);
         starts[row] = (uint16_t)visit->cell_start;
         tables[row] = (uint16_t)visit->table; /* HWI_NONE: 65535 */
-    }
-    int has_seed_row = walk->row_count > 0 && walk->visits[0].table == HWI_NONE;
-    if (plan->options.gap_age && has_seed_row) {
-        ages[0] += (float)hwi_view_gap_days(&walk->view, plan);
     }
     for (size_t row = walk->row_count; row < rows; row++) {
         ages[row] = -1;

@@ -112,29 +112,6 @@ static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
     return HW_OK;
 }
 
-/* The latest time of a table's rows, which stand by time; INT64_MIN: none has one. */
-static int64_t newest_of(const struct hwi_table *table) {
-    uint32_t low = 0, high = table->times == NULL ? 0 : table->info->row_count;
-    while (low < high) { /* rows before `low` have a time, those from `high` on have none */
-        uint32_t middle = low + (high - low) / 2;
-        if (table->times[middle] == INT64_MAX) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low == 0 ? INT64_MIN : table->times[low - 1];
-}
-
-static int64_t newest_time(const hw_store *store) {
-    int64_t newest = INT64_MIN;
-    for (uint32_t table = 0; table < store->info->table_count; table++) {
-        int64_t time_us = newest_of(&store->tables[table]);
-        newest = time_us > newest ? time_us : newest;
-    }
-    return newest == INT64_MIN ? INT64_MAX : newest;
-}
-
 /* docs/2-sampling.md, "Staleness". */
 static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     double share = plan->options.staleness_zero_share, days = plan->options.staleness_max_days;
@@ -386,7 +363,6 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         made->visible_until[split] =
             given.visible_until == NULL ? INT64_MAX : given.visible_until[split];
     }
-    made->newest_us = made->options.gap_age ? newest_time(store) : INT64_MAX;
     if (given.time_split != NULL) {
         made->is_split_by_time = 1;
         memcpy(made->time_split, given.time_split, sizeof made->time_split);

@@ -197,7 +197,6 @@ struct hwi_plan {
     int64_t time_split[2]; /* from, until; only if is_split_by_time */
     uint8_t is_split_by_time;
     uint32_t stale_seconds; /* the longest gap of a train seed; 0: there are none */
-    int64_t newest_us; /* with gap_age the latest time of a row; INT64_MAX: none has one */
     uint64_t fresh_words; /* of the 2^32 first words of a stream: those that give no gap */
     struct hwi_table_plan *tables; /* [table_count] */
     struct hwi_task_plan *tasks; /* [task_count], the selected ones in the store's order */

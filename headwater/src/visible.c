@@ -40,15 +40,6 @@ void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const str
     }
 }
 
-double hwi_view_gap_days(const struct hwi_view *view, const struct hwi_plan *plan) {
-    int64_t obs_time = view->seed->obs_time;
-    int64_t end = view->until < plan->newest_us ? view->until : plan->newest_us;
-    if (obs_time == INT64_MAX || end >= obs_time) {
-        return 0;
-    }
-    return ((double)obs_time - (double)end) / 86400e6;
-}
-
 /* Not before the anchor; without times nothing is known to be before. */
 static int is_not_before_anchor(const struct hwi_view *view, const struct hwi_table *table,
                                 uint32_t row) {

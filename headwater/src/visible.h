@@ -22,9 +22,6 @@ struct hwi_view {
 /* stale_seconds: how much less than its cutoff the seed may see. */
 void hwi_view_init(struct hwi_view *view, const struct hwi_plan *plan, const struct hwi_seed *seed,
                    uint32_t stale_seconds);
-/* Days before obs_time of which nothing is visible, or of which the store has nothing
- * (docs/2-sampling.md, "Gaps"). 0 without an obs_time. */
-double hwi_view_gap_days(const struct hwi_view *view, const struct hwi_plan *plan);
 /* 1 if a time passes the cutoff for a row that is (not) a chain row. */
 static inline int hwi_view_passes(const struct hwi_view *view, int64_t time_us, int chain) {
     if (view->until == INT64_MAX) {

@@ -109,6 +109,7 @@ struct hwi_walk {
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
     uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
+    float seed_age; /* days, of the seed row: 0, or with database_age of the newest visible row */
     uint8_t stopped_by_rows;
 
     /* Visited rows: open addressing; entries whose tag has an older stamp are empty. */

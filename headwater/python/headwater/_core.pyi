@@ -357,7 +357,7 @@ class Sampler:
         train_on_val: bool = False,
         peer_labels: SupportsIndex = 0,
         ignored_columns: Sequence[int] | None = None,
-        gap_age: bool = False,
+        database_age: bool = False,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""

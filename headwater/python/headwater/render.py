@@ -181,7 +181,7 @@ class _ContextReader:
                 name: TARGET if masked else self.obs_time() for name, masked in emitted.items()
             }
             name = f"task {self.task['name']}"
-            if age > 0:  # by gap_age
+            if age > 0:  # by database_age
                 key = "seed that sees nothing newer"
                 return ContextRow(local, name, key, age, depth, cells, None)
             return ContextRow(local, name, "seed", None, depth, cells, None)

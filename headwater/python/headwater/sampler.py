@@ -81,8 +81,8 @@ class Sampler:
     ignored_columns: names "table.column"; contexts have no cell of them, as if the metadata had
         given them the stype "ignored". Keys and times mean what they did, and the target of a cell
         task is asked as ever. docs/2-sampling.md, "Ignored columns".
-    gap_age: the age of a task's seed row is the gap: for how many days before obs_time there is
-        nothing to see, by visible_until, staleness or as the database ends before. Otherwise 0.
+    database_age: the age of a task's seed row is that of the newest row of any table that the seed
+        may see, so that it tells how old the news are. Otherwise 0.
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
         label is known by `at`, val those asked from `at` on and before `until`, the others are in
         no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
@@ -137,7 +137,7 @@ class Sampler:
         label_rows: int = 0,
         peer_labels: int = 0,
         ignored_columns: Sequence[str] = (),
-        gap_age: bool = False,
+        database_age: bool = False,
         time_split: tuple[Time, Time] | None = None,
         train_on_val: bool = False,
         num_threads: int | None = None,
@@ -223,7 +223,7 @@ class Sampler:
                 time_split=dealt,
                 train_on_val=train_on_val,
                 ignored_columns=ignored,
-                gap_age=gap_age,
+                database_age=database_age,
                 mask_ratio=mask_ratio or 0,
                 seed_tables=self._seeds.table_numbers(),
                 max_targets_per_type=at_least_or_0("max_targets_per_type", max_targets_per_type, 1),
@@ -268,8 +268,8 @@ class Sampler:
             self._options["peer_labels"] = peer_labels
         if ignored:
             self._options["ignored_columns"] = sorted(ignored_columns)
-        if gap_age:
-            self._options["gap_age"] = True
+        if database_age:
+            self._options["database_age"] = True
         if dealt:
             self._options["time_split"] = list(dealt)
         if train_on_val:

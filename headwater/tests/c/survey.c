@@ -64,7 +64,7 @@ hw_sampler_options survey_options(uint32_t variant) {
         .mask_ratio = is_masked ? 0.5 : 0,
         .ignored_columns = ignored,
         .ignored_column_count = variant % 5 == 4 ? 3 : 0,
-        .gap_age = variant % 3 != 0,
+        .database_age = variant % 3 != 0,
         .seed_tables = variant == MASKED_TABLES ? tables : NULL,
         .seed_table_count = variant == MASKED_TABLES ? 2 : 0,
     };

@@ -123,7 +123,7 @@ class Options:
     label_rows: int = 0
     peer_labels: int = 0
     ignored_columns: tuple[tuple[str, str], ...] = ()  # (table, column)
-    gap_age: bool = False
+    database_age: bool = False
     masked_objective: bool = False
     mask_ratio: float = 0.0
     max_targets: int = 0  # masked cells of one type in a sequence

@@ -527,18 +527,17 @@ class Walk:
             label = self.task.seeds[self.context.labels[local]]
             return (self.seed.obs_time - label.obs_time) / DAY
         if row is None:
-            return self.gap_days() if self.options.gap_age else 0.0
+            return self.database_age() if self.options.database_age else 0.0
         time = self.time(row)
         if time in (None, ALWAYS, NEVER):
             return -1.0
         assert time is not None
         return (self.seed.obs_time - time) / DAY
 
-    def gap_days(self) -> float:
+    def database_age(self) -> float:
         times = [time for table in self.database.tables for time in table.times or ()]
-        known = [time for time in times if time not in (ALWAYS, NEVER)]
-        end = min(self.until, max(known, default=NEVER))
-        return max(self.seed.obs_time - end, 0) / DAY
+        seen = [time for time in times if self.passes(time, False) and time != ALWAYS]
+        return (self.seed.obs_time - max(seen)) / DAY if seen else -1.0
 
 
 def is_label(task: Task, table: Table, column: str) -> bool:

@@ -1,4 +1,5 @@
-"""Gaps between what a train seed may see and when it is asked: docs/2-sampling.md, "Staleness"."""
+"""Gaps between what a seed may see and when it is asked: docs/2-sampling.md, "Staleness" and "Age
+of the database"."""
 
 from __future__ import annotations
 
@@ -145,12 +146,12 @@ def test_cutoffs_are_never_those_of_a_seed_with_another_gap(seed: int, tmp_path:
     assert same(found[0], found[2])
 
 
-# ---- the gap as an age -------------------------------------------------------------------------
+# ---- the age of the database -------------------------------------------------------------------
 
 
 def seed_ages(database: Database, folder: Path, split: int, **options: Any) -> list[float]:
     """By seed."""
-    options = {"batch_size": 50, "gap_age": True, **options}
+    options = {"batch_size": 50, "database_age": True, **options}
     path = write_store(database, folder)
     with open_sampler(path, database, Options(**options)) as sampler:
         (batch,) = epoch_of(sampler, split, 0)
@@ -158,63 +159,82 @@ def seed_ages(database: Database, folder: Path, split: int, **options: Any) -> l
     return batch["row_ages"][np.argsort(batch["seed_index"][:count]), 0].tolist()
 
 
-def asked_on(*days: float, written: list[int | None] | None = None, **of: bool) -> Database:
+def asked_on(
+    *days: float, written: list[int | None] | None = None, exclusive: bool = False, **of: bool
+) -> Database:
     """The writer of `diary`, whose last entry is of day 8, asked on these days, in val."""
     writers, entries = diary(1).tables
     if written is not None:
-        entries = replace(entries, values={**entries.values, "written": written}, **of)
+        rows = len(written)
+        keys = (Key(("writer_id",), "writers", (0,) * rows),)
+        values: dict[str, list[Any]] = {"entry_id": [True] * rows, "writer_id": [True] * rows}
+        names = tuple((f"e-{i + 1}",) for i in range(rows))
+        values["written"] = written
+        entries = replace(
+            entries, values=values, keys=keys, primary_key=names, row_count=rows, **of
+        )
     seeds = tuple(Seed(0, int(at(0) + day * DAY), True, split=VAL) for day in days)
-    task = PlainTask("t", "writers", "t", BOOLEAN, seeds)
+    task = PlainTask("t", "writers", "t", BOOLEAN, seeds, exclusive=exclusive)
     return Database("diary", (writers, entries), (task,))
 
 
-def test_the_gap_is_the_age_of_the_seed_row(tmp_path: Path) -> None:
-    (batch,) = epochs(diary(41), tmp_path / "drawn", TRAIN, (0.5, float(DAYS)))
-    ages = seed_ages(diary(41), tmp_path / "told", TRAIN, recent=True, staleness=(0.5, float(DAYS)))
-    for b, seed in enumerate(batch["seed_index"][:40].tolist()):
-        stream = Stream(42, seed, 0, 0, TRAIN)
-        gap = stream.below(DAYS * 86400 + 1) / 86400 if next(stream.words) >= 2**31 else 0.0
-        late = (int(batch["obs_time"][b]) - at(DAYS)) / DAY  # microseconds after the last entry
-        assert ages[seed] == pytest.approx(max(gap, late), rel=1e-6)
+def test_a_fresh_seed_has_the_age_of_the_newest_row(tmp_path: Path) -> None:
+    """Also where the database ends long before."""
+    assert seed_ages(asked_on(1, 3.25, 8, 30), tmp_path, VAL) == [0, 0.25, 0, 22]
+    strictly = asked_on(1, 3.25, 8, exclusive=True)
+    assert seed_ages(strictly, tmp_path / "exclusive", VAL) == [1, 0.25, 1]
 
 
-def test_a_frozen_seed_has_the_gap_to_its_end(tmp_path: Path) -> None:
-    until = (NEVER, at(2), NEVER)
+def test_a_frozen_seed_has_the_age_of_what_it_sees(tmp_path: Path) -> None:
+    until = (NEVER, int(at(2) + DAY / 2), NEVER)
     assert seed_ages(asked_on(1, 2, 3.5), tmp_path, VAL, visible_until=until) == [0, 0, 1.5]
 
 
-def test_a_database_that_ends_before_leaves_a_gap(tmp_path: Path) -> None:
-    assert seed_ages(asked_on(5, 8, 9.25, 30), tmp_path, VAL) == [0, 0, 1.25, 22]
+def test_a_stale_seed_has_the_age_of_what_it_sees(tmp_path: Path) -> None:
+    (batch,) = epochs(diary(41), tmp_path / "drawn", TRAIN, (0.5, float(DAYS)))
+    ages = seed_ages(diary(41), tmp_path / "told", TRAIN, recent=True, staleness=(0.5, float(DAYS)))
+    for b, seed in enumerate(batch["seed_index"][:40].tolist()):
+        newest = batch["row_ages"][b, 2 : batch["num_rows"][b]].min()  # all entries fit
+        assert ages[seed] == newest
 
 
-def test_rows_without_a_time_are_no_end(tmp_path: Path) -> None:
+def test_rows_without_a_time_are_no_news(tmp_path: Path) -> None:
     """Hidden ones stand last with no time, visible ones first."""
-    nothing: list[int | None] = [None] * (DAYS - 1)
+    nothing: list[int | None] = [None] * 5
     hidden = asked_on(2, 5, written=[at(1), at(3), *nothing])
-    assert seed_ages(hidden, tmp_path / "hidden", VAL) == [0, 2]
-    visible = asked_on(2, 5, written=[*nothing, at(1), at(3)], null_time_visible=True)
-    assert seed_ages(visible, tmp_path / "visible", VAL) == [0, 2]
+    assert seed_ages(hidden, tmp_path / "hidden", VAL) == [1, 2]
+    visible = asked_on(0, 2, 5, written=[*nothing, at(1), at(3)], null_time_visible=True)
+    assert seed_ages(visible, tmp_path / "visible", VAL) == [-1, 1, 2]
 
 
-@pytest.mark.parametrize("is_visible", [False, True])
-def test_a_database_without_times_ends_never(is_visible: bool, tmp_path: Path) -> None:
-    database = asked_on(2, 5, written=[None] * (DAYS + 1), null_time_visible=is_visible)
-    assert seed_ages(database, tmp_path / "rolling", VAL) == [0, 0]
-    until = (NEVER, at(4), NEVER)
-    assert seed_ages(database, tmp_path / "frozen", VAL, visible_until=until) == [0, 1]
-
-
-def test_a_seed_without_a_time_has_no_gap(tmp_path: Path) -> None:
+def test_where_nothing_has_a_time_there_is_no_age(tmp_path: Path) -> None:
+    assert seed_ages(asked_on(-1, 0), tmp_path / "before", VAL) == [-1, 0]
+    for is_visible in (False, True):
+        never = asked_on(2, written=[None] * 5, null_time_visible=is_visible)
+        assert seed_ages(never, tmp_path / str(is_visible), VAL) == [-1]
     writers, entries = diary(1).tables
     task = PlainTask("t", "writers", "t", BOOLEAN, (Seed(0, NEVER, True, split=VAL),))
-    database = Database("diary", (writers, entries), (task,))
-    assert seed_ages(database, tmp_path, VAL) == [-1]
+    timeless = Database("diary", (writers, entries), (task,))
+    assert seed_ages(timeless, tmp_path / "timeless", VAL) == [-1]
 
 
 def test_without_the_option_the_seed_row_has_no_age(tmp_path: Path) -> None:
-    until = (NEVER, at(2), NEVER)
-    database = asked_on(3.5)
-    assert seed_ages(database, tmp_path, VAL, visible_until=until, gap_age=False) == [0]
+    assert seed_ages(asked_on(3.5, 30), tmp_path, VAL, database_age=False) == [0, 0]
+
+
+def test_what_comes_after_the_question_changes_nothing(tmp_path: Path) -> None:
+    """Rows of later days, after the cutoff of some seeds or of all."""
+    known = [at(day) for day in range(4)]
+    later = [*known, at(5), at(40)]
+    for until, days in ((NEVER, (2.5, 4.5)), (at(2), (2.5, 4.5, 50))):
+        options = {"visible_until": (NEVER, until, NEVER)}
+        ages = [
+            seed_ages(
+                asked_on(*days, written=list(written)), tmp_path / f"{until}-{n}", VAL, **options
+            )
+            for n, written in enumerate((known, later))
+        ]
+        assert ages[0] == ages[1]
 
 
 def test_only_the_seed_row_tells_of_it(tmp_path: Path) -> None:
@@ -222,8 +242,8 @@ def test_only_the_seed_row_tells_of_it(tmp_path: Path) -> None:
     database = diary(41)
     path = write_store(database, tmp_path)
     found = []
-    for gap_age in (False, True):
-        options = Options(batch_size=50, staleness=(0.2, 7.0), gap_age=gap_age)
+    for database_age in (False, True):
+        options = Options(batch_size=50, staleness=(0.2, 7.0), database_age=database_age)
         with open_sampler(path, database, options) as sampler:
             found += epoch_of(sampler, TRAIN, 0)
     plain, told = found

@@ -244,7 +244,7 @@ def open_sampler(
             database.column_starts[table] + database.table(table).column_index(column)
             for table, column in options.ignored_columns
         ],
-        gap_age=options.gap_age,
+        database_age=options.database_age,
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,
         max_targets_per_type=options.max_targets,

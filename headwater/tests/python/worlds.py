@@ -470,7 +470,7 @@ def random_options(seed: int, database: Database) -> Options:
         label_rows=dice.choice((0, 1, 3)),
         peer_labels=dice.choice((0, 0, 1, 2, 6)),
         ignored_columns=random_columns(seed, database),
-        gap_age=random.Random(f"gap {seed}").random() < 0.5,
+        database_age=random.Random(f"age {seed}").random() < 0.5,
     )
 
 
