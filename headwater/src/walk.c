@@ -322,7 +322,8 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
                              plan->tasks[seed->task].task * 4 + seed->split);
     hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
     renew_cutoffs(walk, &last);
-    walk->seed_age = plan->options.database_age ? database_age(walk) : 0;
+    int has_seed_row = !walk->view.is_cell;
+    walk->seed_age = plan->options.database_age && has_seed_row ? database_age(walk) : 0;
     walk->row_count = walk->cell_count = walk->list_count = 0;
     walk->stopped_by_rows = 0;
     walk->chosen_count = walk->surplus_count = 0;
