@@ -174,6 +174,10 @@ def _add_backtest(commands: Any) -> None:
     command.add_argument(
         "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
     )
+    command.add_argument(
+        "--beside", type=Path, action="append", default=[], metavar="FOLDER",
+        help="another backtest at these cutoffs, whose runs answer with these; once for each",
+    )  # fmt: skip
     _add_settings(command)
 
 

@@ -2,7 +2,8 @@
 
     for each cutoff and seed:   train on what was known by the cutoff
                                 score what was asked after it, the database frozen at the cutoff
-    for each cutoff:            score the runs of all seeds together (`ensemble.py`)
+    for each cutoff:            score the runs of all seeds together, with those of other backtests
+                                where some are named (`ensemble.py`)
 
 The seeds of train are dealt anew at each cutoff (`time_split`, docs/2-sampling.md, "Splits by
 time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
@@ -11,6 +12,7 @@ a folder of its own, so a stopped backtest goes on where it was.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +23,12 @@ import numpy as np
 
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
+from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text, time_us
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
-from confluence.stores import find_places
+from confluence.stores import TaskPlace, find_places
 
 FILE = "backtest.json"
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
@@ -35,7 +38,8 @@ Fold = dict[str, Any]
 def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
-    seeds: Sequence[int] = (42,), preset: str = "small", **overrides: Any,
+    seeds: Sequence[int] = (42,), beside: Sequence[str | Path] = (), preset: str = "small",
+    **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json.
 
@@ -46,6 +50,8 @@ def backtest(
         horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
             lasts, where it comes after train, else up to the next cutoff.
         seeds: of `Config.seed`.
+        beside: folders of other backtests, of this store, these cutoffs and tasks, by other
+            recipes: their runs answer together with these, and are not trained again.
         preset, overrides: the recipe, as for `train`.
 
     Returns:
@@ -53,21 +59,23 @@ def backtest(
         "baselines": {name: mean}, "other": means of all metrics, "rolling": mean, "together":
         {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
         "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
-        "metric", "seeds", "frozen", "rolling"}]}: what the runs of all seeds answer together, empty
-        and without means where there is one seed. None where a metric is nowhere defined.
+        "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
+        seeds, and those beside them, answer together; empty and without means where there is one
+        run. None where a metric is nowhere defined.
     """
     if not seeds:
         raise ValueError("a backtest needs at least one seed")
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
-    find_places([path], names)
+    asked = find_places([path], names)
     spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
+    others = {span: _runs_beside(beside, span, asked, folder) for span in spans}
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
         places: list[Path] = []
         for seed in seeds:
-            place = folder / f"{time_name(at)}-seed-{seed}"
+            place = _place(folder, at, seed)
             settings = {
                 **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
             }  # fmt: skip
@@ -75,6 +83,7 @@ def backtest(
             places.append(place)
             found += [_score(run, title, time_text(at), time_text(until)) for title in run.titles]
             _write(folder, _result(found, together))
+        places += others[at, until]
         if len(places) > 1:
             runs = [load(place) for place in places]  # none keeps its weights while another trains
             together += [
@@ -122,10 +131,47 @@ def _score_together(runs: Sequence[Run], title: str, at: str, until: str) -> Fol
         "until": until,
         "task": title,
         "metric": _main_metric(first, title),
+        "runs": [str(run.out) for run in runs],
         "seeds": [run.config.seed for run in runs],
         "frozen": _numbers(frozen["metrics"]),
         "rolling": _numbers(rolling["metrics"]),
     }
+
+
+def _runs_beside(
+    folders: Sequence[str | Path], span: tuple[int, int], asked: Sequence[TaskPlace], own: Path
+) -> list[Path]:
+    """The runs of other backtests that a span's runs answer with; raises, before anything is
+    trained, where one has none or they do not fit."""
+    at, until = map(time_text, span)
+    known = [Path(folder).resolve() for folder in (own, *folders)]
+    if len(set(known)) < len(known):
+        raise ValueError(f"the backtest in '{own}' and those beside it are not all different")
+    found: list[Path] = []
+    for folder in map(Path, folders):
+        if not (folder / FILE).exists():
+            raise FileNotFoundError(f"'{folder}' holds no backtest: there is no {FILE}")
+        folds = json.loads((folder / FILE).read_text(encoding="utf-8"))["folds"]
+        seeds = dict.fromkeys(
+            fold["seed"] for fold in folds if (fold["cutoff"], fold["until"]) == (at, until)
+        )
+        if not seeds:
+            spans = dict.fromkeys(f"{fold['cutoff']} to {fold['until']}" for fold in folds)
+            raise TaskError(
+                f"the backtest in '{folder}' scored no seeds of {at} to {until}, it has"
+                f" {', '.join(spans)}"
+            )
+        found += [_place(folder, span[0], seed) for seed in seeds]
+    for out in found:
+        theirs = load(out).places
+        for place in asked:
+            same_place(place, out, theirs)
+    return found
+
+
+def _place(folder: Path, at: int, seed: int) -> Path:
+    """The folder of a fit."""
+    return folder / f"{time_name(at)}-seed-{seed}"
 
 
 def _main_metric(run: Run, title: str) -> str:

@@ -191,7 +191,8 @@ def backtest_command(options: argparse.Namespace) -> Told:
         options.store, task=options.task,
         out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
-        seeds=options.seeds, preset=options.preset, **overrides_of(options),
+        seeds=options.seeds, beside=options.beside, preset=options.preset,
+        **overrides_of(options),
     )  # fmt: skip
     return Told(result, describe_backtest(result))
 

@@ -66,7 +66,8 @@ def describe_backtest(result: Result) -> list[str]:
         if summary["std"] is not None:
             lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
         if summary["together"]:
-            lines.append("  all: the runs of all seeds answer together")
+            count = len(next(iter(joint.values()))["runs"])
+            lines.append(f"  all: the {count} runs at each cutoff answer together")
     return lines[1:]
 
 

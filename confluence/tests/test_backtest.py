@@ -124,7 +124,8 @@ def test_all_seeds_of_a_cutoff_answer_together_too() -> None:
 
     def joint(cutoff: str, auroc: float) -> dict[str, Any]:
         return {
-            "task": "t", "cutoff": cutoff, "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.7}
+            "task": "t", "cutoff": cutoff, "runs": ["a", "b"], "frozen": {"auroc": auroc},
+            "rolling": {"auroc": 0.7},
         }  # fmt: skip
 
     first, second = "2024-11-01T00:00:00", "2025-02-01T00:00:00"
@@ -147,7 +148,7 @@ def test_all_seeds_of_a_cutoff_answer_together_too() -> None:
         "  mean                      0.7500   0.5000      0.6000",
         "  mean         all          0.8500   0.7000",
         "  standard deviation over seeds: 0.0707",
-        "  all: the runs of all seeds answer together",
+        "  all: the 2 runs at each cutoff answer together",
     ]
 
 
@@ -169,6 +170,68 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
     assert result["tasks"]["churn"]["together"]["frozen"] == joint["frozen"]["auroc"]
     written = json.loads((tmp_path / "back" / "backtest.json").read_text())
     assert written["together"] == result["together"]
+
+
+def test_runs_of_another_recipe_answer_beside_those_of_a_backtest(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spans: dict[str, Any] = {"cutoffs": ["2024-11-01", "2025-02-01"], "horizon_days": 80}
+    confluence.backtest(
+        shop_store, task="churn", out=tmp_path / "narrow", seeds=(1, 2), **spans, **SMALL
+    )
+    arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(tmp_path / "short")]
+    arguments += ["--cutoffs", "2025-02-01", "--horizon-days", "80", "--seeds", "5"]
+    arguments += ["--beside", str(tmp_path / "narrow")]
+    for name, value in {**SMALL, "sequence_length": 24, "layers": 2}.items():
+        arguments += [f"--{name.replace('_', '-')}", str(value)]
+    assert main(arguments) == 0
+    assert "  all: the 3 runs at each cutoff answer together" in capsys.readouterr().out
+    result = json.loads((tmp_path / "short" / "backtest.json").read_text())
+    (joint,) = result["together"]
+    places = [tmp_path / "short" / "2025-02-01-seed-5"]
+    places += [tmp_path / "narrow" / f"2025-02-01-seed-{seed}" for seed in (1, 2)]
+    assert (joint["runs"], joint["seeds"]) == ([str(place) for place in places], [5, 1, 2])
+    runs = [confluence.load(place) for place in places]
+    said = runs[2].evaluate(
+        "val", regime="frozen", visible_until="2025-02-01", trees=False, resamples=0,
+        others=runs[:2],
+    )  # fmt: skip
+    assert joint["frozen"]["auroc"] == pytest.approx(said["metrics"]["auroc"])
+    assert [fold["seed"] for fold in result["folds"]] == [5]
+    assert result["tasks"]["churn"]["together"]["frozen"] == joint["frozen"]["auroc"]
+
+
+def test_a_backtest_that_does_not_fit_beside_another_is_refused_before_anything_is_trained(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    confluence.backtest(
+        shop_store, task="churn", out=there, cutoffs=["2025-02-01"], horizon_days=80, **SMALL
+    )
+
+    def refuse(*arguments: Any, **settings: Any) -> None:
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
+
+    def beside(*folders: Path, task: str = "churn", **spans: Any) -> None:
+        spans = {"cutoffs": ["2025-02-01"], "horizon_days": 80, **spans}
+        confluence.backtest(
+            shop_store, task=task, out=tmp_path / "new", beside=folders, **spans, **SMALL
+        )
+
+    with pytest.raises(AssertionError, match="trained"):
+        beside(there)
+    with pytest.raises(FileNotFoundError, match=r"'.*nothing' holds no backtest"):
+        beside(tmp_path / "nothing")
+    with pytest.raises(confluence.TaskError, match=r"no seeds of 2024-11-01T00.* it has 2"):
+        beside(there, cutoffs=["2024-11-01", "2025-02-01"])
+    with pytest.raises(confluence.TaskError, match="no seeds of 2025-02-01T0"):
+        beside(there, horizon_days=60)
+    with pytest.raises(confluence.TaskError, match="has no task 'rating', it has churn"):
+        beside(there, task="rating")
+    with pytest.raises(ValueError, match="not all different"):
+        beside(there, there)
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
