@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from .inference.draft import ColumnDraft, Draft, TableDraft
 from .inference.facts import column_facts
 from .inference.keys import draft_foreign_keys, draft_primary_key
+from .inference.row_names import suggest_names_left_out
 from .inference.tasks import draft_tasks
 from .inference.times import draft_known_at, draft_parent_times, draft_times
 from .inference.types import draft_type, key_type
@@ -84,6 +85,7 @@ def draft_schema(
         draft_known_at(connection, tables, table)
     draft_parent_times(tables)
     suggest_value_tables(connection, tables)
+    suggest_names_left_out(tables)
     # A source that comes with tasks needs no drafts.
     tasks = list(data.tasks) or draft_tasks(connection, tables)
     draft = Draft(data.name, tables, tasks, checks=list(data.notes))

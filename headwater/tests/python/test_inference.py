@@ -414,6 +414,73 @@ def test_columns_that_name_the_same_things_are_said() -> None:
     assert any('"values_of": ["matches.home", "matches.away"]' in c for c in found.every_check())
 
 
+def test_texts_that_only_name_the_rows_that_others_refer_to_are_said() -> None:
+    columns = {
+        "driver_id": "INTEGER",
+        "surname": "TEXT",
+        "team": "TEXT",
+        "code": "TEXT",
+        "life": "TEXT",
+    }
+    drivers = [
+        (j, f"name {j}", f"team {j % 60}", f"d{j:03}" if j < 60 else None,
+         f"{j} was born in a small town and learned to drive there")
+        for j in range(100)
+    ]  # fmt: skip
+    starts = [(j, j % 100, f"a note {j}") for j in range(300)]
+    tables = {
+        "drivers": TinyTable(columns, drivers),
+        "starts": TinyTable(
+            {"start_id": "INTEGER", "driver_id": "INTEGER", "remark": "TEXT"}, starts
+        ),
+        # A column that a foreign key names is a key too.
+        "races": TinyTable(
+            {"race_id": "INTEGER", "race_code": "TEXT"}, [(j, f"R{j:03}") for j in range(100)]
+        ),
+        "laps": TinyTable(
+            {"lap_id": "INTEGER", "race_code": "TEXT"}, [(j, f"R{j % 100:03}") for j in range(300)]
+        ),
+    }
+    assert (
+        ForeignKey(("race_code",), "races", ("race_code",))
+        in draft(tables).table("laps").every_key()
+    )
+    said = [check for check in draft(tables).every_check() if "has its own" in check]
+    assert len(said) == 1
+    assert said[0].startswith("drivers.surname, code: almost every row has its own: ")
+    few = {"drivers": TinyTable(columns, drivers[:40]), "starts": tables["starts"]}
+    assert not [check for check in draft(few).every_check() if "has its own" in check]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["$1,001.50", "$20", "-$3.25", "$ 1,000,000"],
+        ["5%", "7.5 %", "100%", "0"],
+        ["€5", "12 €", "1,200€", "(30)"],
+        ["1,234", "17", "2,000,000.25", "9"],
+    ],
+)
+def test_numbers_written_for_people_are_said(values: list[str]) -> None:
+    (check,) = column_of(values * 10).every_check()
+    assert check.startswith("t.x: looks like numbers, but ")
+    assert "write them as such" in check
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["12,34", "1,2345", "1,23"],  # not in thousands
+        ["$5", "five", "$6"],
+        ["1-2", "3-4", "10%-20%"],
+        ["00123", "04512", "99999"],  # codes
+        ["A1", "B2", "$"],
+    ],
+)
+def test_other_texts_with_digits_are_not_taken_for_numbers(values: list[str]) -> None:
+    assert not [c for c in column_of(values * 10).every_check() if "looks like numbers" in c]
+
+
 # ---- the command -------------------------------------------------------------------------------
 
 

@@ -41,6 +41,10 @@ SENTINEL_YEAR = 9999
 DECLARED_TIME = re.compile(r"DATE|TIME")
 URL_TEXT = r"'https?://\S+'"
 UUID_TEXT = "'[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}'"
+# A number with what is written around one for people: $1,001.50, 5 %, (20).
+MARKED_TEXT = (
+    r"'[-+(]?\s*(\p{Sc}\s*)?[-+]?([0-9]{1,3}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?\s*(\p{Sc}|%)?\)?'"
+)
 # Of times that are not ISO 8601. A year of two digits may be any century: such stay texts.
 DAY_FORMATS = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
@@ -60,6 +64,7 @@ class ColumnFacts:
     value_count: int
     distinct_count: int
     number_count: int = 0
+    marked_count: int = 0  # texts that are a number but for a currency, %, brackets or commas
     integer_count: int = 0
     zero_one_count: int = 0
     word_count: int = 0  # values that are boolean words
@@ -94,10 +99,9 @@ class ColumnFacts:
 
 
 MEASURES = (
-    "value_count", "distinct_count", "number_count", "integer_count", "zero_one_count",
-    "word_count", "time_count", "clock_count", "zoned_count", "padded_count", "url_count",
-    "uuid_count", "digit_count", "spaced_count", "largest", "smallest",
-    "mean_length",
+    "value_count", "distinct_count", "number_count", "marked_count", "integer_count",
+    "zero_one_count", "word_count", "time_count", "clock_count", "zoned_count", "padded_count",
+    "url_count", "uuid_count", "digit_count", "spaced_count", "largest", "smallest", "mean_length",
 )  # fmt: skip
 UUID_LENGTH_MIN = 32
 BOOLEAN_LENGTH_MAX = 5  # of a word
@@ -261,6 +265,8 @@ def _text_measures(signs: Mapping[str, Any], decimal: str) -> dict[str, str]:
     measures: dict[str, str] = {}
     if signs["digit_count"]:
         measures |= _number_measures(number)
+        marked = f"regexp_full_match(v, {MARKED_TEXT}) AND {number} IS NULL"
+        measures["marked_count"] = f"count(*) FILTER (WHERE {marked})"
         measures["padded_count"] = _matching("'[+-]?0[0-9].*'")
     if signs["leading_digit_count"] or signs["clock_count"]:
         measures["time_count"] = f"count({to_timestamp('v', 'VARCHAR')[0]})"

@@ -190,6 +190,13 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
             f"looks like a time in {unit} since 1970, but is text, which is read as a number; to "
             "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
         )
+    is_text = column.stype in ("text", "categorical")
+    if is_text and facts.marked_count and facts.mostly(facts.number_count + facts.marked_count):
+        column.checks.append(
+            f"looks like numbers, but {facts.marked_count:,} of {facts.value_count:,} have a"
+            " currency, %, brackets or commas: to have numbers, write them as such (1001.5), by a"
+            " view or another export"
+        )
     if facts.has_two_formats:
         column.checks.append(
             "looks like dates, but day first and month first fit alike; if they are, set stype "
