@@ -73,9 +73,12 @@ sanitize: $(VENV)/tools
 	    -Db_sanitize=address,undefined -Db_lundef=false
 	test -d build/tsan || $(MESON) setup build/tsan headwater $(C_TESTS) \
 	    -Db_sanitize=thread -Db_lundef=false
+	test -d build/tsan-confluence || $(MESON) setup build/tsan-confluence confluence $(C_TESTS) \
+	    -Db_sanitize=thread -Db_lundef=false
 	$(MESON) test -C build/asan --print-errorlogs --timeout-multiplier 5
 	$(MESON) test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
 	$(MESON) test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
+	$(MESON) test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
 
 # ---- checks and measurements ---------------------------------------------------------------
 

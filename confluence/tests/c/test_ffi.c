@@ -1,0 +1,502 @@
+/*
+ * What XLA calls, called by a stand-in for XLA: a pool of threads that helps at once, later than
+ * the call or never, that refuses, and memory that is refused. Whoever helps, results are the same
+ * bits; when the pool is done, nothing is left of a call.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "attention.h"
+#include "xla/ffi/api/c_api.h"
+
+XLA_FFI_Error *confluence_attention_forward(XLA_FFI_CallFrame *frame);
+XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
+
+enum { BATCH = 13, CELLS = 24, ROWS = 8, PARENTS = 2, HEADS = 2, WIDTH = 16, THREADS = 4 };
+enum { MATRIX = BATCH * CELLS * WIDTH, MOST_TASKS = 64, ARGUMENTS = 9, RESULTS = 4 };
+
+/* ---- memory that is refused ------------------------------------------------------------------ */
+
+static atomic_int refused_calls, refused_workspaces;
+
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+
+static bool is_refused(atomic_int *left) {
+    return atomic_load(left) > 0 && atomic_fetch_sub(left, 1) > 0;
+}
+
+void *__wrap_calloc(size_t count, size_t bytes) {
+    return is_refused(&refused_calls) ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return is_refused(&refused_workspaces) ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+/* ---- the stand-in for XLA -------------------------------------------------------------------- */
+
+struct XLA_FFI_Error {
+    XLA_FFI_Error_Code code;
+    char message[200];
+};
+
+struct task {
+    XLA_FFI_Task *function;
+    void *data;
+};
+
+/* The pool: tasks wait for threads, or for `run_late` where there are none. */
+struct XLA_FFI_ExecutionContext {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct task tasks[MOST_TASKS];
+    size_t given, taken;
+    int64_t says_threads; /* below 1: it does not say */
+    size_t refuses_after; /* tasks that it takes */
+    bool is_closed;
+    pthread_t threads[THREADS];
+    size_t thread_count;
+};
+
+static atomic_int error_count; /* made and not destroyed */
+
+static XLA_FFI_Error *make_error(XLA_FFI_Error_Code code, const char *message) {
+    XLA_FFI_Error *error = malloc(sizeof *error);
+    if (error == NULL) {
+        abort();
+    }
+    error->code = code;
+    snprintf(error->message, sizeof error->message, "%s", message);
+    atomic_fetch_add(&error_count, 1);
+    return error;
+}
+
+static XLA_FFI_Error *create(XLA_FFI_Error_Create_Args *args) {
+    return make_error(args->errc, args->message);
+}
+
+static void destroy(XLA_FFI_Error_Destroy_Args *args) {
+    atomic_fetch_sub(&error_count, 1);
+    free(args->error);
+}
+
+static XLA_FFI_Error *count_threads(XLA_FFI_ThreadPool_NumThreads_Args *args) {
+    if (args->ctx->says_threads < 1) {
+        return make_error(XLA_FFI_Error_Code_UNAVAILABLE, "no pool");
+    }
+    *args->num_threads = args->ctx->says_threads;
+    return NULL;
+}
+
+static XLA_FFI_Error *schedule(XLA_FFI_ThreadPool_Schedule_Args *args) {
+    XLA_FFI_ExecutionContext *pool = args->ctx;
+    XLA_FFI_Error *error = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->given >= pool->refuses_after || pool->given == MOST_TASKS) {
+        error = make_error(XLA_FFI_Error_Code_UNAVAILABLE, "the pool is full");
+    } else {
+        pool->tasks[pool->given++] = (struct task){args->task, args->data};
+        pthread_cond_broadcast(&pool->changed);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return error;
+}
+
+static void *serve(void *data) {
+    XLA_FFI_ExecutionContext *pool = data;
+    pthread_mutex_lock(&pool->mutex);
+    for (;;) {
+        while (pool->taken == pool->given && !pool->is_closed) {
+            pthread_cond_wait(&pool->changed, &pool->mutex);
+        }
+        if (pool->taken == pool->given) {
+            break;
+        }
+        struct task task = pool->tasks[pool->taken++];
+        pthread_mutex_unlock(&pool->mutex);
+        task.function(task.data);
+        pthread_mutex_lock(&pool->mutex);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+static const XLA_FFI_Api api = {
+    .struct_size = XLA_FFI_Api_STRUCT_SIZE,
+    .XLA_FFI_Error_Create = create,
+    .XLA_FFI_Error_Destroy = destroy,
+    .XLA_FFI_ThreadPool_Schedule = schedule,
+    .XLA_FFI_ThreadPool_NumThreads = count_threads,
+};
+
+static void open_pool(XLA_FFI_ExecutionContext *pool, size_t threads) {
+    memset(pool, 0, sizeof *pool);
+    assert_int_equal(pthread_mutex_init(&pool->mutex, NULL), 0);
+    assert_int_equal(pthread_cond_init(&pool->changed, NULL), 0);
+    pool->says_threads = THREADS + 1;
+    pool->refuses_after = SIZE_MAX;
+    for (; pool->thread_count < threads; pool->thread_count++) {
+        pthread_t *thread = &pool->threads[pool->thread_count];
+        assert_int_equal(pthread_create(thread, NULL, serve, pool), 0);
+    }
+}
+
+/* Does what is left to do; after it no thread has hold of a call. */
+static void close_pool(XLA_FFI_ExecutionContext *pool) {
+    pthread_mutex_lock(&pool->mutex);
+    pool->is_closed = true;
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->mutex);
+    for (size_t i = 0; i < pool->thread_count; i++) {
+        assert_int_equal(pthread_join(pool->threads[i], NULL), 0);
+    }
+    serve(pool);
+    pthread_cond_destroy(&pool->changed);
+    pthread_mutex_destroy(&pool->mutex);
+    assert_int_equal(atomic_load(&error_count), 0);
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+/* Operands and results; `spoiled` is what results hold before a call. */
+struct operands {
+    float query[MATRIX], key[MATRIX], value[MATRIX], temperature[HEADS], d_out[MATRIX];
+    int32_t row_ids[BATCH * CELLS], column_ids[BATCH * CELLS], parents[BATCH * ROWS * PARENTS];
+    uint8_t is_cell[BATCH * CELLS];
+    float out[MATRIX], d_query[MATRIX], d_key[MATRIX], d_value[MATRIX];
+    float d_temperature[BATCH * HEADS];
+};
+
+static const float spoiled = 1e30f;
+
+static void spoil(struct operands *o) {
+    for (size_t i = 0; i < MATRIX; i++) {
+        o->out[i] = o->d_query[i] = o->d_key[i] = o->d_value[i] = spoiled;
+    }
+    for (size_t i = 0; i < BATCH * HEADS; i++) {
+        o->d_temperature[i] = spoiled;
+    }
+}
+
+static struct operands *make_operands(void) {
+    struct operands *o = malloc(sizeof *o);
+    assert_non_null(o);
+    uint32_t state = 12345;
+    float *matrices[] = {o->query, o->key, o->value, o->d_out};
+    for (size_t m = 0; m < 4; m++) {
+        for (size_t i = 0; i < MATRIX; i++) {
+            state = state * 1664525u + 1013904223u;
+            matrices[m][i] = (float)(state >> 8) / 8388608.0f - 1.0f;
+        }
+    }
+    for (int i = 0; i < BATCH * CELLS; i++) {
+        o->row_ids[i] = i % CELLS / 3;
+        o->column_ids[i] = i % 3;
+        o->is_cell[i] = i % 7 != 0;
+    }
+    for (int i = 0; i < BATCH * ROWS * PARENTS; i++) {
+        o->parents[i] = i % 3 - 1;
+    }
+    o->temperature[0] = 1, o->temperature[1] = 2;
+    spoil(o);
+    return o;
+}
+
+/* Buffers of a call, which a test may damage before it. */
+struct frame {
+    XLA_FFI_CallFrame frame;
+    XLA_FFI_Buffer arguments[ARGUMENTS], results[RESULTS];
+    int64_t dims[ARGUMENTS + RESULTS][3];
+    void *argument_pointers[ARGUMENTS], *result_pointers[RESULTS];
+    int32_t pattern;
+    XLA_FFI_Scalar scalar;
+    XLA_FFI_AttrType attribute_type;
+    void *attribute;
+};
+
+static void set_buffer(XLA_FFI_Buffer *buffer, int64_t *dims, XLA_FFI_DataType dtype, void *data,
+                       int64_t rank, int64_t first, int64_t second, int64_t third) {
+    dims[0] = first, dims[1] = second, dims[2] = third;
+    *buffer = (XLA_FFI_Buffer){.dtype = dtype, .data = data, .rank = rank, .dims = dims};
+}
+
+static void make_frame(struct frame *f, struct operands *o, XLA_FFI_ExecutionContext *pool,
+                       bool is_backward) {
+    memset(f, 0, sizeof *f);
+    float *matrices[] = {o->query, o->key, o->value};
+    for (int i = 0; i < 3; i++) {
+        set_buffer(&f->arguments[i], f->dims[i], XLA_FFI_DataType_F32, matrices[i], 3, BATCH, CELLS,
+                   WIDTH);
+    }
+    set_buffer(&f->arguments[3], f->dims[3], XLA_FFI_DataType_F32, o->temperature, 1, HEADS, 0, 0);
+    set_buffer(&f->arguments[4], f->dims[4], XLA_FFI_DataType_S32, o->row_ids, 2, BATCH, CELLS, 0);
+    set_buffer(&f->arguments[5], f->dims[5], XLA_FFI_DataType_S32, o->column_ids, 2, BATCH, CELLS,
+               0);
+    set_buffer(&f->arguments[6], f->dims[6], XLA_FFI_DataType_S32, o->parents, 3, BATCH, ROWS,
+               PARENTS);
+    set_buffer(&f->arguments[7], f->dims[7], XLA_FFI_DataType_PRED, o->is_cell, 2, BATCH, CELLS, 0);
+    set_buffer(&f->arguments[8], f->dims[8], XLA_FFI_DataType_F32, o->d_out, 3, BATCH, CELLS,
+               WIDTH);
+    float *results[] = {is_backward ? o->d_query : o->out, o->d_key, o->d_value, o->d_temperature};
+    for (int i = 0; i < RESULTS; i++) {
+        set_buffer(&f->results[i], f->dims[ARGUMENTS + i], XLA_FFI_DataType_F32, results[i], 3,
+                   BATCH, CELLS, WIDTH);
+        f->result_pointers[i] = &f->results[i];
+    }
+    for (int i = 0; i < ARGUMENTS; i++) {
+        f->argument_pointers[i] = &f->arguments[i];
+    }
+    f->pattern = ATTENTION_OUTBOUND;
+    f->scalar = (XLA_FFI_Scalar){.dtype = XLA_FFI_DataType_S32, .value = &f->pattern};
+    f->attribute_type = XLA_FFI_AttrType_SCALAR;
+    f->attribute = &f->scalar;
+    f->frame = (XLA_FFI_CallFrame){
+        .struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
+        .api = &api,
+        .ctx = pool,
+        .args = {.size = is_backward ? ARGUMENTS : ARGUMENTS - 1, .args = f->argument_pointers},
+        .rets = {.size = is_backward ? RESULTS : 1, .rets = f->result_pointers},
+        .attrs = {.size = 1, .types = &f->attribute_type, .attrs = &f->attribute},
+    };
+}
+
+static XLA_FFI_Error *call(struct frame *f, bool is_backward) {
+    return is_backward ? confluence_attention_backward(&f->frame)
+                       : confluence_attention_forward(&f->frame);
+}
+
+static XLA_FFI_Error *call_with(struct operands *o, XLA_FFI_ExecutionContext *pool,
+                                bool is_backward) {
+    struct frame f;
+    make_frame(&f, o, pool, is_backward);
+    return call(&f, is_backward);
+}
+
+static void assert_refused(XLA_FFI_Error *error, XLA_FFI_Error_Code code, const char *message) {
+    assert_non_null(error);
+    assert_string_equal(error->message, message);
+    assert_int_equal(error->code, code);
+    destroy(&(XLA_FFI_Error_Destroy_Args){.error = error});
+}
+
+static void assert_same_results(const struct operands *expected, const struct operands *found) {
+    const size_t bytes = sizeof *expected - offsetof(struct operands, out);
+    assert_memory_equal(expected->out, found->out, bytes);
+}
+
+/* What a call gives that nobody helps. */
+static struct operands *computed_alone(void) {
+    struct operands *o = make_operands();
+    XLA_FFI_ExecutionContext pool;
+    open_pool(&pool, 0);
+    pool.says_threads = 1;
+    assert_null(call_with(o, &pool, false));
+    assert_null(call_with(o, &pool, true));
+    assert_int_equal(pool.given, 0);
+    close_pool(&pool);
+    for (size_t i = 0; i < MATRIX; i++) {
+        assert_true(o->out[i] < spoiled && o->d_query[i] < spoiled && o->d_key[i] < spoiled &&
+                    o->d_value[i] < spoiled);
+    }
+    return o;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void results_are_the_same_bits_whoever_helps(void **state) {
+    (void)state;
+    struct operands *expected = computed_alone(), *found = make_operands();
+    for (int round = 0; round < 200; round++) {
+        XLA_FFI_ExecutionContext pool;
+        open_pool(&pool, (size_t)(round % (THREADS + 1)));
+        for (int again = 0; again < 3; again++) { /* helpers of one call may come in the next */
+            spoil(found);
+            assert_null(call_with(found, &pool, false));
+            assert_null(call_with(found, &pool, true));
+            assert_same_results(expected, found);
+        }
+        assert_true(pool.given > 0);
+        close_pool(&pool);
+    }
+    free(found);
+    free(expected);
+}
+
+static void help_that_comes_after_the_call_finds_nothing_to_do(void **state) {
+    (void)state;
+    struct operands *expected = computed_alone(), *found = make_operands();
+    XLA_FFI_ExecutionContext pool;
+    open_pool(&pool, 0);
+    assert_null(call_with(found, &pool, false));
+    assert_null(call_with(found, &pool, true));
+    assert_same_results(expected, found);
+    spoil(found);
+    assert_int_equal(pool.given, 2 * THREADS);
+    close_pool(&pool); /* runs the tasks */
+    assert_float_equal(found->out[0], spoiled, 0);
+    free(found);
+    free(expected);
+}
+
+static void a_pool_that_refuses_is_done_without(void **state) {
+    (void)state;
+    struct operands *expected = computed_alone(), *found = make_operands();
+    for (size_t refuses_after = 0; refuses_after < 3; refuses_after++) {
+        XLA_FFI_ExecutionContext pool;
+        open_pool(&pool, refuses_after); /* threads as many as tasks */
+        pool.refuses_after = refuses_after;
+        spoil(found);
+        assert_null(call_with(found, &pool, false));
+        assert_null(call_with(found, &pool, true));
+        assert_same_results(expected, found);
+        close_pool(&pool);
+    }
+    XLA_FFI_ExecutionContext silent;
+    open_pool(&silent, 0);
+    silent.says_threads = 0;
+    spoil(found);
+    assert_null(call_with(found, &silent, false));
+    assert_null(call_with(found, &silent, true));
+    assert_same_results(expected, found);
+    close_pool(&silent);
+    free(found);
+    free(expected);
+}
+
+static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
+    (void)state;
+    static const char said[] = "attention: out of memory";
+    struct operands *expected = computed_alone(), *found = make_operands();
+    for (int is_backward = 0; is_backward < 2; is_backward++) {
+        XLA_FFI_ExecutionContext pool;
+        open_pool(&pool, 0);
+        atomic_store(&refused_calls, 1);
+        assert_refused(call_with(found, &pool, is_backward), XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+                       said);
+        assert_int_equal(pool.given, 0);
+        atomic_store(&refused_workspaces, 1); /* the caller's, and nobody helps */
+        assert_refused(call_with(found, &pool, is_backward), XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+                       said);
+        assert_null(call_with(found, &pool, is_backward));
+        close_pool(&pool);
+    }
+    assert_same_results(expected, found);
+    /* Whose workspace is refused is chance; the call is whole, or says so. */
+    for (int round = 0; round < 300; round++) {
+        XLA_FFI_ExecutionContext pool;
+        open_pool(&pool, THREADS);
+        spoil(found);
+        atomic_store(&refused_workspaces, 1 + round % THREADS);
+        XLA_FFI_Error *error = call_with(found, &pool, false);
+        if (error == NULL) {
+            assert_memory_equal(expected->out, found->out, sizeof found->out);
+        } else {
+            assert_refused(error, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, said);
+        }
+        spoil(found); /* its memory is the caller's again */
+        close_pool(&pool);
+        assert_float_equal(found->out[0], spoiled, 0);
+        atomic_store(&refused_workspaces, 0);
+    }
+    free(found);
+    free(expected);
+}
+
+static void a_row_that_is_not_there_is_named(void **state) {
+    (void)state;
+    struct operands *o = make_operands();
+    o->row_ids[5 * CELLS + 1] = ROWS;
+    o->is_cell[5 * CELLS + 1] = 1;
+    for (size_t threads = 0; threads <= THREADS; threads += THREADS) {
+        XLA_FFI_ExecutionContext pool;
+        open_pool(&pool, threads);
+        assert_refused(call_with(o, &pool, false), XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                       "attention: sequence 5 has a cell of row 8 or later");
+        assert_refused(call_with(o, &pool, true), XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                       "attention: sequence 5 has a cell of row 8 or later");
+        close_pool(&pool);
+    }
+    free(o);
+}
+
+static void operands_that_do_not_go_together_are_refused(void **state) {
+    (void)state;
+    static const char said[] = "attention: types or shapes of the operands do not go together";
+    struct operands *o = make_operands();
+    XLA_FFI_ExecutionContext pool;
+    open_pool(&pool, 0);
+    struct frame f;
+    for (int is_backward = 0; is_backward < 2; is_backward++) {
+        int64_t count = is_backward ? ARGUMENTS : ARGUMENTS - 1;
+        for (int64_t i = 0; i < count; i++) {
+            make_frame(&f, o, &pool, is_backward);
+            f.arguments[i].dtype = XLA_FFI_DataType_F64;
+            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+            make_frame(&f, o, &pool, is_backward);
+            f.arguments[i].rank--;
+            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+            make_frame(&f, o, &pool, is_backward);
+            f.dims[i][0] += 1; /* heads: 3, which the width is no multiple of */
+            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        }
+        make_frame(&f, o, &pool, is_backward);
+        f.frame.args.size--;
+        assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        make_frame(&f, o, &pool, is_backward);
+        f.frame.rets.size--;
+        assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        static const int32_t patterns[] = {-1, ATTENTION_PATTERN_COUNT};
+        for (size_t p = 0; p < 2; p++) {
+            make_frame(&f, o, &pool, is_backward);
+            f.pattern = patterns[p];
+            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        }
+    }
+    assert_int_equal(pool.given, 0);
+    close_pool(&pool);
+    assert_float_equal(o->out[0], spoiled, 0);
+    free(o);
+}
+
+static void the_version_is_told_without_operands(void **state) {
+    (void)state;
+    XLA_FFI_Metadata metadata = {.struct_size = XLA_FFI_Metadata_STRUCT_SIZE};
+    XLA_FFI_Metadata_Extension extension = {
+        .extension_base = {.struct_size = XLA_FFI_Metadata_Extension_STRUCT_SIZE,
+                           .type = XLA_FFI_Extension_Metadata},
+        .metadata = &metadata,
+    };
+    XLA_FFI_CallFrame frame = {.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
+                               .extension_start = &extension.extension_base,
+                               .api = &api};
+    assert_null(confluence_attention_forward(&frame));
+    assert_int_equal(metadata.api_version.major_version, XLA_FFI_API_MAJOR);
+    assert_int_equal(metadata.api_version.minor_version, XLA_FFI_API_MINOR);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_the_same_bits_whoever_helps),
+        cmocka_unit_test(help_that_comes_after_the_call_finds_nothing_to_do),
+        cmocka_unit_test(a_pool_that_refuses_is_done_without),
+        cmocka_unit_test(memory_that_is_refused_ends_the_call_with_an_error),
+        cmocka_unit_test(a_row_that_is_not_there_is_named),
+        cmocka_unit_test(operands_that_do_not_go_together_are_refused),
+        cmocka_unit_test(the_version_is_told_without_operands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
