@@ -21,14 +21,14 @@ from typing import Any
 import headwater
 import numpy as np
 
+from confluence import checkpoint
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
-from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text, time_us
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
-from confluence.stores import TaskPlace, find_places
+from confluence.stores import find_places
 
 FILE = "backtest.json"
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
@@ -38,8 +38,8 @@ Fold = dict[str, Any]
 def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
-    seeds: Sequence[int] = (42,), beside: Sequence[str | Path] = (), preset: str = "small",
-    **overrides: Any,
+    seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
+    preset: str = "small", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json.
 
@@ -50,8 +50,8 @@ def backtest(
         horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
             lasts, where it comes after train, else up to the next cutoff.
         seeds: of `Config.seed`.
-        beside: folders of other backtests, of this store, these cutoffs and tasks, by other
-            recipes: their runs answer together with these, and are not trained again.
+        beside: folder of another backtest by another recipe, or a list: of this build of the store,
+            at these cutoffs, of these tasks and maybe more. Its runs answer together with these.
         preset, overrides: the recipe, as for `train`.
 
     Returns:
@@ -67,9 +67,10 @@ def backtest(
         raise ValueError("a backtest needs at least one seed")
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
-    asked = find_places([path], names)
+    find_places([path], names)
     spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
-    others = {span: _runs_beside(beside, span, asked, folder) for span in spans}
+    given = [beside] if isinstance(beside, str | Path) else beside
+    others = _runs_beside([Path(one) for one in given], folder, path, names, spans)
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
@@ -85,7 +86,9 @@ def backtest(
             _write(folder, _result(found, together))
         places += others[at, until]
         if len(places) > 1:
-            runs = [load(place) for place in places]  # none keeps its weights while another trains
+            runs = [
+                load(place, store=path) for place in places
+            ]  # none keeps its weights while another trains
             together += [
                 _score_together(runs, title, time_text(at), time_text(until))
                 for title in runs[0].titles
@@ -139,34 +142,73 @@ def _score_together(runs: Sequence[Run], title: str, at: str, until: str) -> Fol
 
 
 def _runs_beside(
-    folders: Sequence[str | Path], span: tuple[int, int], asked: Sequence[TaskPlace], own: Path
-) -> list[Path]:
-    """The runs of other backtests that a span's runs answer with; raises, before anything is
-    trained, where one has none or they do not fit."""
-    at, until = map(time_text, span)
-    known = [Path(folder).resolve() for folder in (own, *folders)]
+    beside: Sequence[Path], own: Path, store: str, names: Sequence[str],
+    spans: Sequence[tuple[int, int]],
+) -> dict[tuple[int, int], list[Path]]:  # fmt: skip
+    """The runs of other backtests that those of each span answer with; raises, before anything is
+    trained, where one has none, or runs that do not fit."""
+    known = [folder.resolve() for folder in (own, *beside)]
     if len(set(known)) < len(known):
         raise ValueError(f"the backtest in '{own}' and those beside it are not all different")
-    found: list[Path] = []
-    for folder in map(Path, folders):
-        if not (folder / FILE).exists():
-            raise FileNotFoundError(f"'{folder}' holds no backtest: there is no {FILE}")
-        folds = json.loads((folder / FILE).read_text(encoding="utf-8"))["folds"]
-        seeds = dict.fromkeys(
-            fold["seed"] for fold in folds if (fold["cutoff"], fold["until"]) == (at, until)
-        )
-        if not seeds:
-            spans = dict.fromkeys(f"{fold['cutoff']} to {fold['until']}" for fold in folds)
+    with headwater.Store(store) as opened:
+        build = str(opened.metadata["fingerprint"])
+    found: dict[tuple[int, int], list[Path]] = {span: [] for span in spans}
+    for folder in beside:
+        scored = _seeds_of(folder)
+        for span in spans:
+            at, until = map(time_text, span)
+            if (at, until) not in scored:
+                listed = ", ".join(f"{since} to {end}" for since, end in scored) or "none"
+                raise TaskError(
+                    f"the backtest in '{folder}' scored no seeds of {at} to {until}, it has"
+                    f" {listed}"
+                )
+            found[span] += [_place(folder, span[0], seed) for seed in scored[at, until]]
+        counts = {len(scored[time_text(at), time_text(until)]) for at, until in spans}
+        if len(counts) > 1:
             raise TaskError(
-                f"the backtest in '{folder}' scored no seeds of {at} to {until}, it has"
-                f" {', '.join(spans)}"
+                f"the backtest in '{folder}' has {min(counts)} runs at one cutoff and"
+                f" {max(counts)} at another: finish it first"
             )
-        found += [_place(folder, span[0], seed) for seed in seeds]
-    for out in found:
-        theirs = load(out).places
-        for place in asked:
-            same_place(place, out, theirs)
+    for (at_us, until_us), places in found.items():
+        for out in places:
+            _check_beside(out, store, build, names, (time_text(at_us), time_text(until_us)))
     return found
+
+
+def _seeds_of(folder: Path) -> dict[tuple[str, str], list[int]]:
+    """The seeds of the runs of a backtest by the span that they were scored on."""
+    path = folder / FILE
+    if not path.exists():
+        raise FileNotFoundError(f"'{folder}' holds no backtest: there is no {FILE}")
+    scored: dict[tuple[str, str], list[int]] = {}
+    try:
+        for fold in json.loads(path.read_text(encoding="utf-8"))["folds"]:
+            seeds = scored.setdefault((str(fold["cutoff"]), str(fold["until"])), [])
+            if fold["seed"] not in seeds:
+                seeds.append(int(fold["seed"]))
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"'{path}' is not that of a backtest: {error!r}") from error
+    return scored
+
+
+def _check_beside(
+    out: Path, store: str, build: str, names: Sequence[str], span: tuple[str, str]
+) -> None:
+    """Raise unless a run learned these tasks of this build of the store, up to this cutoff."""
+    record = checkpoint.load_record(out)
+    split, builds = record["config"].get("time_split"), record["stores"]
+    if split is None or tuple(split) != span:
+        raise TaskError(f"the run in '{out}' is not of {span[0]} to {span[1]}: train it again")
+    if [entry["fingerprint"] for entry in builds] != [build]:
+        raise TaskError(
+            f"the run in '{out}' learned from another build of a store, '{builds[0]['path']}', not"
+            f" '{store}': only runs of one build answer together"
+        )
+    has = [entry["name"] for entry in record["tasks"]]
+    for name in names:
+        if name not in has:
+            raise TaskError(f"the run in '{out}' has no task '{name}', it has {', '.join(has)}")
 
 
 def _place(folder: Path, at: int, seed: int) -> Path:

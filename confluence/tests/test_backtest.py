@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,7 @@ def test_runs_of_another_recipe_answer_beside_those_of_a_backtest(
 
 
 def test_a_backtest_that_does_not_fit_beside_another_is_refused_before_anything_is_trained(
-    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_store: Path, other_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "there"
     confluence.backtest(
@@ -214,10 +215,10 @@ def test_a_backtest_that_does_not_fit_beside_another_is_refused_before_anything_
 
     monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
 
-    def beside(*folders: Path, task: str = "churn", **spans: Any) -> None:
+    def beside(*folders: Path, task: str = "churn", store: Path = shop_store, **spans: Any) -> None:
         spans = {"cutoffs": ["2025-02-01"], "horizon_days": 80, **spans}
         confluence.backtest(
-            shop_store, task=task, out=tmp_path / "new", beside=folders, **spans, **SMALL
+            store, task=task, out=tmp_path / "new", beside=folders, **spans, **SMALL
         )
 
     with pytest.raises(AssertionError, match="trained"):
@@ -232,6 +233,37 @@ def test_a_backtest_that_does_not_fit_beside_another_is_refused_before_anything_
         beside(there, task="rating")
     with pytest.raises(ValueError, match="not all different"):
         beside(there, there)
+
+    run, told = there / "2025-02-01-seed-42", json.loads((there / "backtest.json").read_text())
+    other = {**told["folds"][0], "cutoff": "2024-11-01T00:00:00", "until": "2025-01-20T00:00:00"}
+
+    def tell(folds: Any) -> None:
+        (there / "backtest.json").write_text(folds if isinstance(folds, str) else json.dumps(folds))
+
+    for damaged in ("{", "{}", "[]", '{"folds": [{}]}', '{"folds": 3}'):
+        tell(damaged)
+        with pytest.raises(ValueError, match=r"backtest.json' is not that of a backtest"):
+            beside(there)
+    tell({"folds": []})
+    with pytest.raises(confluence.TaskError, match="it has none"):
+        beside(there)
+    tell({"folds": [*told["folds"], {**told["folds"][0], "seed": 1}, other]})
+    with pytest.raises(confluence.TaskError, match="has 1 runs at one cutoff and 2 at another"):
+        beside(there, cutoffs=["2024-11-01", "2025-02-01"])
+    tell({"folds": [other]})
+    run.rename(there / "2024-11-01-seed-42")
+    with pytest.raises(confluence.TaskError, match="is not of 2024-11-01T00:00:00 to"):
+        beside(there, cutoffs=["2024-11-01"])
+    (there / "2024-11-01-seed-42").rename(run)
+    tell(told)
+
+    # The store may have moved, but must be the same build.
+    moved = tmp_path / "moved"
+    shutil.copytree(shop_store, moved)
+    with pytest.raises(AssertionError, match="trained"):
+        beside(there, store=moved)
+    with pytest.raises(confluence.TaskError, match="learned from another build"):
+        beside(there, store=other_store)
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:

@@ -414,51 +414,50 @@ def test_columns_that_name_the_same_things_are_said() -> None:
     assert any('"values_of": ["matches.home", "matches.away"]' in c for c in found.every_check())
 
 
+def letters(number: int) -> str:
+    """Another word for every number."""
+    return "".join(chr(ord("a") + int(digit)) for digit in str(number))
+
+
 def test_texts_that_only_name_the_rows_that_others_refer_to_are_said() -> None:
-    columns = {
-        "driver_id": "INTEGER",
-        "surname": "TEXT",
-        "team": "TEXT",
-        "code": "TEXT",
-        "life": "TEXT",
-    }
+    columns = ["surname", "team", "code", "life", "born", "pay", "site"]
     drivers = [
-        (j, f"name {j}", f"team {j % 60}", f"d{j:03}" if j < 60 else None,
-         f"{j} was born in a small town and learned to drive there")
+        (j, f"Van {letters(j)}", f"team {letters(j % 60)}", letters(j + 100) if j < 60 else None,
+         f"{letters(j)} was born in a small town and learned to drive there", f"{j % 12 + 1}/7/{j}",
+         f"${j},001", f"https://{letters(j)}.example")
         for j in range(100)
     ]  # fmt: skip
-    starts = [(j, j % 100, f"a note {j}") for j in range(300)]
+    starts = [(j, j % 100, f"a note {letters(j)}") for j in range(300)]
+    # A column that a foreign key names is a key too.
+    races = [(j, f"R{letters(j)}") for j in range(100)]
+    laps = [(j, f"R{letters(j % 100)}") for j in range(300)]
     tables = {
-        "drivers": TinyTable(columns, drivers),
+        "drivers": TinyTable({"driver_id": "INTEGER", **dict.fromkeys(columns, "TEXT")}, drivers),
         "starts": TinyTable(
             {"start_id": "INTEGER", "driver_id": "INTEGER", "remark": "TEXT"}, starts
         ),
-        # A column that a foreign key names is a key too.
-        "races": TinyTable(
-            {"race_id": "INTEGER", "race_code": "TEXT"}, [(j, f"R{j:03}") for j in range(100)]
-        ),
-        "laps": TinyTable(
-            {"lap_id": "INTEGER", "race_code": "TEXT"}, [(j, f"R{j % 100:03}") for j in range(300)]
-        ),
+        "races": TinyTable({"race_id": "INTEGER", "race_code": "TEXT"}, races),
+        "laps": TinyTable({"lap_id": "INTEGER", "race_code": "TEXT"}, laps),
     }
-    assert (
-        ForeignKey(("race_code",), "races", ("race_code",))
-        in draft(tables).table("laps").every_key()
-    )
-    said = [check for check in draft(tables).every_check() if "has its own" in check]
+    found = draft(tables)
+    assert ForeignKey(("race_code",), "races", ("race_code",)) in found.table("laps").every_key()
+    said = [check for check in found.every_check() if "has its own" in check]
     assert len(said) == 1
     assert said[0].startswith("drivers.surname, code: almost every row has its own: ")
-    few = {"drivers": TinyTable(columns, drivers[:40]), "starts": tables["starts"]}
+    tables["drivers"].rows[:] = drivers[:40]
+    few = {"drivers": tables["drivers"], "starts": tables["starts"]}
     assert not [check for check in draft(few).every_check() if "has its own" in check]
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        ["$1,001.50", "$20", "-$3.25", "$ 1,000,000"],
-        ["5%", "7.5 %", "100%", "0"],
-        ["€5", "12 €", "1,200€", "(30)"],
-        ["1,234", "17", "2,000,000.25", "9"],
+        ["$1,001.50", "$20", "-$3.25", "$ 1,000,000", "$.50"],
+        ["5%", "7.5 %", "100% ", "0"],
+        ["€5", "12 €", "1,200€", "(30 €)"],
+        ["1.001,50 €", "12,50\u00a0€", "3 €"],
+        ["5,5 %", "12,25%", "7 %"],
+        ["1,234", "17", "2,000,000.25", "9", "(2.50)"],
     ],
 )
 def test_numbers_written_for_people_are_said(values: list[str]) -> None:
@@ -474,7 +473,10 @@ def test_numbers_written_for_people_are_said(values: list[str]) -> None:
         ["$5", "five", "$6"],
         ["1-2", "3-4", "10%-20%"],
         ["00123", "04512", "99999"],  # codes
+        ["00123", "04512", "99,999"],
+        ["(030)", "(555)", "(1999)"],
         ["A1", "B2", "$"],
+        ["1,234 and more than forty characters of a text", "17 and so on"],
     ],
 )
 def test_other_texts_with_digits_are_not_taken_for_numbers(values: list[str]) -> None:

@@ -41,9 +41,21 @@ SENTINEL_YEAR = 9999
 DECLARED_TIME = re.compile(r"DATE|TIME")
 URL_TEXT = r"'https?://\S+'"
 UUID_TEXT = "'[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}'"
-# A number with what is written around one for people: $1,001.50, 5 %, (20).
-MARKED_TEXT = (
-    r"'[-+(]?\s*(\p{Sc}\s*)?[-+]?([0-9]{1,3}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?\s*(\p{Sc}|%)?\)?'"
+# A number as it is written for people: $1,001.50, 5 %, 1.001,50 €, (2.50), 1,000. Between brackets
+# it is less than nothing; 12,50 without a sign may be two numbers.
+BLANK = r"[\s\x{A0}\x{202F}]*"
+POINT_NUMBER = r"(([0-9]{1,3}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?|\.[0-9]+)"
+COMMA_NUMBER = r"([0-9]{1,3}(\.[0-9]{3})+|[0-9]+),[0-9]+"
+MARKED_TEXT = "'{0}({1})[)]?{0}'".format(
+    BLANK,
+    "|".join(
+        [
+            rf"[-+(]?{BLANK}\p{{Sc}}{BLANK}[-+(]?({POINT_NUMBER}|{COMMA_NUMBER})",
+            rf"[-+(]?({POINT_NUMBER}|{COMMA_NUMBER}){BLANK}(\p{{Sc}}|%)",
+            r"[-+(]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?",
+            r"\([0-9]*\.[0-9]+",
+        ]
+    ),
 )
 # Of times that are not ISO 8601. A year of two digits may be any century: such stay texts.
 DAY_FORMATS = (
@@ -64,7 +76,7 @@ class ColumnFacts:
     value_count: int
     distinct_count: int
     number_count: int = 0
-    marked_count: int = 0  # texts that are a number but for a currency, %, brackets or commas
+    marked_count: int = 0  # texts that are no number, but one as it is written for people
     integer_count: int = 0
     zero_one_count: int = 0
     word_count: int = 0  # values that are boolean words
@@ -104,6 +116,7 @@ MEASURES = (
     "url_count", "uuid_count", "digit_count", "spaced_count", "largest", "smallest", "mean_length",
 )  # fmt: skip
 UUID_LENGTH_MIN = 32
+MARKED_LENGTH_MAX = 40  # of the shortest text, where any may be a marked number
 BOOLEAN_LENGTH_MAX = 5  # of a word
 # Of texts `v`, asked first: cheap, and most of them rule out what is dear to count.
 TEXT_MEASURES = {
@@ -265,8 +278,9 @@ def _text_measures(signs: Mapping[str, Any], decimal: str) -> dict[str, str]:
     measures: dict[str, str] = {}
     if signs["digit_count"]:
         measures |= _number_measures(number)
-        marked = f"regexp_full_match(v, {MARKED_TEXT}) AND {number} IS NULL"
-        measures["marked_count"] = f"count(*) FILTER (WHERE {marked})"
+        if signs["shortest"] <= MARKED_LENGTH_MAX:
+            marked = f"regexp_full_match(v, {MARKED_TEXT}) AND {number} IS NULL"
+            measures["marked_count"] = f"count(*) FILTER (WHERE {marked})"
         measures["padded_count"] = _matching("'[+-]?0[0-9].*'")
     if signs["leading_digit_count"] or signs["clock_count"]:
         measures["time_count"] = f"count({to_timestamp('v', 'VARCHAR')[0]})"

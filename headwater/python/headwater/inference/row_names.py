@@ -2,8 +2,9 @@
 
 Such a name is a key by another name. Without an embedder that knows what names mean, a model can
 only learn by heart what the rows of each did, which is no use for the next ones: on rel-f1 leaving
-them out was the largest gain of all settings (docs/5-results.md). `init` says so and leaves them,
-as a name may also say what a thing is.
+them out was the largest gain of AUROC of all settings (docs/14-rel-f1.md). `init` says so and
+leaves them in, as a name may also say what a thing is. Texts with digits are codes, times and
+amounts as often as names: of these it says nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .draft import ColumnDraft, TableDraft
 
 VALUES_MIN = 50
 UNIQUE = 0.9  # distinct values of all
+DIGITS_MAX = 0.5  # share of texts with a digit
 LENGTH_MAX = 32.0  # characters in the mean; longer texts say more than a name
 CHECK = (
     "almost every row has its own: if it is only what the row is called, set stype ignored, or a"
@@ -40,5 +42,7 @@ def _is_name(column: ColumnDraft) -> bool:
         and column.foreign_key is None
         and facts.value_count >= VALUES_MIN
         and facts.distinct_count >= UNIQUE * facts.value_count
+        and facts.digit_count <= DIGITS_MAX * facts.value_count
+        and facts.url_count == 0
         and facts.mean_length <= LENGTH_MAX
     )

@@ -158,6 +158,11 @@ def _text_type(name: str, facts: ColumnFacts) -> tuple[str, str]:
     return "text", distinct
 
 
+def _looks_like_numbers(facts: ColumnFacts) -> bool:
+    """Whether texts would be numbers but for how they are written."""
+    return facts.marked_count > 0 and facts.mostly(facts.number_count + facts.marked_count)
+
+
 def _repeats(facts: ColumnFacts, times: int = CATEGORY_REPEATS_MIN) -> bool:
     return facts.distinct_count * times <= facts.value_count
 
@@ -191,7 +196,8 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
             "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
         )
     is_text = column.stype in ("text", "categorical")
-    if is_text and facts.marked_count and facts.mostly(facts.number_count + facts.marked_count):
+    is_label = bool(facts.padded_count or LABEL_WORDS & set(words_of(column.name)))
+    if is_text and not is_label and _looks_like_numbers(facts):
         column.checks.append(
             f"looks like numbers, but {facts.marked_count:,} of {facts.value_count:,} have a"
             " currency, %, brackets or commas: to have numbers, write them as such (1001.5), by a"
