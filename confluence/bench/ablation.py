@@ -3,7 +3,7 @@
     python confluence/bench/ablation.py STORE --task T [--task U] --out FOLDER [--cutoffs ...]
         [--only NAME] [--set NAME=VALUE]
 
-Prints a table for docs/5-results.md: a row per variant, per task the mean over cutoffs and seeds of
+Prints a table for docs/14-rel-f1.md: a row per variant, per task the mean over cutoffs and seeds of
 its metric, frozen and rolling, and its difference from the recipe. Every fit is kept in its folder:
 what is there is not trained again, so the command may be stopped and go on, and variants be added.
 """
