@@ -24,11 +24,12 @@ import numpy as np
 from confluence import checkpoint
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
+from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text, time_us
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
-from confluence.stores import find_places
+from confluence.stores import TaskPlace, find_places
 
 FILE = "backtest.json"
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
@@ -67,10 +68,10 @@ def backtest(
         raise ValueError("a backtest needs at least one seed")
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
-    find_places([path], names)
+    asked = find_places([path], names)
     spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
     given = [beside] if isinstance(beside, str | Path) else beside
-    others = _runs_beside([Path(one) for one in given], folder, path, names, spans)
+    others = _runs_beside([Path(one) for one in given], folder, asked, spans)
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
@@ -86,9 +87,8 @@ def backtest(
             _write(folder, _result(found, together))
         places += others[at, until]
         if len(places) > 1:
-            runs = [
-                load(place, store=path) for place in places
-            ]  # none keeps its weights while another trains
+            # Loaded here, so that none keeps its weights while another trains.
+            runs = [load(place, store=path) for place in places]
             together += [
                 _score_together(runs, title, time_text(at), time_text(until))
                 for title in runs[0].titles
@@ -142,7 +142,7 @@ def _score_together(runs: Sequence[Run], title: str, at: str, until: str) -> Fol
 
 
 def _runs_beside(
-    beside: Sequence[Path], own: Path, store: str, names: Sequence[str],
+    beside: Sequence[Path], own: Path, asked: Sequence[TaskPlace],
     spans: Sequence[tuple[int, int]],
 ) -> dict[tuple[int, int], list[Path]]:  # fmt: skip
     """The runs of other backtests that those of each span answer with; raises, before anything is
@@ -150,8 +150,8 @@ def _runs_beside(
     known = [folder.resolve() for folder in (own, *beside)]
     if len(set(known)) < len(known):
         raise ValueError(f"the backtest in '{own}' and those beside it are not all different")
-    with headwater.Store(store) as opened:
-        build = str(opened.metadata["fingerprint"])
+    with headwater.Store(asked[0].store) as store:
+        build = str(store.metadata["fingerprint"])
     found: dict[tuple[int, int], list[Path]] = {span: [] for span in spans}
     for folder in beside:
         scored = _seeds_of(folder)
@@ -172,7 +172,7 @@ def _runs_beside(
             )
     for (at_us, until_us), places in found.items():
         for out in places:
-            _check_beside(out, store, build, names, (time_text(at_us), time_text(until_us)))
+            _check_beside(out, asked, build, (time_text(at_us), time_text(until_us)))
     return found
 
 
@@ -192,23 +192,20 @@ def _seeds_of(folder: Path) -> dict[tuple[str, str], list[int]]:
     return scored
 
 
-def _check_beside(
-    out: Path, store: str, build: str, names: Sequence[str], span: tuple[str, str]
-) -> None:
-    """Raise unless a run learned these tasks of this build of the store, up to this cutoff."""
-    record = checkpoint.load_record(out)
-    split, builds = record["config"].get("time_split"), record["stores"]
+def _check_beside(out: Path, asked: Sequence[TaskPlace], build: str, span: tuple[str, str]) -> None:
+    """Raise unless a run learned these tasks of this build of their store, up to this cutoff."""
+    record, store = checkpoint.load_record(out), asked[0].store
+    split, learned = record["config"].get("time_split"), record["stores"]
     if split is None or tuple(split) != span:
         raise TaskError(f"the run in '{out}' is not of {span[0]} to {span[1]}: train it again")
-    if [entry["fingerprint"] for entry in builds] != [build]:
+    # What is at the recorded path now may be another build than what was there then.
+    if [entry["fingerprint"] for entry in learned] != [build]:
         raise TaskError(
-            f"the run in '{out}' learned from another build of a store, '{builds[0]['path']}', not"
+            f"the run in '{out}' learned from another build of a store, '{learned[0]['path']}', not"
             f" '{store}': only runs of one build answer together"
         )
-    has = [entry["name"] for entry in record["tasks"]]
-    for name in names:
-        if name not in has:
-            raise TaskError(f"the run in '{out}' has no task '{name}', it has {', '.join(has)}")
+    for place in asked:
+        same_place(place, out, checkpoint.read_places(record, [store]))
 
 
 def _place(folder: Path, at: int, seed: int) -> Path:
