@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what pip cannot: a C compiler, Python's headers, cmocka (for the C tests) and a PostgreSQL
-# server (for the tests of that source, which are skipped without it). Does nothing where they are
-# there; otherwise uses apt-get as root, or says what to install.
+# Installs what pip cannot: a C compiler, Python's headers, cmocka (for the C tests), and for tests
+# that are skipped without them a PostgreSQL server and iproute2, which makes machines of network
+# namespaces. Does nothing where they are there; otherwise uses apt-get as root, or says what to
+# install.
 set -eu
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
@@ -14,6 +15,7 @@ assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")
 optional=""
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 ||
     optional=" postgresql"
+command -v ip >/dev/null 2>&1 || optional="$optional iproute2"
 [ -z "$missing$optional" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     missing="$missing$optional"

@@ -11,17 +11,19 @@ with what is wrong. A rank never trains alone because the others did not come.
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import json
 import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PREFIX = "CONFLUENCE_"  # of the environment variables
 NAMES = ("coordinator", "processes", "rank")
 FIRST_PORT, PORT_COUNT = 20_000, 8_192  # for SLURM; below the ports that systems hand out
+LOOPBACK = "127.0.0.1"
 RETRY_S = 0.1
 LINE_BYTES = 1 << 20  # most of a message
 ANSWER_MARGIN_S = 5.0  # rank 0 says what is wrong at the limit, the others wait a little longer
@@ -58,7 +60,15 @@ class Place:
     @property
     def is_local(self) -> bool:
         """Whether the coordinator can be reached from its own machine only."""
-        return self.address[0] in ("localhost", "127.0.0.1", "::1")
+        return self.address[0] in ("localhost", LOOPBACK, "::1")
+
+    @property
+    def listens_on(self) -> str:
+        """host:port, for rank 0: all of its machine's addresses unless all ranks are there."""
+        host, port = self.address
+        if not self.is_local:
+            return f"[::]:{port}"
+        return f"[::1]:{port}" if host == "::1" else f"{LOOPBACK}:{port}"
 
 
 # ------------------------------------------------------------------------------------ who is who
@@ -113,6 +123,9 @@ def first_node(nodes: str) -> str:
 def meet(place: Place, about: About, *, timeout_s: float) -> list[About]:
     """What every rank says about itself, by rank, when all have come.
 
+    To `about` come "rank", "processes" and "address", the one of its machine by which this rank and
+    rank 0 found each other, so that other ranks can use it.
+
     Raises:
         RendezvousError: some did not come in time, or they do not agree on who is who.
     """
@@ -138,6 +151,8 @@ def _receive(place: Place, said: About, deadline: float, timeout_s: float) -> li
                     fault = _missing(place, here, timeout_s)
                     break
                 fault = _welcome(place, here, visitor, visitors, deadline)
+            if fault is None:
+                _share_address(here, [_own_address(visitor) for visitor in visitors])
             answer = {"fault": fault} if fault else {"ranks": [here[r] for r in sorted(here)]}
             for visitor in visitors:
                 _send(visitor, answer)
@@ -152,8 +167,11 @@ def _receive(place: Place, said: About, deadline: float, timeout_s: float) -> li
 
 def _listen(place: Place) -> socket.socket:
     host, port = place.address
+    both = not place.is_local and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    where = host if place.is_local else ""
     try:
-        return socket.create_server((host if place.is_local else "", port))
+        return socket.create_server((where, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise RendezvousError(
@@ -170,6 +188,7 @@ def _welcome(
     try:
         said = _read(visitor)
         rank, processes = int(said["rank"]), int(said["processes"])
+        _is_loopback(str(said["address"]))  # is an address at all
     except (OSError, ValueError, KeyError, TypeError):
         visitor.close()  # someone else who tries ports
         return None
@@ -180,6 +199,16 @@ def _welcome(
         return f"two processes say that they are rank {rank}"
     here[rank] = said
     return None
+
+
+def _share_address(here: Mapping[int, About], called: Sequence[str]) -> None:
+    """Note the address of rank 0 that the others called, and give it to its neighbours too: a
+    machine's name often means a loopback at home, where other machines call it by its network's."""
+    outward = next((address for address in called if not _is_loopback(address)), LOOPBACK)
+    here[0]["address"] = outward
+    for about in here.values():
+        if _is_loopback(str(about["address"])):
+            about["address"] = outward
 
 
 def _missing(place: Place, here: dict[int, About], timeout_s: float) -> str:
@@ -204,7 +233,7 @@ def _visit(place: Place, said: About, deadline: float, timeout_s: float) -> list
         with connection:
             connection.settimeout(max(RETRY_S, deadline - time.monotonic()) + ANSWER_MARGIN_S)
             try:
-                _send(connection, said)
+                _send(connection, {**said, "address": _own_address(connection)})
                 answer = _read(connection)
             except (OSError, ValueError) as error:
                 raise RendezvousError(
@@ -217,6 +246,15 @@ def _visit(place: Place, said: About, deadline: float, timeout_s: float) -> list
         f"rank {place.rank} did not find rank 0 at {place.coordinator} within {timeout_s:g} s"
         f"{refused}"
     )
+
+
+def _own_address(connection: socket.socket) -> str:
+    """This end's; one of IPv4 as such, also where the socket takes both."""
+    return str(connection.getsockname()[0]).removeprefix("::ffff:")
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:

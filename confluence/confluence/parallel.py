@@ -266,19 +266,18 @@ def join(
         return ALONE
     abouts = meet(place, about_this_process(), timeout_s=timeout_s)
     _jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
-    _jax.config.update("jax_cpu_collectives_implementation", "gloo")
     limit = int(collective_timeout_s) + HEARTBEAT_MARGIN_S
-    port = place.address[1]
     jax.distributed.initialize(
         coordinator_address=place.coordinator,
-        coordinator_bind_address=f"127.0.0.1:{port}" if place.is_local else f"[::]:{port}",
+        coordinator_bind_address=place.listens_on,
         num_processes=place.processes, process_id=place.rank,
         local_device_ids=_own_device(abouts, place.rank, os.environ),
         cluster_detection_method="deactivate", initialization_timeout=int(timeout_s) + 1,
         heartbeat_timeout_seconds=limit, shutdown_timeout_seconds=limit,
     )  # fmt: skip
+    _be_found_at(str(abouts[place.rank]["address"]))
     watchdog = Watchdog(
-        _store(), rank=place.rank, size=place.processes, timeout_s=collective_timeout_s,
+        _store(), rank=place.rank, names=_names(abouts), timeout_s=collective_timeout_s,
         launcher=int(os.environ[LAUNCHER]) if LAUNCHER in os.environ else None,
     )  # fmt: skip
     _current = Group(
@@ -286,6 +285,31 @@ def join(
         mesh=_mesh(place), watchdog=watchdog,
     )  # fmt: skip
     return _current
+
+
+def _be_found_at(address: str) -> None:
+    """Have other CPUs connect to this address of ours, by which ranks have found each other.
+
+    JAX would take what this machine calls itself, which on many is an address of loopback, or
+    unknown. How its client of CPUs is made has no public name.
+    """
+    from jax._src import xla_bridge
+    from jaxlib import _jax as xla
+
+    def client() -> Any:
+        links = xla.make_gloo_tcp_collectives(distributed_client=_store(), hostname=address)
+        return xla_bridge.make_cpu_client(collectives=links)
+
+    xla_bridge.register_backend_factory("cpu", client, priority=0, fail_quietly=False)
+
+
+def _names(abouts: list[About]) -> list[str]:
+    """What ranks are called where one is waited for: with their machine, if there are several."""
+    several = len({about["host"] for about in abouts}) > 1
+    return [
+        f"rank {rank} on {about['host']}" if several else f"rank {rank}"
+        for rank, about in enumerate(abouts)
+    ]
 
 
 def _mesh(place: Place) -> Mesh:

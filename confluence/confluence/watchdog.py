@@ -47,8 +47,9 @@ class Failure(NamedTuple):
 
 
 def explain_silence(
-    beats: Sequence[Beat | None], rank: int, timeout_s: float, *, answers: bool
-) -> str:
+    beats: Sequence[Beat | None], rank: int, timeout_s: float, *, names: Sequence[str],
+    answers: bool,
+) -> str:  # fmt: skip
     """Why `rank` has waited for longer than the limit.
 
     Args:
@@ -57,16 +58,16 @@ def explain_silence(
     """
     limit = f"for more than {timeout_s:g} s (collective_timeout_s)"
     if not answers and rank != 0:
-        return f"rank 0 is silent: it has not answered {limit}{_last(beats[0])}"
+        return f"{names[0]} is silent: it has not answered {limit}{_last(beats[0])}"
     counts = [-1 if beat is None else beat.number for beat in beats]
     silent = [r for r, count in enumerate(counts) if count == min(counts)]
     if len(silent) == len(beats):
         return f"no rank has gone on {limit}{_last(beats[rank])}: none is behind the others"
     waiting = next(r for r in range(len(beats)) if r not in silent)
-    who = ", ".join(f"rank {r}" for r in silent)
+    who = ", ".join(names[r] for r in silent)
     are = "is" if len(silent) == 1 else "are"
     return (
-        f"{who} {are} silent{_last(beats[silent[0]])}: rank {waiting} has waited {limit},"
+        f"{who} {are} silent{_last(beats[silent[0]])}: {names[waiting]} has waited {limit},"
         f" at {_name(beats[waiting])}"
     )
 
@@ -83,18 +84,23 @@ class Watchdog:
     """The two threads of one rank. `store` is JAX's client of the coordination service."""
 
     def __init__(
-        self, store: Any, *, rank: int, size: int, timeout_s: float, launcher: int | None = None,
-        end: Callable[[str], None] | None = None,
+        self, store: Any, *, rank: int, names: Sequence[str], timeout_s: float,
+        launcher: int | None = None, end: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
-        """`launcher`: the process that started this one. `end`: what to do instead of leaving."""
+        """
+        Args:
+            names: what to call each rank.
+            launcher: the process that started this one.
+            end: what to do instead of leaving.
+        """
         self.on_end: Callable[[str], None] = lambda message: None  # told before the process ends
         self.timeout_s = timeout_s
-        self._store, self._rank, self._size, self._launcher = store, rank, size, launcher
+        self._store, self._rank, self._names, self._launcher = store, rank, names, launcher
         self._end = end or leave
         self._look_s = min(LONGEST_LOOK_S, max(SHORTEST_LOOK_S, timeout_s / PARTS))
         self._beat = Beat(0, "joining")
         self._beat_at = self._answered_at = time.monotonic()
-        self._beats: list[Beat | None] = [None] * size
+        self._beats: list[Beat | None] = [None] * len(names)
         self._stopped = threading.Event()
         for work in (self._publish, self._judge):
             threading.Thread(target=work, name=f"watchdog-{work.__name__}", daemon=True).start()
@@ -122,7 +128,7 @@ class Watchdog:
             failure = Failure(*json.loads(self._store.key_value_try_get(FAILURE)))
         except Exception:  # there is none, or nobody to ask
             return None
-        return failure.message if failure.rank == self._rank else _of_another(failure)
+        return failure.message if failure.rank == self._rank else self._of_another(failure)
 
     def stop(self) -> None:
         """All is done; whoever is late no longer matters."""
@@ -141,11 +147,11 @@ class Watchdog:
                 continue
             self._answered_at = time.monotonic()
             if failure is not None and failure.rank != self._rank:
-                self._leave(_of_another(failure))
+                self._leave(self._of_another(failure))
 
     def _read(self) -> Failure | None:
         found = dict(self._store.key_value_dir_get("confluence/"))
-        for rank in range(self._size):
+        for rank in range(len(self._names)):
             text = found.get(f"{BEATS}{rank}")
             self._beats[rank] = None if text is None else Beat(*json.loads(text))
         return Failure(*json.loads(found[FAILURE])) if FAILURE in found else None
@@ -158,7 +164,7 @@ class Watchdog:
             if now - self._beat_at <= self.timeout_s:
                 continue
             message = explain_silence(
-                self._beats, self._rank, self.timeout_s,
+                self._beats, self._rank, self.timeout_s, names=self._names,
                 answers=now - self._answered_at <= max(3 * self._look_s, self.timeout_s / 2),
             )  # fmt: skip
             teller = threading.Thread(target=self.tell_failure, args=(message,), daemon=True)
@@ -172,9 +178,8 @@ class Watchdog:
             self.on_end(message)
             self._end(message)
 
-
-def _of_another(failure: Failure) -> str:
-    return f"rank {failure.rank} ended: {failure.message}"
+    def _of_another(self, failure: Failure) -> str:
+        return f"{self._names[failure.rank]} ended: {failure.message}"
 
 
 def leave(message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import headwater
 import jax
 import pytest
 from headwater import shop
+from ranks import Ranks
 
 from confluence.config import Config
 
@@ -87,3 +89,12 @@ def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata["name"] = "other"
     headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
     return folder / "store"
+
+
+@pytest.fixture
+def started() -> Iterator[list[Ranks]]:
+    """To put ranks in that end with the test, whatever comes of it."""
+    ranks: list[Ranks] = []
+    yield ranks
+    for some in ranks:
+        some.end()

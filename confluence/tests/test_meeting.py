@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -50,6 +51,15 @@ def test_ranks_that_meet_know_all_of_each_other_and_free_the_port() -> None:
         assert answers[0] == answers[1] == answers[2]
         assert not isinstance(answers[0], str)
         assert [(a["rank"], a["name"]) for a in answers[0]] == [(0, "p1"), (1, "p2"), (2, "p0")]
+        assert [a["address"] for a in answers[0]] == ["127.0.0.1"] * 3
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "127.0.0.2"])
+def test_ranks_meet_by_any_address_of_their_machine(host: str) -> None:
+    given = Place(coordinator=f"{host}:{free_port()}", processes=2, rank=0, source="the options")
+    answers = come([given, dataclasses.replace(given, rank=1)])
+    assert not isinstance(answers[0], str)
+    assert [about["address"] for about in answers[0]] == ["127.0.0.1"] * 2
 
 
 def test_those_who_came_are_told_who_is_missing() -> None:

@@ -1,0 +1,93 @@
+"""Ranks that do what training does, beat and wait for each other, without a model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from confluence.launch import LAUNCHER, free_port
+
+TIMEOUT_S = 4.0
+
+STEPPING = f"""
+import os, signal, sys, time
+from confluence.cli import _leave
+from confluence.meeting import find_place
+from confluence.parallel import AgreedStop, Joined
+from confluence.stop import StopRequest
+
+who, how = int(sys.argv[1]), sys.argv[2]
+
+def hang(rank, step):
+    if step != 5 or rank != who:
+        return
+    print("here it ends", file=sys.stderr, flush=True)
+    if how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif how == "asleep":
+        time.sleep(600)
+    elif how == "fails":
+        raise ValueError("no such column")
+
+try:
+    with Joined(find_place({{}}, os.environ), collective_timeout_s={TIMEOUT_S}) as group:
+        stop = AgreedStop(group, StopRequest())
+        for step in range(1, 20 if how == "ends" else 100_000):
+            group.beat(f"train batch {{step}}")
+            hang(group.rank, step)
+            stop.ask()
+            time.sleep(0.01)
+except (ValueError, OSError) as error:
+    print(f"confluence: {{error}}", file=sys.stderr)
+    _leave(1)
+"""
+
+
+class Ranks:
+    """Processes of one training, of which one hangs at its fifth step."""
+
+    def __init__(
+        self, who: int, how: str, *, launcher: int | None = None,
+        coordinator: str | None = None, machines: Sequence[Sequence[str]] = ((), ()),
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            who: the one that hangs; -1: none does.
+            how: "stopped", "asleep", "fails"; "ends": all leave after 20 steps; else it says so
+                and goes on.
+            machines: what starts a command on the machine of each rank.
+        """
+        place = {
+            "CONFLUENCE_COORDINATOR": coordinator or f"127.0.0.1:{free_port()}",
+            "CONFLUENCE_PROCESSES": str(len(machines)),
+            **({} if launcher is None else {LAUNCHER: str(launcher)}),
+        }  # fmt: skip
+        self.processes = [
+            subprocess.Popen(
+                [*machines[rank], sys.executable, "-c", STEPPING, str(who), how],
+                env={**os.environ, **place, "CONFLUENCE_RANK": str(rank)},
+                stderr=subprocess.PIPE, text=True,
+            )
+            for rank in range(len(machines))
+        ]  # fmt: skip
+
+    def wait_for_hang(self, who: int) -> float:
+        """→ when it hangs"""
+        stderr = self.processes[who].stderr
+        assert stderr is not None
+        assert "here it ends\n" in iter(stderr.readline, "")
+        return time.monotonic()
+
+    def said(self, rank: int) -> str:
+        """What a rank that has ended wrote to stderr."""
+        stderr = self.processes[rank].stderr
+        assert stderr is not None
+        return stderr.read()
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()  # also where it is stopped
+            process.communicate()
