@@ -1,6 +1,7 @@
 /* Texts of the build, and the three embedding files, appended to as vectors come. */
 #define _DEFAULT_SOURCE 1
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,7 @@ struct hashing {
 
 static hw_status begin_hashing(struct hashing *hashing, hw_error *error) {
     uint32_t vector_bytes = 2 * hashing->b->text_dim;
+    assert(vector_bytes > 0); /* check_embedder */
     hashing->piece_count = PIECE_BYTES > vector_bytes ? PIECE_BYTES / vector_bytes : 1;
     size_t scratch_bytes = hwi_embed_scratch_bytes(hashing->b->text_dim);
     size_t piece_bytes = (size_t)hashing->piece_count * vector_bytes;

@@ -108,8 +108,7 @@ static void *entry_of(const struct hwi_plan *plan, uint8_t *slab, uint32_t b, ui
                       uint32_t list, uint32_t i) {
     size_t bytes = list == LIST_INDICES ? 4 : list == LIST_VALUES ? VALUE_BYTES[type] : 1;
     size_t place = (size_t)b * plan->shape.max_targets_per_type + i;
-    return hwi_field_at(plan, slab, (enum hwi_field_id)(HWI_MASKED_LISTS + 3 * type + list),
-                        bytes * place);
+    return hwi_field_at(plan, slab, HWI_MASKED_LISTS + 3 * type + list, bytes * place);
 }
 
 void hwi_masked_clear(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {

@@ -225,8 +225,8 @@ static inline const struct hwi_plan *hwi_making_plan(const struct hwi_plan *plan
 
 /* fields.c: decides which arrays the batches have and where they lie. */
 HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
-/* `bytes` into an array that this sampler's batches have. */
-static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, enum hwi_field_id id,
+/* `bytes` into an array of this sampler's batches: a hwi_field_id, or a number between two. */
+static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, uint32_t id,
                                  size_t bytes) {
     return slab + plan->offsets[id] + bytes;
 }
