@@ -10,6 +10,7 @@ from confluence.checkpoint import CheckpointError
 from confluence.config import PRESETS, Config, ConfigError, preset
 from confluence.data import TaskError
 from confluence.meeting import RendezvousError
+from confluence.pretrain import pretrain
 from confluence.run import Run, load, train
 from confluence.stop import TrainingStopped
 from confluence.train import NonFiniteLossError, RecompilationError
@@ -30,5 +31,6 @@ __all__ = [
     "backtest",
     "load",
     "preset",
+    "pretrain",
     "train",
 ]

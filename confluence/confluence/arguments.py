@@ -104,12 +104,17 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_pretrain(commands: Any) -> None:
-    text = "learn masked cells of a store, before any task"
+    text = "learn masked cells of one or more stores, before any task"
     command = _command(commands, "pretrain", does.pretrain_command, text)
-    command.add_argument("store")
+    command.add_argument("store", nargs="+")
     command.add_argument("--task", action="append", help="whose seeds; default: all; repeatable")
+    command.add_argument(
+        "--store-weights", type=_tuple_reader(float), metavar="W,W",
+        help="how often a batch comes from each store, in their order; default: all alike",
+    )  # fmt: skip
     command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
     _add_what_is_there(command)
+    _add_ranks(command)
     _add_settings(command)
 
 

@@ -65,9 +65,11 @@ class Saved:
 
 
 def make_record(
-    cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    """What a checkpoint says about itself. `metadata`: of each store, by its path."""
+    cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]],
+    pretraining: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What a checkpoint says about itself. `metadata`: of each store, by its path; `pretraining`:
+    "seeds" and "weights" of the stores of a run without tasks."""
     text = next(iter(metadata.values()))["text"]
     return {
         "format": FORMAT,
@@ -81,6 +83,7 @@ def make_record(
             {**dataclasses.asdict(place), "store": list(metadata).index(place.store)}
             for place in places
         ],
+        "pretraining": pretraining,
     }
 
 
@@ -95,6 +98,13 @@ def read_places(record: Mapping[str, Any], stores: Sequence[str] = ()) -> tuple[
     return tuple(
         TaskPlace(**{**entry, "store": paths[entry["store"]]}) for entry in record["tasks"]
     )
+
+
+def read_seeds(record: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, ...]:
+    """Whose contexts a run without tasks learned from, by store; None: of all tasks, or of the
+    tables that its settings name."""
+    seeds = (record.get("pretraining") or {}).get("seeds") or [None] * len(record["stores"])
+    return tuple(None if own is None else tuple(own) for own in seeds)
 
 
 # ------------------------------------------------------------------------------------- the folder
@@ -296,6 +306,10 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     for title, (was, now) in pairs.items():
         if was != now:
             found.append(f"the {title} was {was!r} and is {now!r}")
+    for title, was in (record.get("pretraining") or {}).items():  # older ones do not say
+        now = (wanted.get("pretraining") or {}).get(title)
+        if was != now:
+            found.append(f"the {title} of the stores were {was!r} and are {now!r}")
     before = Config.from_dict(record["config"]).to_dict()
     after = Config.from_dict(wanted["config"]).to_dict()
     found += [

@@ -11,11 +11,11 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluence.config import preset
+from confluence.config import Config, preset
 
 if TYPE_CHECKING:
     from confluence.run import Run
@@ -79,48 +79,57 @@ def _say(message: str) -> None:
 
 
 def train_command(options: argparse.Namespace) -> Told:
-    """Train and save, on one device or as one of several ranks, or start these."""
+    """Train and save."""
+
+    def train() -> Run:
+        from confluence.run import train
+
+        names = [name for name, _ in options.task]
+        return train(
+            options.store, task=names, out=options.out or Path("runs") / "-".join(names),
+            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
+            resume=options.resume, **overrides_of(options),
+        )  # fmt: skip
+
+    return _as_a_rank(options, train, preset(options.preset, **overrides_of(options)))
+
+
+def pretrain_command(options: argparse.Namespace) -> Told:
+    """Learn masked cells and save."""
+
+    def pretrain() -> Run:
+        from confluence.pretrain import pretrain
+
+        return pretrain(
+            options.store, out=options.out, tasks=options.task,
+            store_weights=options.store_weights, preset=options.preset,
+            overwrite=options.overwrite, resume=options.resume, **overrides_of(options),
+        )  # fmt: skip
+
+    settings = {**overrides_of(options), "objective": "masked_cells"}
+    return _as_a_rank(options, pretrain, preset(options.preset, **settings))
+
+
+def _as_a_rank(options: argparse.Namespace, work: Callable[[], Run], cfg: Config) -> Told:
+    """Train on one device or as one of several ranks, or start these."""
     from confluence.launch import is_launched, launch
 
-    cfg = preset(options.preset, **overrides_of(options))
     if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
         return Told(None, status=launch(options.arguments, options.devices))
     from confluence.log import read_summary
     from confluence.meeting import find_place
     from confluence.parallel import Joined
-    from confluence.run import train
 
-    names = [name for name, _ in options.task]
     limits = {
         "timeout_s": options.join_timeout_s, "collective_timeout_s": cfg.collective_timeout_s
     }  # fmt: skip
     with Joined(find_place(vars(options), os.environ), **limits) as group:
-        run = train(
-            options.store, task=names, out=options.out or Path("runs") / "-".join(names),
-            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
-            resume=options.resume, **overrides_of(options),
-        )  # fmt: skip
+        run = work()
     if not group.is_first:
         return Told(None)
     summary = read_summary(run.out)
-    result = {
-        "out": str(run.out), "tasks": run.titles, "steps": run.config.steps, "summary": summary
-    }  # fmt: skip
-    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
-    return Told(result, lines)
-
-
-def pretrain_command(options: argparse.Namespace) -> Told:
-    """Learn masked cells and save."""
-    from confluence.log import read_summary
-    from confluence.pretrain import pretrain
-
-    run = pretrain(
-        options.store, out=options.out, tasks=options.task, preset=options.preset,
-        overwrite=options.overwrite, resume=options.resume, **overrides_of(options),
-    )  # fmt: skip
-    summary = read_summary(run.out)
-    result = {"out": str(run.out), "steps": run.config.steps, "summary": summary}
+    tasks = {"tasks": run.titles} if run.titles else {}
+    result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
     lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
     return Told(result, lines)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import headwater
@@ -139,6 +139,15 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
     return headwater.Sampler(**{**options, **overrides})
+
+
+def open_seeds(store_path: str, cfg: Config, names: Sequence[str] | None, **overrides: Any) -> Any:
+    """A sampler of the contexts that masked cells are learned in: of the seeds of some tasks, or of
+    all; where the run has `seed_tables`, of the rows of some of these, or of all."""
+    if cfg.seed_tables is None:
+        return open_sampler(store_path, cfg, *(names or ()), **overrides)
+    tables = cfg.seed_tables if names is None else tuple(names)
+    return open_sampler(store_path, cfg.replace(seed_tables=tables), **overrides)
 
 
 def ignored_columns(metadata: Mapping[str, Any], cfg: Config) -> list[str]:

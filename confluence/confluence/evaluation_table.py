@@ -22,6 +22,9 @@ def describe_held_out(result: Result) -> list[str]:
     parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
     for name, loss, cells in parts:
         lines.append(f"  {name:<12} {'-' if loss is None else f'{loss:.4f}':>10}  {cells}".rstrip())
+    for own in result.get("stores", ()):
+        loss = "-" if own["loss"] is None else f"{own['loss']:.4f}"
+        lines.append(f"  all of {own['contexts']:,} contexts of '{own['store']}'  {loss}")
     return lines
 
 

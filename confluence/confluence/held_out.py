@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,8 @@ from confluence.masked_loss import MASKED_TYPES, masked_losses, sequence_means
 from confluence.members import each_member
 from confluence.model import Inputs, Params, Tables, read_context
 from confluence.row_attention import RowShape
+
+Sums = dict[str, float]  # of losses and counts, by name
 
 
 class HeldOut:
@@ -40,41 +42,55 @@ class HeldOut:
         self._losses: Any = jax.jit(losses)
         self._tables = tables
 
-    def evaluate(
-        self, params: Params, sampler: Any, split: str,
-        gather: Callable[[dict[str, float]], list[dict[str, float]]] = lambda own: [own],
-    ) -> dict[str, Any]:  # fmt: skip
-        """The mean loss of the split's contexts, as in training, and the mean by type over cells,
-        both over all members.
+    def sums(self, params: Params, sampler: Any, split: str) -> Sums:
+        """Losses and counts over the contexts of a split, by a rank's sampler of its own share.
 
-        None where there is none. The contexts and their masks are those of epoch 0.
-
-        Args:
-            gather: of the sums over this rank's contexts, those of all ranks.
+        The contexts and their masks are those of epoch 0.
         """
-        totals: dict[str, float] = {}
+        totals: Sums = {}
         batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
         for batch in batches:
             found = jax.device_get(self._losses(params, to_device(batch), self._tables))
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + float(np.float64(value))
-        parts = gather(totals)
-        totals = {
-            name: sum(part.get(name, 0.0) for part in parts) for part in parts for name in part
-        }
-        types = {}
-        for stype in MASKED_TYPES:
-            name = stype.name.lower()
-            cells = int(totals.get(f"{name} cells", 0))
-            types[name] = {"cells": cells, "loss": _mean(totals.get(f"{name} loss", 0.0), cells)}
-        contexts = int(totals.get("contexts", 0))
-        return {
-            "objective": "masked_cells",
-            "split": split,
-            "contexts": contexts,
-            "loss": _mean(totals.get("loss", 0.0), contexts),
-            "types": types,
-        }
+        return totals
+
+
+def evaluate_held_out(
+    stores: Sequence[tuple[str, Callable[[], Sums]]], split: str,
+    gather: Callable[[Sums], list[Sums]] = lambda own: [own],
+) -> dict[str, Any]:  # fmt: skip
+    """The mean loss of a split's contexts, as in training, and the mean by type over cells, both
+    over all members, as metrics of one evaluation. None where there is none.
+
+    Args:
+        stores: their paths, and what adds up the losses of each (`HeldOut.sums`). Of several the
+            contexts of all count alike, and "stores" has the same of each.
+        gather: of the sums over this rank's contexts, those of all ranks.
+    """
+    sums = [(path, _added(gather(add_up()))) for path, add_up in stores]
+    result = {
+        "objective": "masked_cells", "split": split, **_means(_added([own for _, own in sums]))
+    }  # fmt: skip
+    if len(sums) > 1:
+        result["stores"] = [{"store": path, **_means(own)} for path, own in sums]
+    return result
+
+
+def _added(parts: Sequence[Sums]) -> Sums:
+    return {name: sum(part.get(name, 0.0) for part in parts) for part in parts for name in part}
+
+
+def _means(sums: Sums) -> dict[str, Any]:
+    types = {}
+    for stype in MASKED_TYPES:
+        name = stype.name.lower()
+        cells = int(sums.get(f"{name} cells", 0))
+        types[name] = {"cells": cells, "loss": _mean(sums.get(f"{name} loss", 0.0), cells)}
+    contexts = int(sums.get("contexts", 0))
+    return {
+        "contexts": contexts, "loss": _mean(sums.get("loss", 0.0), contexts), "types": types
+    }  # fmt: skip
 
 
 def _mean(total: float, count: int) -> float | None:

@@ -1,62 +1,111 @@
 """A run that learns masked cells alone, before any task: `confluence pretrain`.
 
-It is a run like any other: its log, checkpoints, resuming and stops are those of `confluence
+It is a run like any other: its log, checkpoints, resuming, stops and ranks are those of `confluence
 train`. It has no task, so it is evaluated by the loss of masked cells in contexts of val or test,
 and another run starts with its weights (`init_from`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluence import checkpoint
+import headwater
+
+from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data import check_ignored_columns, open_sampler
-from confluence.run import Run, clear_run, load
-from confluence.session import Session
+from confluence.data import TaskError, open_seeds
+from confluence.parallel import current
+from confluence.run import Run, Seeds, check_choice, learn
 from confluence.sinks import check_installed
-from confluence.stores import OpenStore
+from confluence.stores import OpenStore, check_together
 
 
 def pretrain(
-    store: str | Path, *, out: str | Path, tasks: Sequence[str] | None = None,
+    store: str | Path | Sequence[str | Path], *, out: str | Path,
+    tasks: Sequence[str] | None = None, store_weights: Sequence[float] | None = None,
     preset: str = "small", steps: int | None = None, overwrite: bool = False, resume: bool = False,
     **overrides: Any,
 ) -> Run:  # fmt: skip
-    """Train a model on masked cells of a store and save it in `out`.
+    """Train a model on masked cells of one or more stores and save it in `out`.
 
-    Contexts are of the seeds of `tasks` (None: of all), or with the setting `seed_tables` of the
-    rows of these tables. The other arguments are those of `confluence.train`.
+    Where this process has joined others, they train together, as by `confluence.train`.
+
+    Args:
+        store: one, or a list of stores whose texts are embedded in the same way.
+        tasks: contexts are of the seeds of these, in every store that has one of that name. None:
+            of all tasks, or with the setting `seed_tables` of the rows of these tables.
+        store_weights: how often a batch comes from each store beside the others, in their order;
+            None: all alike.
+
+    The other arguments are those of `confluence.train`.
     """
-    if overwrite and resume:
-        raise ValueError("overwrite removes a run and resume goes on with it: give one of them")
+    check_choice(overwrite=overwrite, resume=resume)
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **{**overrides, "objective": "masked_cells"})
     check_installed(cfg.log_to)
     if tasks is not None and cfg.seed_tables is not None:
         raise ValueError("give either tasks or seed_tables")
-    path, folder = str(store), Path(out)
-    with open_sampler(path, cfg, *(tasks or ())) as sampler:
-        metadata = sampler.database_metadata()
-        check_ignored_columns([metadata], cfg)
-        opened = OpenStore(
-            path=path, sampler=sampler, metadata=metadata, places=(), tasks=(), labels=()
+    paths = [str(path) for path in ([store] if isinstance(store, str | Path) else store)]
+    weights = _check_weights(paths, store_weights)
+    seeds = _seeds_of(paths, cfg, tasks)
+    with _open_stores(paths, cfg, seeds, weights) as stores:
+        learned = {
+            "seeds": [own and list(own) for own in seeds], "weights": weights
+        }  # fmt: skip
+        return learn(
+            Path(out), cfg, stores, (), overwrite=overwrite, resume=resume, pretraining=learned
         )
-        record = checkpoint.make_record(cfg, (), {path: metadata})
-        done = None
-        if resume and checkpoint.saved_steps(folder):
-            done = checkpoint.find_step(folder)
-            checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
-        else:
-            clear_run(folder, overwrite=overwrite)
-        if done == cfg.steps:
-            return load(folder, store=path)
-        session = Session(out=folder, config=cfg, stores=(opened,), record=record)
-        state = session.train(done)
-    return Run(
-        out=folder, places=(), config=cfg, step=cfg.steps, params=state.params,
-        average=state.average, stores=(path,),
-    )  # fmt: skip
+
+
+def _seeds_of(paths: Sequence[str], cfg: Config, tasks: Sequence[str] | None) -> list[Seeds]:
+    """Of the tasks or tables that are asked for, those that each store has."""
+    kind, asked = ("tasks", tasks) if cfg.seed_tables is None else ("tables", cfg.seed_tables)
+    if asked is None:
+        return [None] * len(paths)
+    if len(paths) == 1:
+        return [tuple(asked)]  # what is not there its sampler tells, with the nearest name
+    has = []
+    for path in paths:
+        with headwater.Store(path) as store:
+            has.append({entry["name"] for entry in store.metadata[kind]})
+        if not has[-1].intersection(asked):
+            raise TaskError(f"store '{path}' has none of the {kind} {', '.join(asked)}")
+    for name in asked:
+        if not any(name in names for names in has):
+            raise TaskError(f"no store has '{name}' among its {kind}")
+    return [tuple(name for name in asked if name in names) for names in has]
+
+
+def _check_weights(paths: Sequence[str], given: Sequence[float] | None) -> list[float]:
+    if not paths or len(set(paths)) < len(paths):
+        raise TaskError("a run needs at least one store, and each once")
+    weights = [1.0] * len(paths) if given is None else [float(weight) for weight in given]
+    if len(weights) != len(paths) or not all(weight > 0 for weight in weights):
+        raise TaskError(
+            f"store_weights are {', '.join(f'{weight:g}' for weight in weights)}, expected"
+            f" {len(paths)} numbers above 0, one for each store"
+        )
+    return weights
+
+
+@contextlib.contextmanager
+def _open_stores(
+    paths: Sequence[str], cfg: Config, seeds: Sequence[Seeds], weights: Sequence[float]
+) -> Iterator[tuple[OpenStore, ...]]:
+    options = current().sampler_options(cfg)
+    with contextlib.ExitStack() as stack:
+        stores = []
+        for path, own, weight in zip(paths, seeds, weights, strict=True):
+            sampler = stack.enter_context(open_seeds(path, cfg, own, **options))
+            stores.append(
+                OpenStore(
+                    path=path, sampler=sampler, metadata=sampler.database_metadata(), places=(),
+                    tasks=(), labels=(), share=weight,
+                )
+            )  # fmt: skip
+        check_together(stores, cfg)
+        yield tuple(stores)

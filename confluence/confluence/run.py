@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -33,13 +34,14 @@ from confluence.data import (
     check_ignored_columns,
     device_tables,
     open_sampler,
+    open_seeds,
     read_labels,
     read_row_shape,
     read_task,
 )
 from confluence.ensemble import Says, SeveralRuns, mark, same_place
 from confluence.evaluate import Predictions, evaluate, time_text
-from confluence.held_out import HeldOut
+from confluence.held_out import HeldOut, Sums, evaluate_held_out
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
 from confluence.level import levelled
@@ -50,9 +52,10 @@ from confluence.predict import Speaker, predict, reordered
 from confluence.results import EVALUATION, RESULTS, find_results, read_results, write_result
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
-from confluence.stores import TaskPlace, find_places, open_stores
+from confluence.stores import OpenStore, TaskPlace, find_places, open_stores
 from confluence.train import Predictor
 
+Seeds = tuple[str, ...] | None  # names of tasks, or of `seed_tables`; None: all of them
 VisibleUntil = str | dict[str, str] | None
 
 
@@ -70,6 +73,7 @@ class Run:
     params: Params
     average: Params
     stores: tuple[str, ...] = ()  # paths, in the run's order
+    seeds: tuple[Seeds, ...] = ()  # where masked cells were learned, by store
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -216,16 +220,23 @@ class Run:
 
     def _held_out(self, split: str) -> dict[str, Any]:
         """The loss of masked cells in the contexts of a split."""
-        with open_sampler(self.stores[0], self.config) as sampler:
-            held_out = HeldOut(
-                self.config, device_tables(sampler, 1),
-                row_shape=read_row_shape(sampler.database_metadata(), self.config),
-            )  # fmt: skip
-            result = held_out.evaluate(self.average, sampler, split)
+        stores = [
+            (path, functools.partial(self._held_out_sums, path, seeds, split))
+            for path, seeds in zip(self.stores, self.seeds, strict=True)
+        ]
+        result = evaluate_held_out(stores, split)
         result["step"] = self.step
         write_result(self.out, self.out, EVALUATION, result)
         write_page(self.out)
         return result
+
+    def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
+        with open_seeds(path, self.config, seeds) as sampler:
+            held_out = HeldOut(
+                self.config, device_tables(sampler, 1),
+                row_shape=read_row_shape(sampler.database_metadata(), self.config),
+            )  # fmt: skip
+            return held_out.sums(self.average, sampler, split)
 
     def regime_config(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
@@ -334,6 +345,12 @@ def check_split(split: str) -> None:
         raise ValueError(f"split is '{split}', expected one of {', '.join(SPLITS)}")
 
 
+def check_choice(*, overwrite: bool, resume: bool) -> None:
+    """Raise where what a folder holds is to be removed and gone on with."""
+    if overwrite and resume:
+        raise ValueError("overwrite removes a run and resume goes on with it: give one of them")
+
+
 def train(
     store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
     task_weights: Mapping[str, float] | None = None, preset: str = "small",
@@ -356,8 +373,7 @@ def train(
             it is done; start one if there is none. Another store, task or model is an error.
         overrides: any field of `Config`.
     """
-    if overwrite and resume:
-        raise ValueError("overwrite removes a run and resume goes on with it: give one of them")
+    check_choice(overwrite=overwrite, resume=resume)
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
@@ -365,24 +381,42 @@ def train(
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
     paths = [str(path) for path in _listed(store)]
-    folder, places = Path(out), find_places(paths, list(_listed(task)), task_weights)
-    group = current()
-    with open_stores(places, cfg, **group.sampler_options(cfg)) as stores:
+    places = find_places(paths, list(_listed(task)), task_weights)
+    with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
         places = tuple(
             place.with_moments(task)
             for store in stores
             for place, task in zip(store.places, store.tasks, strict=True)
         )
-        record = checkpoint.make_record(cfg, places, {s.path: s.metadata for s in stores})
-        known = [entry["fingerprint"] for entry in record["stores"]]
-        group.check_same({**cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known})
-        done = _prepare(folder, record, resume, overwrite) if group.is_first else None
-        done = group.tell(done)
-        session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
-        state = session.train(done) if done != cfg.steps else session.open(done)
+        return learn(Path(out), cfg, stores, places, overwrite=overwrite, resume=resume)
+
+
+def learn(
+    folder: Path, cfg: Config, stores: tuple[OpenStore, ...], places: tuple[TaskPlace, ...], *,
+    overwrite: bool, resume: bool, pretraining: Mapping[str, Any] | None = None,
+) -> Run:  # fmt: skip
+    """Train in a folder from stores that are open, alone or with the ranks that were joined.
+
+    Args:
+        pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
+    """
+    group = current()
+    record = checkpoint.make_record(cfg, places, {s.path: s.metadata for s in stores}, pretraining)
+    known = [entry["fingerprint"] for entry in record["stores"]]
+    group.check_same(
+        {
+            **cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known,
+            "pretraining": pretraining,
+        }
+    )  # fmt: skip
+    done = _prepare(folder, record, resume, overwrite) if group.is_first else None
+    done = group.tell(done)
+    session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
+    state = session.train(done) if done != cfg.steps else session.open(done)
     return Run(
         out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
-        average=state.average, stores=tuple(paths),
+        average=state.average, stores=tuple(store.path for store in stores),
+        seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
 
 
@@ -452,5 +486,5 @@ def load(
     params, average = checkpoint.load_weights(folder, record)
     return Run(
         out=folder, places=places, config=cfg, step=step, params=params, average=average,
-        stores=known,
+        stores=known, seeds=checkpoint.read_seeds(record),
     )  # fmt: skip

@@ -29,7 +29,7 @@ from confluence.checkpoint import Keeper, Score
 from confluence.config import Config
 from confluence.data import US_PER_DAY, VAL, Task, device_tables
 from confluence.evaluate import evaluate
-from confluence.held_out import HeldOut
+from confluence.held_out import HeldOut, evaluate_held_out
 from confluence.level import levelled
 from confluence.log import Log
 from confluence.metrics import main_metric
@@ -127,6 +127,7 @@ class Session:
     def _begin(self, log: Log | RankLog, resume_step: int | None) -> None:
         place = {
             "stores": [store.path for store in self.stores],
+            "store_weights": [store.weight for store in self.stores],
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
         }
@@ -175,7 +176,7 @@ class Session:
             text_width=width, category_limit=limit, row_shape=shape, group=group,
         )  # fmt: skip
         predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
-        held_out = HeldOut(cfg, tables[0], row_shape=shape)
+        held_out = [HeldOut(cfg, t, row_shape=shape) for t in tables]
         keeper = Keeper(self.out, keep_last=cfg.keep_last) if group.is_first else None
 
         def on_state(state: TrainState, step: int, position: Any) -> None:
@@ -257,11 +258,14 @@ class Session:
         return Score(f"mean over {len(known)} tasks", mean, mean)
 
     def _evaluate_masked(
-        self, held_out: HeldOut, state: TrainState, step: int, log: Log | RankLog
+        self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
-        sampler = self.stores[0].sampler
-        result = held_out.evaluate(state.average, sampler, "val", self.group.gather)
+        stores = [
+            (store.path, functools.partial(own.sums, state.average, store.sampler, "val"))
+            for own, store in zip(held_out, self.stores, strict=True)
+        ]
+        result = evaluate_held_out(stores, "val", self.group.gather)
         log.event("evaluate", step=step, **result)
         loss = result["loss"]
         return None if loss is None else Score("masked-cell loss", loss, -loss)

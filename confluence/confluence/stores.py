@@ -116,11 +116,12 @@ class OpenStore:
     places: tuple[TaskPlace, ...]
     tasks: tuple[Task, ...]  # of the places
     labels: tuple[Labels, ...]
+    share: float = 1.0  # its weight where no task is learned
 
     @property
     def weight(self) -> float:
-        """How often batches come from this store, beside the others; 1 where no task is learned."""
-        return sum(place.weight for place in self.places) if self.places else 1.0
+        """How often batches come from this store, beside the others."""
+        return sum(place.weight for place in self.places) if self.places else self.share
 
     def scales(self, cfg: Config) -> TaskScales:
         """The scales of its tasks, by task index of the store."""
@@ -200,13 +201,14 @@ def open_stores(
                     labels=labels,
                 )
             )  # fmt: skip
-        _check_widths(stores)
-        check_ignored_columns([store.metadata for store in stores], cfg)
+        check_together(stores, cfg)
         yield tuple(stores)
 
 
-def _check_widths(stores: Sequence[OpenStore]) -> None:
-    """All stores of a run must speak of texts in one way."""
+def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
+    """Raise unless one run can learn from all of these: they must speak of texts in one way, and
+    have what is to be ignored."""
+    check_ignored_columns([store.metadata for store in stores], cfg)
     texts = [store.metadata["text"] for store in stores]
     for store, text in zip(stores, texts, strict=True):
         if (text["embedder"], text["dim"]) != (texts[0]["embedder"], texts[0]["dim"]):

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 from headwater import SemanticType
+from ranks import FIRST_PARTS, run_ranks
 
 import confluence
 from confluence import checkpoint, smoke
@@ -31,14 +32,6 @@ CONFIG: dict[str, Any] = {
     "steps": 4, "accumulate": 2, "cell_dropout": 0.2, "attention_block": 8, "warmup_steps": 0,
     "newton_schulz_steps": 1, "members": 2,
 }  # fmt: skip
-FIRST_PARTS = """
-import os, sys
-from pathlib import Path
-import jax
-jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-sys.path.insert(0, sys.argv[2])
-"""
 STEPPING = (
     FIRST_PARTS
     + """
@@ -159,11 +152,9 @@ SETTINGS: dict[str, Any] = {
     "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
     "collective_timeout_s": 500.0, "auxiliary_weight": 0.3, "mask_ratio": 0.3,
 }  # fmt: skip
-ASKED_TO_STOP = (
-    FIRST_PARTS
-    + """
+ASKED_TO_STOP = """
 import signal
-import confluence.cli, confluence.rank_log
+import confluence.rank_log
 
 report = confluence.rank_log.RankLog.report
 
@@ -173,14 +164,6 @@ def report_and_ask(self, of_step):
         os.kill(os.getpid(), signal.SIGTERM)
 
 confluence.rank_log.RankLog.report = report_and_ask
-sys.exit(confluence.cli.main(sys.argv[3:]))
-"""
-)
-LAUNCHING = """
-import sys
-from confluence.launch import launch
-code, *arguments = sys.argv[1:]
-sys.exit(launch(arguments, 2, command=[sys.executable, "-c", code]))
 """
 
 
@@ -199,12 +182,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     command = ["train", *stores, "--task", "churn", "--out", str(out), "--json"]
     for name, value in SETTINGS.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
-    cache = str(jax.config.jax_compilation_cache_dir)
-    stopped = subprocess.run(
-        [sys.executable, "-c", LAUNCHING, ASKED_TO_STOP, cache, str(Path(__file__).parent),
-         *command],
-        capture_output=True, text=True, timeout=550,
-    )  # fmt: skip
+    stopped = run_ranks(2, command, before=ASKED_TO_STOP)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert stopped.stdout == ""  # nor what libraries print
     (step,) = checkpoint.saved_steps(out)[-1:]

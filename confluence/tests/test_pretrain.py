@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ranks import run_ranks
 
+from confluence import checkpoint
 from confluence.checkpoint import CheckpointError
 from confluence.cli import main
 from confluence.config import Config, ConfigError
-from confluence.held_out import HeldOut
+from confluence.evaluation_table import describe_evaluation
+from confluence.held_out import HeldOut, evaluate_held_out
 from confluence.pretrain import pretrain
-from confluence.run import Run, train
+from confluence.run import Run, load, train
 from confluence.train import first_state
 from confluence.transfer import start_from
 
@@ -133,8 +136,109 @@ def test_a_split_without_contexts_has_no_loss(shop_store: Path) -> None:
         def num_seeds(self, split: str) -> int:
             return 0
 
-    result = HeldOut(Config(**{k: v for k, v in TINY.items() if k != "preset"}), None).evaluate(  # type: ignore[arg-type]
-        {}, Empty(), "val"
-    )
+    held_out = HeldOut(Config(**{k: v for k, v in TINY.items() if k != "preset"}), None)  # type: ignore[arg-type]
+    result = evaluate_held_out([("s", lambda: held_out.sums({}, Empty(), "val"))], "val")
     assert result["loss"] is None
     assert result["contexts"] == 0
+    assert "stores" not in result
+
+
+# -------------------------------------------------------------------------------- several stores
+
+
+SEVERAL: dict[str, Any] = {
+    **TINY, "seed_tables": TABLES, "batch_size": 4, "steps": 8, "eval_every": 4, "mask_ratio": 0.3,
+    "save_every": 4, "collective_timeout_s": 500.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_two(shop_store: Path, other_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return pretrain(
+        [shop_store, other_store], out=tmp_path_factory.mktemp("two") / "run",
+        store_weights=[3, 1], **SEVERAL,
+    )  # fmt: skip
+
+
+def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
+    of_two: Run, shop_store: Path, other_store: Path
+) -> None:
+    record = checkpoint.load_record(of_two.out)
+    assert record["samplers"]["counts"] == [6, 2]
+    assert events(of_two, "start")[0]["store_weights"] == [3, 1]
+    again = load(of_two.out)
+    assert again.seeds == (TABLES, TABLES)
+    result = again.evaluate("val")
+    assert [own["store"] for own in result["stores"]] == [str(shop_store), str(other_store)]
+    counts, losses = zip(*[(own["contexts"], own["loss"]) for own in result["stores"]], strict=True)
+    assert counts[0] > counts[1] > 0 and counts[0] + counts[1] == result["contexts"]
+    assert result["loss"] == pytest.approx(np.average(losses, weights=counts), rel=1e-9)
+    for name, whole in result["types"].items():
+        parts = [own["types"][name] for own in result["stores"]]
+        assert whole["cells"] == sum(part["cells"] for part in parts)
+    while_training = events(of_two, "evaluate")[-1]
+    assert while_training["step"] == 8
+    assert while_training["loss"] == pytest.approx(result["loss"], rel=1e-4)
+    assert [own["contexts"] for own in while_training["stores"]] == list(counts)
+    said = describe_evaluation(result)
+    assert any(f"{counts[1]:,} contexts of '{other_store}'" in line for line in said)
+
+
+def test_two_ranks_learn_masked_cells_of_two_stores_as_one_process_does(
+    of_two: Run, shop_store: Path, other_store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = ["pretrain", str(shop_store), str(other_store), "--store-weights", "3,1"]
+    command += ["--out", str(out), "--json", "--seed-tables", ",".join(TABLES)]
+    for name, value in SEVERAL.items():
+        if name != "seed_tables":
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    told = run_ranks(2, command)
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["steps"] == 8
+    run = load(out)
+    assert events(run, "start")[0]["ranks"] == 2
+    for name, kinds in (("train", ("loss", "gradient_norm")), ("evaluate", ("loss", "contexts"))):
+        for kind in kinds:
+            expected = [event[kind] for event in events(of_two, name)]
+            np.testing.assert_allclose([e[kind] for e in events(run, name)], expected, rtol=1e-4)
+
+
+def test_a_run_of_other_stores_or_shares_does_not_go_on(
+    of_two: Run, shop_store: Path, other_store: Path
+) -> None:
+    stores = [shop_store, other_store]
+    for given, message in (
+        (
+            {"store_weights": [1, 1]},
+            r"weights of the stores were \[3.0, 1.0\] and are \[1.0, 1",
+        ),
+        ({"seed_tables": ("orders",)}, r"the seeds of the stores were \[\['orders', 'reviews'\]"),
+    ):
+        more: dict[str, Any] = {"store_weights": [3, 1], **SEVERAL, **given}
+        with pytest.raises(CheckpointError, match=message):
+            pretrain(stores, out=of_two.out, resume=True, **more)
+    again = pretrain(stores, out=of_two.out, resume=True, store_weights=[3, 1], **SEVERAL)
+    for name, value in of_two.params.items():
+        assert np.array_equal(again.params[name], value), name
+
+
+def test_stores_and_seeds_that_do_not_fit_are_named(
+    shop_store: Path, other_store: Path, tmp_path: Path
+) -> None:
+    stores, free = [shop_store, other_store], {"preset": "tiny"}
+    for given, message in (
+        ({"store_weights": [1]}, "store_weights are 1, expected 2 numbers above 0, one for each"),
+        ({"store_weights": [1, 0]}, "store_weights are 1, 0, expected 2 numbers above 0"),
+        ({"tasks": ["churn", "chrun"]}, "no store has 'chrun' among its tasks"),
+        ({"tasks": ["subscribed"]}, f"store '{other_store}' has none of the tasks subscribed"),
+        ({"seed_tables": ("order",)}, f"store '{shop_store}' has none of the tables order"),
+        ({"overwrite": True, "resume": True}, "give one of them"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pretrain(stores, out=tmp_path / "run", **free, **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="each once"):
+        pretrain([shop_store, shop_store], out=tmp_path / "run", preset="tiny")
+    with pytest.raises(ValueError, match="no task 'chrun', did you mean"):
+        pretrain(shop_store, tasks=["chrun"], out=tmp_path / "run", preset="tiny")
+    assert list(tmp_path.iterdir()) == []
