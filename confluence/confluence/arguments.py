@@ -319,6 +319,9 @@ def _tuple_reader(read_part: Callable[[str], Any]) -> Callable[[str], Any]:
             return None
         return tuple(read_part(part) for part in text.split(","))
 
+    read.__name__ = (
+        f"{read_part.__name__},{read_part.__name__}"  # argparse says "invalid ... value"
+    )
     return read
 
 
@@ -338,4 +341,5 @@ def _reader(kinds: set[Any]) -> Callable[[str], Any]:
                 return kind(text)
         return text
 
+    read.__name__ = next((kind.__name__ for kind in (int, float) if kind in kinds), "text")
     return read

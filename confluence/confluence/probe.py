@@ -133,13 +133,17 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
     """Where a task is: one of the run's, or another one of its stores."""
     if run.places and (task is None or task in run.titles):
         return run.place(task)
-    known: dict[str, TaskPlace] = {}
+    found: list[tuple[str, str, str]] = []  # path and name of a store, name of a task
     for path in run.stores:
         with headwater.Store(path) as store:
-            prefix = f"{store.metadata['name']}/" if len(run.stores) > 1 else ""
-            for entry in store.metadata["tasks"]:
-                title = f"{prefix}{entry['name']}"
-                known[title] = TaskPlace(store=path, name=entry["name"], title=title)
+            name = str(store.metadata["name"])
+            found += [(path, name, str(entry["name"])) for entry in store.metadata["tasks"]]
+    names = [name for _, _, name in found]
+    titles = [n if names.count(n) == 1 else f"{store}/{n}" for _, store, n in found]
+    known = {
+        title: TaskPlace(store=path, name=name, title=title)
+        for title, (path, _, name) in zip(titles, found, strict=True)
+    }
     if task is None and len(known) == 1:
         return next(iter(known.values()))
     if task not in known:

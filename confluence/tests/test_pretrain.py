@@ -18,6 +18,7 @@ from confluence.config import Config, ConfigError
 from confluence.evaluation_table import describe_evaluation
 from confluence.held_out import HeldOut, evaluate_held_out
 from confluence.pretrain import pretrain
+from confluence.probe import find_task_place
 from confluence.run import Run, load, train
 from confluence.train import first_state
 from confluence.transfer import start_from
@@ -180,6 +181,8 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     assert while_training["step"] == 8
     assert while_training["loss"] == pytest.approx(result["loss"], rel=1e-4)
     assert [own["contexts"] for own in while_training["stores"]] == list(counts)
+    assert find_task_place(again, "subscribed").store == str(shop_store)
+    assert find_task_place(again, "other/churn").store == str(other_store)
     said = describe_evaluation(result)
     assert any(f"{counts[1]:,} contexts of '{other_store}'" in line for line in said)
 
@@ -224,7 +227,7 @@ def test_a_run_of_other_stores_or_shares_does_not_go_on(
 
 
 def test_stores_and_seeds_that_do_not_fit_are_named(
-    shop_store: Path, other_store: Path, tmp_path: Path
+    shop_store: Path, other_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stores, free = [shop_store, other_store], {"preset": "tiny"}
     for given, message in (
@@ -241,4 +244,8 @@ def test_stores_and_seeds_that_do_not_fit_are_named(
         pretrain([shop_store, shop_store], out=tmp_path / "run", preset="tiny")
     with pytest.raises(ValueError, match="no task 'chrun', did you mean"):
         pretrain(shop_store, tasks=["chrun"], out=tmp_path / "run", preset="tiny")
+    command = ["pretrain", *map(str, stores), "--out", str(tmp_path / "run")]
+    with pytest.raises(SystemExit):
+        main([*command, "--store-weights", "2,one"])
+    assert "--store-weights: invalid float,float value: '2,one'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
