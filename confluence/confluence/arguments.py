@@ -319,9 +319,7 @@ def _tuple_reader(read_part: Callable[[str], Any]) -> Callable[[str], Any]:
             return None
         return tuple(read_part(part) for part in text.split(","))
 
-    read.__name__ = (
-        f"{read_part.__name__},{read_part.__name__}"  # argparse says "invalid ... value"
-    )
+    read.__name__ = f"{read_part.__name__},..."  # argparse says "invalid ... value"
     return read
 
 

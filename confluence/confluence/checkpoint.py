@@ -29,7 +29,7 @@ from jax import Array
 from confluence.config import Config
 from confluence.members import first_params
 from confluence.model import Params
-from confluence.stores import TaskPlace
+from confluence.stores import Seeds, TaskPlace
 
 FORMAT = 3
 FOLDER = "checkpoints"
@@ -100,7 +100,7 @@ def read_places(record: Mapping[str, Any], stores: Sequence[str] = ()) -> tuple[
     )
 
 
-def read_seeds(record: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, ...]:
+def read_seeds(record: Mapping[str, Any]) -> tuple[Seeds, ...]:
     """Whose contexts a run without tasks learned from, by store; None: of all tasks, or of the
     tables that its settings name."""
     seeds = (record.get("pretraining") or {}).get("seeds") or [None] * len(record["stores"])

@@ -188,7 +188,7 @@ def _welcome(
     try:
         said = _read(visitor)
         rank, processes = int(said["rank"]), int(said["processes"])
-        _is_loopback(str(said["address"]))  # is an address at all
+        _ip(str(said["address"]))
     except (OSError, ValueError, KeyError, TypeError):
         visitor.close()  # someone else who tries ports
         return None
@@ -254,7 +254,12 @@ def _own_address(connection: socket.socket) -> str:
 
 
 def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    return _ip(address).is_loopback
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Raises where it is none; an address of a link may name its interface."""
+    return ipaddress.ip_address(address.partition("%")[0])
 
 
 def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:

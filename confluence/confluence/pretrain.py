@@ -18,14 +18,14 @@ from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import TaskError, open_seeds
 from confluence.parallel import current
-from confluence.run import Run, Seeds, check_choice, learn
+from confluence.run import Run, check_choice, learn, listed
 from confluence.sinks import check_installed
-from confluence.stores import OpenStore, check_together
+from confluence.stores import OpenStore, Seeds, check_together, is_weight
 
 
 def pretrain(
     store: str | Path | Sequence[str | Path], *, out: str | Path,
-    tasks: Sequence[str] | None = None, store_weights: Sequence[float] | None = None,
+    tasks: str | Sequence[str] | None = None, store_weights: Sequence[float] | None = None,
     preset: str = "small", steps: int | None = None, overwrite: bool = False, resume: bool = False,
     **overrides: Any,
 ) -> Run:  # fmt: skip
@@ -49,16 +49,15 @@ def pretrain(
     check_installed(cfg.log_to)
     if tasks is not None and cfg.seed_tables is not None:
         raise ValueError("give either tasks or seed_tables")
-    paths = [str(path) for path in ([store] if isinstance(store, str | Path) else store)]
+    paths = [str(path) for path in listed(store)]
     weights = _check_weights(paths, store_weights)
-    seeds = _seeds_of(paths, cfg, tasks)
+    seeds = _seeds_of(paths, cfg, None if tasks is None else listed(tasks))
     with _open_stores(paths, cfg, seeds, weights) as stores:
-        learned = {
-            "seeds": [own and list(own) for own in seeds], "weights": weights
-        }  # fmt: skip
+        names = [None if own is None else list(own) for own in seeds]
         return learn(
-            Path(out), cfg, stores, (), overwrite=overwrite, resume=resume, pretraining=learned
-        )
+            Path(out), cfg, stores, (), overwrite=overwrite, resume=resume,
+            pretraining={"seeds": names, "weights": weights},
+        )  # fmt: skip
 
 
 def _seeds_of(paths: Sequence[str], cfg: Config, tasks: Sequence[str] | None) -> list[Seeds]:
@@ -66,6 +65,8 @@ def _seeds_of(paths: Sequence[str], cfg: Config, tasks: Sequence[str] | None) ->
     kind, asked = ("tasks", tasks) if cfg.seed_tables is None else ("tables", cfg.seed_tables)
     if asked is None:
         return [None] * len(paths)
+    if not asked:
+        raise TaskError(f"none of the {kind} is asked for: leave them out for all tasks")
     if len(paths) == 1:
         return [tuple(asked)]  # what is not there its sampler tells, with the nearest name
     has = []
@@ -84,7 +85,7 @@ def _check_weights(paths: Sequence[str], given: Sequence[float] | None) -> list[
     if not paths or len(set(paths)) < len(paths):
         raise TaskError("a run needs at least one store, and each once")
     weights = [1.0] * len(paths) if given is None else [float(weight) for weight in given]
-    if len(weights) != len(paths) or not all(weight > 0 for weight in weights):
+    if len(weights) != len(paths) or not all(map(is_weight, weights)):
         raise TaskError(
             f"store_weights are {', '.join(f'{weight:g}' for weight in weights)}, expected"
             f" {len(paths)} numbers above 0, one for each store"

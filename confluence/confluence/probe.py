@@ -74,7 +74,7 @@ def probe(
 
     Args:
         run: trained on this task, on others, or on masked cells.
-        task: of the run, or any task of its stores ("store/task" where it has several stores).
+        task: of the run, or any task of its stores ("store/task" where several stores have it).
         split, regime, visible_until, resamples, trees: as in `Run.evaluate`. Train seeds see what
             the regime shows them.
         strength: of the penalty on weights; None: chosen on the train split.
@@ -139,11 +139,15 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
             name = str(store.metadata["name"])
             found += [(path, name, str(entry["name"])) for entry in store.metadata["tasks"]]
     names = [name for _, _, name in found]
-    titles = [n if names.count(n) == 1 else f"{store}/{n}" for _, store, n in found]
-    known = {
-        title: TaskPlace(store=path, name=name, title=title)
-        for title, (path, _, name) in zip(titles, found, strict=True)
-    }
+    known: dict[str, TaskPlace] = {}
+    for path, store_name, name in found:
+        full = f"{store_name}/{name}"
+        title = full if names.count(name) > 1 else name
+        if title in known:
+            raise TaskError(f"two of the run's stores are '{store_name}': rename one")
+        known[title] = TaskPlace(store=path, name=name, title=title)
+        if task == full:
+            task = title  # it may be said where it need not be
     if task is None and len(known) == 1:
         return next(iter(known.values()))
     if task not in known:

@@ -52,10 +52,9 @@ from confluence.predict import Speaker, predict, reordered
 from confluence.results import EVALUATION, RESULTS, find_results, read_results, write_result
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
-from confluence.stores import OpenStore, TaskPlace, find_places, open_stores
+from confluence.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.train import Predictor
 
-Seeds = tuple[str, ...] | None  # names of tasks, or of `seed_tables`; None: all of them
 VisibleUntil = str | dict[str, str] | None
 
 
@@ -380,8 +379,8 @@ def train(
     if cfg.objective == "masked_cells":
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
-    paths = [str(path) for path in _listed(store)]
-    places = find_places(paths, list(_listed(task)), task_weights)
+    paths = [str(path) for path in listed(store)]
+    places = find_places(paths, list(listed(task)), task_weights)
     with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
         places = tuple(
             place.with_moments(task)
@@ -420,7 +419,8 @@ def learn(
     )  # fmt: skip
 
 
-def _listed(given: Any) -> Sequence[Any]:
+def listed(given: Any) -> Sequence[Any]:
+    """One, or several, as several."""
     return [given] if isinstance(given, str | Path) else list(given)
 
 
@@ -468,7 +468,7 @@ def load(
     folder = Path(out)
     step = checkpoint.find_step(folder, which)
     record = checkpoint.load_record(folder, step)
-    paths = [] if store is None else [str(path) for path in _listed(store)]
+    paths = [] if store is None else [str(path) for path in listed(store)]
     places = checkpoint.read_places(record, paths)
     cfg = Config.from_dict(record["config"])
     if which == "last" and step < cfg.steps:

@@ -100,7 +100,7 @@ class Session:
             raise TrainingStopped(
                 f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
                 f" '{self.out}': the same command goes on from there"
-                " (`confluence train`: with --resume)",
+                " (`train` and `pretrain`: with --resume)",
                 stop.signal_number or 0,
             )
         return self.group.local(state)
@@ -278,7 +278,7 @@ class Session:
             return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
         return (
             f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
-            " (`confluence train`: with --resume)"
+            " (`train` and `pretrain`: with --resume)"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ from confluence.data import (
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
 
+Seeds = tuple[str, ...] | None
+"""Whose contexts masked cells are learned in: tasks, or tables with `seed_tables`; None: all."""
 MOMENTS = ("mean", "std", "low", "high", "column_mean", "column_std")
 
 
@@ -101,9 +104,14 @@ def _weighted(places: list[TaskPlace], weights: Mapping[str, float]) -> Iterator
         raise TaskError(f"a weight for '{strange[0]}', which is none of {', '.join(sorted(known))}")
     for place in places:
         weight = float(weights.get(place.title, weights.get(place.name, 1.0)))
-        if not weight > 0:
+        if not is_weight(weight):
             raise TaskError(f"the weight of '{place.title}' is {weight:g}, expected more than 0")
         yield dataclasses.replace(place, weight=weight)
+
+
+def is_weight(value: float) -> bool:
+    """Whether something can be trained that often beside others."""
+    return math.isfinite(value) and value > 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -159,7 +159,7 @@ def test_sigterm_and_ctrl_c_save_and_say_how_to_go_on(
     assert step in (6, 7)  # metrics of step 5 are read while step 6 runs
     assert (
         f"confluence: stopped by {name} after step {step} of {STEPS} and saved in '{out}': the same"
-        " command goes on from there (`confluence train`: with --resume)\n"
+        " command goes on from there (`train` and `pretrain`: with --resume)\n"
     ) in stopped.stderr
     assert main(arguments(shop_store, out)) == 1  # not by accident
     with pytest.warns(UserWarning, match=f"is at step {step} of {STEPS}; --resume finishes it"):

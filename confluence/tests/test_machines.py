@@ -62,6 +62,7 @@ class Machines:
     def remove(self) -> None:
         for space in self._spaces:
             subprocess.run(["ip", "netns", "delete", space], capture_output=True)
+        subprocess.run(["ip", "link", "delete", self.ends[0]], capture_output=True)  # if left here
 
 
 @pytest.fixture
@@ -74,6 +75,8 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
         made.set_up()
     except subprocess.CalledProcessError as error:
         made.remove()
+        if "not permitted" not in error.stderr and "denied" not in error.stderr:
+            raise AssertionError(error.stderr) from error
         pytest.skip(f"machines cannot be made here: {error.stderr.strip()}")
     yield made
     made.remove()

@@ -14,6 +14,7 @@ from confluence.meeting import (
     About,
     Place,
     RendezvousError,
+    _share_address,
     find_place,
     first_node,
     meet,
@@ -52,6 +53,14 @@ def test_ranks_that_meet_know_all_of_each_other_and_free_the_port() -> None:
         assert not isinstance(answers[0], str)
         assert [(a["rank"], a["name"]) for a in answers[0]] == [(0, "p1"), (1, "p2"), (2, "p0")]
         assert [a["address"] for a in answers[0]] == ["127.0.0.1"] * 3
+
+
+def test_ranks_of_rank_0s_machine_are_found_where_it_is_found_from_outside() -> None:
+    here: dict[int, About] = {
+        rank: {"address": address} for rank, address in enumerate(["", "127.0.0.1", "10.9.0.2"])
+    }
+    _share_address(here, ["127.0.1.1", "10.9.0.1"])
+    assert [about["address"] for about in here.values()] == ["10.9.0.1", "10.9.0.1", "10.9.0.2"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "127.0.0.2"])

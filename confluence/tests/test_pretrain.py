@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from confluence import checkpoint
 from confluence.checkpoint import CheckpointError
 from confluence.cli import main
 from confluence.config import Config, ConfigError
+from confluence.data import TaskError
 from confluence.evaluation_table import describe_evaluation
 from confluence.held_out import HeldOut, evaluate_held_out
 from confluence.pretrain import pretrain
@@ -182,7 +184,11 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     assert while_training["loss"] == pytest.approx(result["loss"], rel=1e-4)
     assert [own["contexts"] for own in while_training["stores"]] == list(counts)
     assert find_task_place(again, "subscribed").store == str(shop_store)
+    assert find_task_place(again, "shop/subscribed").title == "subscribed"
     assert find_task_place(again, "other/churn").store == str(other_store)
+    twins = dataclasses.replace(again, stores=(str(shop_store), str(shop_store)))
+    with pytest.raises(TaskError, match="two of the run's stores are 'shop': rename one"):
+        find_task_place(twins, "subscribed")
     said = describe_evaluation(result)
     assert any(f"{counts[1]:,} contexts of '{other_store}'" in line for line in said)
 
@@ -233,6 +239,8 @@ def test_stores_and_seeds_that_do_not_fit_are_named(
     for given, message in (
         ({"store_weights": [1]}, "store_weights are 1, expected 2 numbers above 0, one for each"),
         ({"store_weights": [1, 0]}, "store_weights are 1, 0, expected 2 numbers above 0"),
+        ({"store_weights": [np.inf, 1]}, "store_weights are inf, 1, expected 2 numbers above 0"),
+        ({"tasks": []}, "none of the tasks is asked for"),
         ({"tasks": ["churn", "chrun"]}, "no store has 'chrun' among its tasks"),
         ({"tasks": ["subscribed"]}, f"store '{other_store}' has none of the tasks subscribed"),
         ({"seed_tables": ("order",)}, f"store '{shop_store}' has none of the tables order"),
@@ -247,5 +255,5 @@ def test_stores_and_seeds_that_do_not_fit_are_named(
     command = ["pretrain", *map(str, stores), "--out", str(tmp_path / "run")]
     with pytest.raises(SystemExit):
         main([*command, "--store-weights", "2,one"])
-    assert "--store-weights: invalid float,float value: '2,one'" in capsys.readouterr().err
+    assert "--store-weights: invalid float,... value: '2,one'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -80,8 +80,9 @@ def test_a_task_is_taken_from_every_store_that_has_it(shop_store: Path, other_st
         find_places(paths, ["device"])
     with pytest.raises(TaskError, match="a weight for 'churm'"):
         find_places(paths, ["churn"], {"churm": 1})
-    with pytest.raises(TaskError, match="expected more than 0"):
-        find_places(paths, ["churn"], {"churn": 0})
+    for weight in (0, float("inf")):
+        with pytest.raises(TaskError, match="expected more than 0"):
+            find_places(paths, ["churn"], {"churn": weight})
     with pytest.raises(TaskError, match="did you mean 'churn'"):
         find_places(paths[:1], ["chrn"])
 
