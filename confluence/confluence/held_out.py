@@ -57,18 +57,18 @@ class HeldOut:
 
 
 def evaluate_held_out(
-    stores: Sequence[tuple[str, Callable[[], Sums]]], split: str,
+    stores: Sequence[tuple[str, Sums]], split: str,
     gather: Callable[[Sums], list[Sums]] = lambda own: [own],
 ) -> dict[str, Any]:  # fmt: skip
     """The mean loss of a split's contexts, as in training, and the mean by type over cells, both
     over all members, as metrics of one evaluation. None where there is none.
 
     Args:
-        stores: their paths, and what adds up the losses of each (`HeldOut.sums`). Of several the
-            contexts of all count alike, and "stores" has the same of each.
+        stores: their paths, and the sums of each (`HeldOut.sums`). Of several the contexts of all
+            count alike, and "stores" has the same of each.
         gather: of the sums over this rank's contexts, those of all ranks.
     """
-    sums = [(path, _added(gather(add_up()))) for path, add_up in stores]
+    sums = [(path, _added(gather(own))) for path, own in stores]
     result = {
         "objective": "masked_cells", "split": split, **_means(_added([own for _, own in sums]))
     }  # fmt: skip

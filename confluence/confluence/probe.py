@@ -133,27 +133,23 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
     """Where a task is: one of the run's, or another one of its stores."""
     if run.places and (task is None or task in run.titles):
         return run.place(task)
-    found: list[tuple[str, str, str]] = []  # path and name of a store, name of a task
+    found: list[tuple[str, str, str]] = []  # path of a store; a task's full name, and its name
     for path in run.stores:
         with headwater.Store(path) as store:
-            name = str(store.metadata["name"])
-            found += [(path, name, str(entry["name"])) for entry in store.metadata["tasks"]]
+            for entry in store.metadata["tasks"]:
+                name = str(entry["name"])
+                found.append((path, f"{store.metadata['name']}/{name}", name))
     names = [name for _, _, name in found]
-    known: dict[str, TaskPlace] = {}
-    for path, store_name, name in found:
-        full = f"{store_name}/{name}"
-        title = full if names.count(name) > 1 else name
-        if title in known:
-            raise TaskError(f"two of the run's stores are '{store_name}': rename one")
-        known[title] = TaskPlace(store=path, name=name, title=title)
-        if task == full:
-            task = title  # it may be said where it need not be
-    if task is None and len(known) == 1:
-        return next(iter(known.values()))
-    if task not in known:
-        said = "which task?" if task is None else f"no task '{task}':"
-        raise TaskError(f"{said} the run's stores have {', '.join(known) or 'none'}")
-    return known[task]
+    meant = [one for one in found if task is None or task in one[1:]]
+    if len(meant) == 1:
+        path, full, name = meant[0]
+        return TaskPlace(store=path, name=name, title=full if names.count(name) > 1 else name)
+    if task is not None and len(meant) > 1 and len({full for _, full, _ in meant}) == 1:
+        store_name = meant[0][1].partition("/")[0]
+        raise TaskError(f"two of the run's stores are '{store_name}': rename one")
+    said = "which task?" if task is None else f"which '{task}'?" if meant else f"no task '{task}':"
+    titles = [full if names.count(name) > 1 else name for _, full, name in found]
+    raise TaskError(f"{said} the run's stores have {', '.join(titles) or 'none'}")
 
 
 def question_config(cfg: Config) -> Config:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -220,7 +219,7 @@ class Run:
     def _held_out(self, split: str) -> dict[str, Any]:
         """The loss of masked cells in the contexts of a split."""
         stores = [
-            (path, functools.partial(self._held_out_sums, path, seeds, split))
+            (path, self._held_out_sums(path, seeds, split))
             for path, seeds in zip(self.stores, self.seeds, strict=True)
         ]
         result = evaluate_held_out(stores, split)

@@ -262,7 +262,7 @@ class Session:
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
         stores = [
-            (store.path, functools.partial(own.sums, state.average, store.sampler, "val"))
+            (store.path, own.sums(state.average, store.sampler, "val"))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
         result = evaluate_held_out(stores, "val", self.group.gather)

@@ -38,7 +38,7 @@ def hang(rank, step):
 try:
     with Joined(find_place({{}}, os.environ), collective_timeout_s={TIMEOUT_S}) as group:
         stop = AgreedStop(group, StopRequest())
-        for step in range(1, 20 if how == "ends" else 100_000):
+        for step in range(1, 21 if how == "ends" else 100_000):
             group.beat(f"train batch {{step}}")
             hang(group.rank, step)
             stop.ask()

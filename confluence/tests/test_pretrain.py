@@ -140,7 +140,7 @@ def test_a_split_without_contexts_has_no_loss(shop_store: Path) -> None:
             return 0
 
     held_out = HeldOut(Config(**{k: v for k, v in TINY.items() if k != "preset"}), None)  # type: ignore[arg-type]
-    result = evaluate_held_out([("s", lambda: held_out.sums({}, Empty(), "val"))], "val")
+    result = evaluate_held_out([("s", held_out.sums({}, Empty(), "val"))], "val")
     assert result["loss"] is None
     assert result["contexts"] == 0
     assert "stores" not in result
@@ -189,6 +189,8 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     twins = dataclasses.replace(again, stores=(str(shop_store), str(shop_store)))
     with pytest.raises(TaskError, match="two of the run's stores are 'shop': rename one"):
         find_task_place(twins, "subscribed")
+    with pytest.raises(TaskError, match="which 'churn'\\? the run's stores have"):
+        find_task_place(again, "churn")
     said = describe_evaluation(result)
     assert any(f"{counts[1]:,} contexts of '{other_store}'" in line for line in said)
 
