@@ -20,7 +20,7 @@ demo: $(VENV)/installed
 	mkdir -p $(DEMO)
 	test -f $(DEMO)/shop.sqlite || $(BIN)/python -m headwater.shop $(DEMO)/shop.sqlite
 	$(BIN)/confluence run sqlite:///$(DEMO)/shop.sqlite --metadata examples/shop/shop.json \
-	    --task churn --out $(DEMO)/run --preset demo
+	    --task churn --out $(DEMO)/run --preset demo --overwrite
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
 test: test-c

@@ -76,14 +76,18 @@ def _add_run(commands: Any) -> None:
     command.add_argument("--anchor", help="table.column of the predicted entity")
     command.add_argument("--target", help="column of the query to predict")
     command.add_argument(
-        "--target-type", default="boolean",
-        choices=("boolean", "numerical", "categorical", "timestamp"), help="default: boolean",
+        "--target-type", choices=("boolean", "numerical", "categorical", "timestamp"),
+        help="default: boolean",
     )  # fmt: skip
     command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
     command.add_argument("--label-window", help="how long after obs_time a label is known")
     command.add_argument("--split-column", help="column of the query with train, val or test")
     command.add_argument("--seeds-dir", type=Path, help="where label tables of the metadata are")
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument(
+        "--overwrite", action="store_true",
+        help="replace the run in the folder where it is of another task, store or settings",
+    )  # fmt: skip
     command.add_argument("--split", default="test", choices=SPLITS)
     _add_settings(command)
 

@@ -20,12 +20,21 @@ from typing import Any
 
 import headwater
 import numpy as np
+from headwater.keys import time_us
 
 from confluence import checkpoint
 from confluence.config import preset as preset_config
-from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
+from confluence.data import (
+    NO_TIME,
+    SPLITS,
+    US_PER_DAY,
+    TaskError,
+    find_task,
+    open_sampler,
+    read_labels,
+)
 from confluence.ensemble import same_place
-from confluence.evaluate import time_name, time_text, time_us
+from confluence.evaluate import time_name, time_text
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
@@ -64,14 +73,15 @@ def backtest(
         seeds, and those beside them, answer together; empty and without means where there is one
         run. None where a metric is nowhere defined.
     """
-    if not seeds:
-        raise ValueError("a backtest needs at least one seed")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("a backtest needs at least one seed, and each once")
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     asked = find_places([path], names)
     spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
     given = [beside] if isinstance(beside, str | Path) else beside
     others = _runs_beside([Path(one) for one in given], folder, asked, spans)
+    _warn_of_late_labels(asked)
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
@@ -206,6 +216,25 @@ def _check_beside(out: Path, asked: Sequence[TaskPlace], build: str, span: tuple
         )
     for place in asked:
         same_place(place, out, checkpoint.read_places(record, [store]))
+
+
+def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
+    """Say of tasks that do not state when a label is known what becomes of their train seeds."""
+    with headwater.Store(asked[0].store) as store:
+        entries = store.metadata["tasks"]
+        unstated = [
+            place.title
+            for place in asked
+            for entry in (entries[find_task(store.metadata, place.name)],)
+            if entry["kind"] == "derived" and "label_time" not in store.task_seeds(place.name)
+        ]
+    if unstated:
+        warnings.warn(
+            f"task {', '.join(map(repr, unstated))} does not say when a label is known: seeds asked"
+            " before a cutoff are learned from, though what they ask may have come about after it."
+            " State label_window or label_known_at",
+            stacklevel=3,
+        )
 
 
 def _place(folder: Path, at: int, seed: int) -> Path:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -35,6 +36,8 @@ FORMAT = 3
 FOLDER = "checkpoints"
 FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
+LONGEST_REASON = 200  # characters of another library's error
+REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
 FREE_SETTINGS = frozenset(
     {
         "num_prefetch", "num_threads", "layout", "log_every", "log_to", "eval_every", "save_every",
@@ -66,16 +69,21 @@ class Saved:
 
 def make_record(
     cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]],
-    pretraining: Mapping[str, Any] | None = None,
+    pretraining: Mapping[str, Any] | None = None, out: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What a checkpoint says about itself. `metadata`: of each store, by its path; `pretraining`:
-    "seeds" and "weights" of the stores of a run without tasks."""
+    """What a checkpoint says about itself.
+
+    Args:
+        metadata: of each store, by its path.
+        pretraining: "seeds" and "weights" of the stores of a run without tasks.
+        out: the run's folder; a store in it goes with it where it is moved or copied.
+    """
     text = next(iter(metadata.values()))["text"]
     return {
         "format": FORMAT,
         "config": cfg.to_dict(),
         "stores": [
-            {"path": path, "fingerprint": str(about["fingerprint"])}
+            {"path": path, "fingerprint": str(about["fingerprint"]), "inside": _inside(path, out)}
             for path, about in metadata.items()
         ],
         "embedder": {"name": text["embedder"], "dim": int(text["dim"])},
@@ -85,6 +93,30 @@ def make_record(
         ],
         "pretraining": pretraining,
     }
+
+
+def _inside(path: str, out: Path | None) -> str | None:
+    """A store's path from the run's folder that it is in; None where it is elsewhere."""
+    whole = Path(path).resolve()
+    if out is None or not whole.is_relative_to(out.resolve()):
+        return None
+    return str(whole.relative_to(out.resolve()))
+
+
+def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
+    """Where a run's stores are: in its own folder, wherever that is now, or where they were."""
+    found = []
+    for entry in record["stores"]:
+        inside = entry.get("inside")
+        here = None if inside is None else out / inside
+        path = str(entry["path"] if here is None or not here.exists() else here)
+        if not Path(path).exists():
+            raise CheckpointError(
+                f"the run in '{out}' learned from the store '{path}', which is not there: say where"
+                " it is (--store)"
+            )
+        found.append(path)
+    return found
 
 
 def read_places(record: Mapping[str, Any], stores: Sequence[str] = ()) -> tuple[TaskPlace, ...]:
@@ -123,6 +155,7 @@ def find_step(out: Path, which: str | int = "last") -> int:
     if not steps:
         is_old = (out / FIRST_FOLDER).is_dir()
         hint = " that this version reads, only one of format 1: train again" if is_old else ""
+        hint = hint if out.is_dir() else ": there is no such folder"
         raise CheckpointError(f"no checkpoint in '{out}'{hint}")
     if which == "last":
         return steps[-1]
@@ -154,7 +187,7 @@ def _best(checkpoints: list[Saved]) -> int | None:
 
 def _remove(path: Path) -> None:
     """Take a checkpoint away under its name at once, then its files."""
-    gone = path.with_name(path.name + ".removed")
+    gone = path.with_name(path.name + REMOVED)
     path.rename(gone)
     shutil.rmtree(gone)
 
@@ -167,7 +200,7 @@ class Keeper:
         self._keep_last = keep_last
         folder = out / FOLDER
         for path in folder.iterdir() if folder.is_dir() else ():
-            if not path.name.isdigit():  # what a kill left behind
+            if path.name.endswith(REMOVED) or UNFINISHED in path.name:  # what a kill left behind
                 shutil.rmtree(path)
         self._saved = list(_read_scores(out, saved_steps(out)))
 
@@ -226,12 +259,7 @@ def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
     import orbax.checkpoint as ocp
 
     step = find_step(out) if step is None else step
-    with _checkpointer() as checkpointer:
-        restored = checkpointer.restore(
-            (out / FOLDER / str(step)).absolute(),
-            args=ocp.args.Composite(record=ocp.args.JsonRestore()),
-        )
-    record = dict(restored["record"])
+    record = dict(_restore(out, step, {"record": ocp.args.JsonRestore()})["record"])
     if record.get("format") != FORMAT:
         raise CheckpointError(f"'{out}' has format {record.get('format')}, expected {FORMAT}")
     return record
@@ -240,22 +268,39 @@ def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
 def load_parts(
     out: Path, step: int, shapes: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Array]]:
-    """Parts of a checkpoint; `shapes` has the shape and dtype of every array of each."""
+    """Parts of a checkpoint; `shapes` has the shape and dtype of every array of each.
+
+    The arrays are bound to no device, as those that a run begins with: what is compiled for these
+    runs with those.
+    """
     import orbax.checkpoint as ocp
 
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    leaf: Any = jax.ShapeDtypeStruct
     items: dict[str, Any] = {
         part: ocp.args.StandardRestore(
-            {n: leaf(like.shape, like.dtype, sharding=sharding) for n, like in arrays.items()}
+            {n: np.broadcast_to(np.zeros((), a.dtype), a.shape) for n, a in arrays.items()}
         )
         for part, arrays in shapes.items()
     }
-    with _checkpointer() as checkpointer:
-        restored = checkpointer.restore(
-            (out / FOLDER / str(step)).absolute(), args=ocp.args.Composite(**items)
-        )
-    return {part: dict(restored[part]) for part in shapes}
+    restored = _restore(out, step, items)
+    return {part: {n: jnp.array(a) for n, a in restored[part].items()} for part in shapes}
+
+
+def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
+    """What a checkpoint holds of these items; whatever cannot be read of it is one error."""
+    import orbax.checkpoint as ocp
+
+    path = out / FOLDER / str(step)
+    try:
+        with _checkpointer() as checkpointer:
+            return checkpointer.restore(path.absolute(), args=ocp.args.Composite(**items))
+    except MemoryError:
+        raise
+    except Exception as error:  # of many kinds, and of more lines than a person reads
+        reason = str(error).strip().partition("\n")[0][:LONGEST_REASON]
+        raise CheckpointError(
+            f"the checkpoint in '{path}' cannot be read, some file of it is damaged or missing"
+            f" ({type(error).__name__}: {reason}): take another one (--checkpoint), or train again"
+        ) from error
 
 
 def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
@@ -337,7 +382,7 @@ def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]
     if found:
         raise CheckpointError(
             f"the run in '{out}' cannot go on: {'; '.join(found)}. Change that back, choose another"
-            " folder, or start again with --overwrite"
+            " folder, or start again (`train` and `pretrain`: with --overwrite)"
         )
 
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
+    shown, warnings.showwarning = warnings.showwarning, _warn
     try:
         return _show(options.command(options), as_json=options.json)
     except KeyboardInterrupt as error:
@@ -45,6 +48,13 @@ def _status(options: argparse.Namespace) -> int:
         if _is_headwater_error(error):
             return _fail(_one_line(error))
         raise
+    finally:
+        warnings.showwarning = shown
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning to people, without the place in our code."""
+    print(f"confluence: warning: {message}", file=sys.stderr)
 
 
 def _leave(status: int) -> int:

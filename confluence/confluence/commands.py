@@ -44,14 +44,9 @@ def run_command(options: argparse.Namespace) -> Told:
     from headwater.cli import selected
 
     from confluence.evaluation_table import describe_evaluation
-    from confluence.meeting import find_place
     from confluence.pipeline import Question, run_pipeline
 
-    if find_place({}, os.environ) is not None:
-        raise ValueError(
-            "run works in one process and was started as one of several: use headwater build and"
-            " confluence train"
-        )
+    _check_alone("run", "use headwater build and confluence train")
     task = options.task or options.target
     question = None
     if options.query is not None:
@@ -64,12 +59,21 @@ def run_command(options: argparse.Namespace) -> Told:
         options.source, task, options.out or Path("runs") / task, question=question,
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
-        strict=options.strict,
-        say=_say,
+        strict=options.strict, overwrite=options.overwrite, say=_say,
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
     return Told(result, lines)
+
+
+def _check_alone(command: str, instead: str) -> None:
+    """Raise where several processes would each do all the work in one folder."""
+    from confluence.meeting import find_place
+
+    if find_place({}, os.environ) is not None:
+        raise ValueError(
+            f"{command} works in one process and was started as one of several: {instead}"
+        )
 
 
 def _say(message: str) -> None:
@@ -113,11 +117,16 @@ def pretrain_command(options: argparse.Namespace) -> Told:
 def _as_a_rank(options: argparse.Namespace, work: Callable[[], Run], cfg: Config) -> Told:
     """Train on one device or as one of several ranks, or start these."""
     from confluence.launch import is_launched, launch
+    from confluence.meeting import find_place
 
     if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
+        if find_place(vars(options), os.environ) is not None:
+            raise ValueError(
+                "--devices starts the ranks of one machine, and this process is already one of"
+                " several: start as many as there are devices, without --devices"
+            )
         return Told(None, status=launch(options.arguments, options.devices))
     from confluence.log import read_summary
-    from confluence.meeting import find_place
     from confluence.parallel import Joined
 
     limits = {
@@ -196,6 +205,7 @@ def backtest_command(options: argparse.Namespace) -> Told:
     from confluence.backtest import backtest
     from confluence.evaluation_table import describe_backtest
 
+    _check_alone("backtest", "start it once, or once for each seed in a folder of its own")
     result = backtest(
         options.store, task=options.task,
         out=options.out or Path("runs") / "-".join(["backtest", *options.task]),

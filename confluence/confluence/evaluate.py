@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from headwater.keys import time_us
 from numpy.typing import NDArray
 
 from confluence import bootstrap
@@ -54,6 +55,8 @@ def evaluate(
         resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
             no intervals, and no parts.
     """
+    if resamples is not None and resamples < 0:
+        raise ValueError(f"resamples is {resamples}, expected at least 0")
     index = predictions.seed_index.astype(np.int64)
     check_complete(index, labels, task, split)
     scored = labels.is_known[index]
@@ -215,13 +218,6 @@ def _time_range(obs_times: NDArray[np.int64]) -> dict[str, str]:
 
 
 # --------------------------------------------------------------------------------------- the times
-
-
-def time_us(value: str | int) -> int:
-    """Microseconds since 1970 of an ISO time in UTC; an integer is returned as it is."""
-    if isinstance(value, int):
-        return value
-    return int(np.datetime64(value.rstrip("Z"), "us").astype(np.int64))
 
 
 def time_text(value_us: int) -> str:

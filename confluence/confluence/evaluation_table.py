@@ -12,6 +12,7 @@ from confluence.baselines import title_of
 from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS, short_time
 
+TOO_GOOD = 0.995  # of what one row says about the answer
 Result = dict[str, Any]
 
 
@@ -101,6 +102,7 @@ def _notes(result: Result) -> list[str]:
     share = result["baselines"]["per_entity"]["fallback_share"]
     lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
     lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    lines += _told_by_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):
         lines.append(
@@ -119,6 +121,18 @@ def _notes(result: Result) -> list[str]:
         lines.append(f"  {whose}{_describe_contexts(contexts)}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
+
+
+def _told_by_columns(result: Result) -> list[str]:
+    """A line where the anchor's own columns say so much that the answer may be among them."""
+    metrics = result["baselines"].get("own_columns", {}).get("metrics", {})
+    for name in ("auroc", "r2"):
+        if (metrics.get(name) or 0.0) >= TOO_GOOD:
+            return [
+                f"  the anchor's own columns alone have {name} {metrics[name]:.3f}: if they hold"
+                " the answer, hide them (hidden_columns of the task)"
+            ]
+    return []
 
 
 def describe_probe(probe: Result) -> str:

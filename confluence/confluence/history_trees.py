@@ -18,11 +18,11 @@ from typing import Any
 
 import headwater
 import numpy as np
+from headwater.keys import time_us
 from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data import NO_TIME, SPLITS, TRAIN, US_PER_DAY, Floats, Labels, Task
-from confluence.evaluate import time_us
 from confluence.history import RECENT, WINDOWS, History, label_features, label_lists
 from confluence.lists import Ints, Moments, count_features, value_features
 from confluence.own_columns import MISSING, Features, fit_and_predict, own_columns

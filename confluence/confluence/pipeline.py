@@ -9,6 +9,7 @@ skipped, so a stopped run goes on where it was; nothing needs a network.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from confluence import checkpoint
+from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data import check_task
+from confluence.data import TaskError, find_task
 from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
@@ -38,7 +40,7 @@ class Question:
     query: str  # DuckDB SQL: the anchor's key, an observation time, the target
     anchor: str  # "table.column", or "table.column,column" for a composite key
     target: str  # column of the query
-    target_type: str  # boolean, numerical, categorical or timestamp
+    target_type: str | None  # boolean, numerical, categorical or timestamp; None: boolean
     obs_time: str | None  # column of the query; None: "obs_time" if the query mentions it
     label_window: str | None  # e.g. "30 days"
     split_column: str | None
@@ -55,7 +57,7 @@ class Question:
             "anchor_table": table,
             "anchor_key": keys[0] if len(keys) == 1 else keys,
             "target_column": self.target,
-            "target_stype": self.target_type,
+            "target_stype": self.target_type or "boolean",
             "observation_time_column": obs_time,
             "label_window": self.label_window,
             "split_column": self.split_column,
@@ -133,8 +135,11 @@ def build_store(
     }
     same = mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs
     if store.exists() and same and files is not None:  # a server does not say what changed
-        say(f"{store} is up to date")
-        return store
+        damage = _damage(store)
+        if damage is None:
+            say(f"{store} is up to date")
+            return store
+        say(f"{store} is damaged and is built again: {damage}")
     mark.unlink(missing_ok=True)
     say(f"building {store}")
     display = ProgressDisplay(sys.stderr)
@@ -148,6 +153,17 @@ def build_store(
     say(str(report))
     mark.write_text(json.dumps(inputs), encoding="utf-8")
     return store
+
+
+def _damage(store: Path) -> str | None:
+    """Why a store does not open; None where it does."""
+    import headwater
+
+    try:
+        headwater.Store(store).close()
+    except headwater.HeadwaterError as error:
+        return str(error)
+    return None
 
 
 def _label_files(metadata: Path, seeds_dir: Path | None) -> list[Path]:
@@ -165,10 +181,58 @@ def _stamp(path: Path) -> list[int]:
     return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else []
 
 
+def check_task_name(metadata: Path, task: str) -> None:
+    """Raise, before anything is built, unless the metadata have the task."""
+    names = list(json.loads(metadata.read_text(encoding="utf-8")).get("tasks") or ())
+    if task not in names:
+        near = difflib.get_close_matches(task, names, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"{metadata} has {', '.join(names)}"
+        raise TaskError(f"no task '{task}', {hint if names else f'{metadata} has none'}")
+
+
+def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> None:
+    """Raise where a question's answers are not what they were taken for; say how it is split."""
+    import headwater
+
+    with headwater.Store(store) as opened:
+        entry = opened.metadata["tasks"][find_task(opened.metadata, task)]
+    if question is None:
+        return
+    if question.target_type is None and entry["bad_targets"]:
+        raise ValueError(
+            f"{entry['bad_targets']:,} of {entry['rows']:,} values of '{question.target}' are"
+            " neither true nor false: say what they are by --target-type (numerical, categorical"
+            " or timestamp)"
+        )
+    if entry["split"] == "hash":
+        say(
+            f"train, val and test of {task} differ by {entry['anchor_table']}, not by time: give"
+            " --split-column to learn from the past and be tested on what came later"
+        )
+
+
+def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
+    """Raise, before anything is read, where the folder holds a run of another task or of other
+    settings."""
+    if checkpoint.saved_steps(out) and not overwrite:
+        record = checkpoint.load_record(out)
+        _check_same(out, record, {**record, "config": cfg.to_dict(), "tasks": [{"title": task}]})
+
+
+def _check_same(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    if found := checkpoint.differences(record, wanted):
+        raise FileExistsError(
+            f"'{out}' holds another run: {'; '.join(found)}. Replace it by --overwrite, or choose"
+            " another folder"
+        )
+
+
 def train_or_load(
-    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say
-) -> Run:
-    """Train; or go on with, or open, a run in `out` of this configuration on this very store."""
+    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say,
+    overwrite: bool = False,
+) -> Run:  # fmt: skip
+    """Train; or go on with, or open, a run in `out` of this configuration on this very store. Of
+    another one it is an error, unless that is to be replaced."""
     import headwater
 
     cfg, path = preset_config(preset, **overrides), str(store)
@@ -177,6 +241,8 @@ def train_or_load(
     done = None
     if checkpoint.saved_steps(out):
         record = checkpoint.load_record(out)
+        if not overwrite:
+            _check_same(out, record, wanted)
         done = None if checkpoint.differences(record, wanted) else int(record["step"])
     if done == cfg.steps:
         say(f"the model in {out} is trained already")
@@ -185,14 +251,14 @@ def train_or_load(
         say(f"training on {task} goes on after step {done} of {cfg.steps}")
         return train(store, task=task, out=out, preset=preset, resume=True, **overrides)
     say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
-    return train(store, task=task, out=out, preset=preset, overwrite=True, **overrides)
+    return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **overrides)
 
 
 def run_pipeline(
     source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
     selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
-    say: Say = lambda message: None,
+    overwrite: bool = False, say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
@@ -201,11 +267,13 @@ def run_pipeline(
         seeds_dir: where label tables are; by default beside the given metadata.
         selected: what infer() and build() of headwater take to choose tables.
         strict: stop where without metadata anything must be assumed, or the build drops anything.
+        overwrite: replace what `out` holds of a run of another task, store or other settings.
         say: told what happens, a line or a paragraph at a time.
     """
     cfg = preset_config(preset, **overrides)  # complain before anything slow
     check_installed(cfg.log_to)
     cfg.check_scored(split)
+    check_folder(out, task, cfg, overwrite=overwrite)
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
@@ -213,11 +281,14 @@ def run_pipeline(
     path = write_metadata(
         source, task, question, out, metadata, selected or {}, strict=strict, say=say
     )
+    check_task_name(path, task)
     store = build_store(
         source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say, strict=strict
     )
-    check_task(str(store), task)
-    run = train_or_load(store, task, out, preset=preset, overrides=overrides, say=say)
+    check_seeds(store, task, question, say)
+    run = train_or_load(
+        store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
+    )
     say(f"evaluating on {split}")
     evaluation = run.evaluate(split)
     rows = run.predict(split=split)

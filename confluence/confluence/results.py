@@ -4,6 +4,7 @@
     evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so,
                                                  -3-runs-<which> where runs answered together
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
+    predictions-<split or "keys">.csv
 
 A name says all that two results of one run differ by: the split, the regime and its time, how many
 contexts were averaged, which runs were, and the checkpoint if it was not the last. So none replaces
@@ -18,18 +19,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headwater.keys import time_us
+
 from confluence.checkpoint import saved_steps
+from confluence.data import SPLITS
 from confluence.ensemble import mark
-from confluence.evaluate import time_name, time_us
-from confluence.log import to_json
+from confluence.evaluate import time_name
+from confluence.log import FILE, to_json
+from confluence.run_log import first_event
 
 EVALUATION, PROBE = "evaluation", "probe"
 EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
-RESULTS = (
-    EVALUATIONS,
-    PROBES,
-    "predictions-*",
-)  # of what a run leaves beside its log and checkpoints
+PREDICTIONS = tuple(f"predictions-{asked}*.csv" for asked in (*SPLITS, "keys"))
+RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS)  # of what a run leaves beside log and checkpoints
 
 Result = dict[str, Any]
 
@@ -66,7 +68,20 @@ def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
 
 def find_results(out: Path, pattern: str) -> list[Path]:
     """Files of the run, and of each of its tasks where it has several, by name."""
-    return [*sorted(out.glob(pattern)), *sorted(out.glob(f"*/{pattern}"))]
+    folders = [out, *task_folders(out)]
+    return [path for folder in folders for path in sorted(folder.glob(pattern))]
+
+
+def task_folders(out: Path) -> list[Path]:
+    """Folders of the run's tasks, as its log names them; of one task it has none. Other folders in
+    a run's, such as those of other runs, are not its own."""
+    titles = (first_event(out / FILE) or {}).get("tasks") or ()
+    return [task_folder(out, title) for title in titles] if len(titles) > 1 else []
+
+
+def task_folder(out: Path, title: str) -> Path:
+    """Where a run of several tasks keeps the results of one."""
+    return out / title.replace("/", "--")
 
 
 def read_results(out: Path, pattern: str = EVALUATIONS) -> list[Result]:

@@ -43,16 +43,33 @@ from confluence.evaluate import Predictions, evaluate, time_text
 from confluence.held_out import HeldOut, Sums, evaluate_held_out
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
+from confluence.label_rows import check_label_rows
 from confluence.level import levelled
-from confluence.model import Params
+from confluence.log import FILE
+from confluence.model import Params, attention_path
 from confluence.page import PAGE, write_page
 from confluence.parallel import current
 from confluence.predict import Speaker, predict, reordered
-from confluence.results import EVALUATION, RESULTS, find_results, read_results, write_result
+from confluence.results import (
+    EVALUATION,
+    RESULTS,
+    find_results,
+    read_results,
+    task_folder,
+    write_result,
+)
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
-from confluence.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
+from confluence.stores import (
+    OpenStore,
+    Seeds,
+    TaskPlace,
+    find_places,
+    open_stores,
+    warn_of_one_answer,
+)
 from confluence.train import Predictor
+from confluence.transfer import check_start
 
 VisibleUntil = str | dict[str, str] | None
 
@@ -92,7 +109,7 @@ class Run:
         """Folder of the evaluations and predictions of a task."""
         if len(self.places) == 1:
             return self.out
-        folder = self.out / self.place(task).title.replace("/", "--")
+        folder = task_folder(self.out, self.place(task).title)
         folder.mkdir(exist_ok=True)
         return folder
 
@@ -118,6 +135,15 @@ class Run:
         if self.config.objective == "masked_cells":
             if others:
                 raise TaskError(f"the run in '{self.out}' learned masked cells: it has no answers")
+            asked = {
+                "task": task, "regime": regime, "visible_until": visible_until,
+                "contexts": None if contexts == 1 else contexts, "resamples": resamples or None,
+            }  # fmt: skip
+            if given := [name for name, value in asked.items() if value is not None]:
+                raise ValueError(
+                    f"the run in '{self.out}' learned masked cells, which has no"
+                    f" {' and no '.join(given)}"
+                )
             return self._held_out(split)
         place = self.place(task)
         cfg = self.regime_config(place, split, regime, visible_until).asked()
@@ -247,7 +273,9 @@ class Run:
             raise ValueError("a rolling regime has no visible_until")
         if regime == "rolling":
             return self.config.replace(visible_until=None)
-        if visible_until is None and regime == "frozen" and self.config.visible_until is None:
+        own = self.config.visible_until
+        is_frozen = (own.get(split) if isinstance(own, dict) else own) is not None
+        if visible_until is None and regime == "frozen" and not is_frozen:
             visible_until = self._first_time(place, split)
         if visible_until is None:
             return self.config
@@ -386,6 +414,9 @@ def train(
             for store in stores
             for place, task in zip(store.places, store.tasks, strict=True)
         )
+        if current().is_first:
+            check_label_rows(stores, cfg)
+            warn_of_one_answer(stores)
         return learn(Path(out), cfg, stores, places, overwrite=overwrite, resume=resume)
 
 
@@ -398,8 +429,11 @@ def learn(
     Args:
         pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
     """
+    attention_path(cfg)  # raises where there is none, before anything is removed
     group = current()
-    record = checkpoint.make_record(cfg, places, {s.path: s.metadata for s in stores}, pretraining)
+    record = checkpoint.make_record(
+        cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder
+    )
     known = [entry["fingerprint"] for entry in record["stores"]]
     group.check_same(
         {
@@ -429,28 +463,46 @@ def _prepare(folder: Path, record: dict[str, Any], resume: bool, overwrite: bool
         done = checkpoint.find_step(folder)
         checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
         return done
+    if start := record["config"]["init_from"]:
+        check_start(Path(start), record, folder)
     clear_run(folder, overwrite=overwrite)
     return None
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:
-    """Remove what an earlier run left in its folder, so that no result of it seems to be new."""
-    if checkpoint.saved_steps(folder) and not overwrite:
+    """Remove what an earlier run left in its folder, so that no result of it seems to be new.
+
+    Without `overwrite` only what a run left that ended before its first checkpoint. What no run
+    writes stays, and so do other runs in folders below.
+    """
+    results = [path for name in RESULTS for path in find_results(folder, name)]
+    is_saved = bool(checkpoint.saved_steps(folder))
+    is_old = (folder / checkpoint.FIRST_FOLDER).exists()
+    if not overwrite and is_saved:
         raise FileExistsError(
             f"'{folder}' holds a run: go on with it by --resume, replace it by --overwrite, or"
             " choose another folder"
         )
-    if (folder / checkpoint.FIRST_FOLDER).exists() and not overwrite:
+    if not overwrite and is_old:
         raise FileExistsError(
             f"'{folder}' holds a run of an earlier version: replace it by --overwrite, or choose"
             " another folder"
         )
-    for name in (checkpoint.FOLDER, checkpoint.FIRST_FOLDER, *LEFT_BEHIND):
-        shutil.rmtree(folder / name, ignore_errors=True)
-        (folder / name).unlink(missing_ok=True)
-    for name in (PAGE, "loss.png", *RESULTS):
-        for path in find_results(folder, name):
-            path.unlink()
+    if not overwrite and results:
+        raise FileExistsError(
+            f"'{folder}' holds results of a run that is not there, such as"
+            f" '{results[0].relative_to(folder)}': replace them by --overwrite, or choose another"
+            " folder"
+        )
+    if not (is_saved or is_old or results or (folder / FILE).exists()):
+        return
+    for path in (*results, folder / PAGE, folder / "loss.png"):
+        path.unlink(missing_ok=True)
+    for name in (*LEFT_BEHIND, checkpoint.FIRST_FOLDER, checkpoint.FOLDER):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def load(
@@ -468,6 +520,7 @@ def load(
     step = checkpoint.find_step(folder, which)
     record = checkpoint.load_record(folder, step)
     paths = [] if store is None else [str(path) for path in listed(store)]
+    paths = paths or checkpoint.store_paths(folder, record)
     places = checkpoint.read_places(record, paths)
     cfg = Config.from_dict(record["config"])
     if which == "last" and step < cfg.steps:
@@ -475,9 +528,8 @@ def load(
             f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
-    known = tuple(paths) or tuple(str(entry["path"]) for entry in record["stores"])
     found = []
-    for number, path in enumerate(known):
+    for number, path in enumerate(paths):
         with headwater.Store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
             found.append(opened.metadata)
@@ -485,5 +537,5 @@ def load(
     params, average = checkpoint.load_weights(folder, record)
     return Run(
         out=folder, places=places, config=cfg, step=step, params=params, average=average,
-        stores=known, seeds=checkpoint.read_seeds(record),
+        stores=tuple(paths), seeds=checkpoint.read_seeds(record),
     )  # fmt: skip

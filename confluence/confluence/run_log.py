@@ -23,6 +23,11 @@ def read_events(path: Path) -> list[Event]:
     return events
 
 
+def first_event(path: Path) -> Event | None:
+    """How a log begins; None where there is none."""
+    return next(_lines(path), None)
+
+
 def completed(result: Mapping[str, Any]) -> Event:
     """An evaluation with its task and metrics; of masked cells, their loss, in all and by type."""
     if "metrics" in result:

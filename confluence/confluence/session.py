@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ class Session:
         state = make() if self.group.is_first else jax.eval_shape(make)
         if self.config.init_from is not None and step is None and self.group.is_first:
             start = Path(self.config.init_from)
-            state = start_from(state, start, self.config, self.record["embedder"])
+            state = start_from(state, start, self.config, width)
         losses: list[float] = [] if step is None else [0.0] * step
         position = None
         if step is not None and self.group.is_first:
@@ -237,7 +237,7 @@ class Session:
                     task, labels, store.sampler, predictor, state.average, cfg,
                     joined=self.group.joined,
                 )  # fmt: skip
-                batches = iter(store.sampler.epoch("val", task=task.name))
+                batches = self._beating(store.sampler.epoch("val", task=task.name))
                 predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
@@ -256,6 +256,12 @@ class Session:
             return known[0]
         mean = sum(score.goodness for score in known) / len(known)
         return Score(f"mean over {len(known)} tasks", mean, mean)
+
+    def _beating(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches of a pass between steps, which the watchdog sees one by one."""
+        for number, batch in enumerate(batches):
+            self.group.beat(f"val batch {number}")
+            yield batch
 
     def _evaluate_masked(
         self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -225,6 +226,19 @@ def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
                 f" {texts[0]['dim']}, those of '{store.path}' by '{text['embedder']}' with width"
                 f" {text['dim']}: build both with one embedder"
             )
+
+
+def warn_of_one_answer(stores: Sequence[OpenStore]) -> None:
+    """Warn of tasks whose train labels are all the same: there is nothing to learn from them."""
+    for store in stores:
+        for place, labels in zip(store.places, store.labels, strict=True):
+            known = labels.targets[(labels.splits == TRAIN) & labels.is_known]
+            if known.size > 1 and known.min() == known.max():
+                warnings.warn(
+                    f"all {known.size:,} train labels of task '{place.title}' are the same: look at"
+                    " its query, and at the times it asks about",
+                    stacklevel=3,
+                )
 
 
 def category_limit(stores: Sequence[OpenStore]) -> int:

@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
+import jax
 
 from confluence.checkpoint import CheckpointError, load_record, load_weights
 from confluence.config import Config
+from confluence.members import first_params
 from confluence.optimizer import first_optimizer_state
 from confluence.train import TrainState
 
 
-def start_from(
-    state: TrainState, folder: Path, cfg: Config, embedder: Mapping[str, Any]
-) -> TrainState:
-    """A first state with the averaged weights of the last checkpoint in `folder`.
+def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
+    """Raise unless the run in `start` can be where a run with this record starts from, in `out`.
+
+    Another embedder or another shape of the model is an error that says so, and so is another
+    number of members: those with the same start would stay the same.
+    """
+    if start.resolve() == out.resolve():
+        raise CheckpointError(
+            f"init_from is '{start}', the run that this one would replace: choose another folder"
+        )
+    theirs = load_record(start)
+    if theirs["embedder"] != record["embedder"]:
+        raise CheckpointError(
+            f"the run in '{start}' read texts embedded by {theirs['embedder']}, this store has"
+            f" {dict(record['embedder'])}"
+        )
+    known, wanted = _shapes(theirs), _shapes(record)
+    for name in _taken(known, wanted):
+        if known[name] != wanted[name]:
+            raise CheckpointError(
+                f"the run in '{start}' has another model: '{name}' has shape {known[name]},"
+                f" expected {wanted[name]}"
+            )
+
+
+def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> TrainState:
+    """A first state with the averaged weights of the last checkpoint in `start`, which
+    `check_start` let pass.
 
     Taken is what both runs have by name, but not the biases of heads: they start at the base rates
-    of the new task. Another embedder or another shape of the model is an error that says so, and so
-    is another number of members: those with the same start would stay the same.
+    of the new task.
     """
-    record = load_record(folder)
-    if record["embedder"] != embedder:
-        raise CheckpointError(
-            f"the run in '{folder}' read texts embedded by {record['embedder']}, this store has"
-            f" {dict(embedder)}"
-        )
-    _, found = load_weights(folder, record)
-    params = dict(state.params)
-    for name, value in found.items():
-        is_base_rate = name.startswith("heads.") and name.endswith(".bias")
-        if name not in params or is_base_rate:
-            continue
-        if params[name].shape != value.shape:
-            raise CheckpointError(
-                f"the run in '{folder}' has another model: '{name}' has shape {value.shape},"
-                f" expected {params[name].shape}"
-            )
-        params[name] = jnp.asarray(np.asarray(value))  # on no device in particular, as first ones
+    _, found = load_weights(start, load_record(start))
+    params = {**state.params, **{name: found[name] for name in _taken(found, state.params)}}
     return state._replace(
         params=params,
         average={name: value.copy() for name, value in params.items()},
-        optimizer=first_optimizer_state(params, cfg, int(embedder["dim"])),
+        optimizer=first_optimizer_state(params, cfg, text_width),
     )
+
+
+def _shapes(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    cfg, width = Config.from_dict(record["config"]), int(record["embedder"]["dim"])
+    params = jax.eval_shape(lambda: first_params(cfg, width))
+    return {name: value.shape for name, value in params.items()}
+
+
+def _taken(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the weights that go from one run to the other."""
+    for name in found:
+        is_base_rate = name.startswith("heads.") and name.endswith(".bias")
+        if name in wanted and not is_base_rate:
+            yield name

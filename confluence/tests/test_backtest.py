@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from headwater.keys import time_us
 
 import confluence
 from confluence.backtest import summarise
 from confluence.cli import main
 from confluence.config import Config
 from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
-from confluence.evaluate import time_us
 from confluence.evaluation_table import describe_backtest
 
 SMALL: dict[str, Any] = {
@@ -282,5 +282,23 @@ def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
 def test_cutoffs_outside_of_the_train_split_are_refused(shop_store: Path, tmp_path: Path) -> None:
     with pytest.raises(confluence.TaskError, match="cutoff 2035-01-01T00:00:00: the"):
         confluence.backtest(shop_store, task="churn", out=tmp_path, cutoffs=["2035-01-01"], **SMALL)
-    with pytest.raises(ValueError, match="at least one seed"):
-        confluence.backtest(shop_store, task="churn", out=tmp_path, seeds=(), **SMALL)
+    for seeds in ((), (1, 1)):
+        with pytest.raises(ValueError, match="at least one seed, and each once"):
+            confluence.backtest(shop_store, task="churn", out=tmp_path, seeds=seeds, **SMALL)
+
+
+def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
+    asked = {"out": tmp_path, "cutoffs": ["2025-01-01"], **SMALL}
+    with (
+        pytest.warns(UserWarning, match="'subscribed' does not say when a label is known"),
+        pytest.raises(InterruptedError),
+    ):
+        confluence.backtest(shop_store, task=["churn", "subscribed", "rating"], **asked)
+    with pytest.raises(InterruptedError):  # and of these no warning
+        confluence.backtest(shop_store, task=["churn", "next_order", "rating"], **asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Con
         "the run in 'runs/churn' cannot go on: the task was 'churn' and is 'rating'; the store's"
         " fingerprint was 'abc' and is 'def'; the embedder was {'name': 'hash', 'dim': 16} and is"
         " {'name': 'bert', 'dim': 384}; width was 16 and is 32. Change that back, choose another"
-        " folder, or start again with --overwrite"
+        " folder, or start again (`train` and `pretrain`: with --overwrite)"
     )
 
 
@@ -167,3 +168,31 @@ def test_a_folder_without_checkpoint_is_an_error(tmp_path: Path) -> None:
         clear_run(tmp_path, overwrite=False)
     clear_run(tmp_path, overwrite=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_a_folder_takes_nothing_away_that_is_not_a_run_s(tmp_path: Path) -> None:
+    others = [
+        "predictions-mine.csv", "old/evaluation-val-rolling.json", "old/log.jsonl", "old/run.html",
+        "b--task/notes.txt", "checkpoints/notes.txt", "wandb/settings",
+    ]  # fmt: skip
+    for name in others:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("kept")
+    clear_run(tmp_path, overwrite=True)  # here is no run
+    assert all((tmp_path / name).exists() for name in others)
+
+    log = json.dumps({"event": "start", "tasks": {"a": 1.0, "b/task": 1.0}})
+    own = ["a/evaluation-val-rolling.json", "b--task/predictions-test.csv", "run.html"]
+    (tmp_path / "log.jsonl").write_text(f"{log}\n")
+    for name in own:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("gone")
+    with pytest.raises(
+        FileExistsError, match=r"results of a run that is not there, such as 'a/eval"
+    ):
+        clear_run(tmp_path, overwrite=False)
+    assert all((tmp_path / name).exists() for name in (*others, *own))
+    clear_run(tmp_path, overwrite=True)
+    assert not any((tmp_path / name).exists() for name in own)
+    left = [name for name in others if (tmp_path / name).exists()]
+    assert left == [n for n in others if not n.startswith(("checkpoints", "wandb"))]

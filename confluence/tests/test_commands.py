@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,40 @@ def test_resume_and_overwrite_exclude_each_other_and_a_checkpoint_is_a_word_or_a
         for more in ([], ["--checkpoint", "best"], ["--checkpoint", "40"])
     ]
     assert found == ["last", "best", 40]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["train", "x.hw", "--task", "t", "--devices", "8"], "--devices starts the ranks of one"),
+        (["backtest", "x.hw", "--task", "t"], "backtest works in one process and was started as"),
+    ],
+)
+def test_one_of_several_processes_starts_no_more(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Else each node of a cluster would train for itself, in one folder."""
+    step = {"STEP_NUM_TASKS": "2", "PROCID": "1", "STEP_NODELIST": "a[1-2]", "JOB_ID": "7"}
+    for name, value in {**step, "STEP_ID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert main(arguments) == 1
+    assert f"confluence: {says}" in capsys.readouterr().err
+
+
+def test_a_warning_is_a_line_without_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warn(*_: Any, **__: Any) -> None:
+        warnings.warn("the store was rebuilt", stacklevel=2)
+        raise ValueError("no such task")
+
+    monkeypatch.setattr("confluence.run.train", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["train", "x.hw", "--task", "t"]) == 1
+    said = ["confluence: warning: the store was rebuilt", "confluence: no such task"]
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def test_steps_are_summed_up_in_a_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from pathlib import Path
 
 import headwater.cli
@@ -83,3 +84,75 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "no task 'chrn', did you mean 'churn'?" in capsys.readouterr().err
     assert main(["run", source, *arguments, "--heads", "7"]) == 1
     assert capsys.readouterr().err == "confluence: width must be a multiple of heads\n"
+
+
+def small(database: Path, out: Path, *more: str) -> list[str]:
+    """A run of two steps."""
+    arguments = ["run", f"sqlite:///{database}", "--metadata", str(METADATA), "--out", str(out)]
+    return [*arguments, "--preset", "tiny", "--steps", "2", "--width", "16", "--layers", "1", *more]
+
+
+def test_another_run_in_the_folder_is_replaced_by_no_accident(
+    shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    churn = ["--task", "churn", "--split", "val"]
+    assert main(small(shop_database, tmp_path / "run", *churn)) == 0
+    (tmp_path / "run").rename(tmp_path / "moved")  # with its store
+    assert main(["predict", str(tmp_path / "moved"), "--split", "val"]) == 0
+    before = sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file())
+    capsys.readouterr()
+    for more in ([*churn, "--batch-size", "4"], ["--task", "rebuy"]):
+        assert main(small(shop_database, tmp_path / "moved", *more)) == 1
+    said = capsys.readouterr().err
+    assert "batch_size was 8 and is 4. Replace it by --overwrite" in said
+    assert "the task was 'churn' and is 'rebuy'" in said
+    assert sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file()) == before
+    (graph,) = (tmp_path / "moved" / "store").rglob("graph.bin")
+    graph.write_bytes(graph.read_bytes()[:1000])
+    assert main(small(shop_database, tmp_path / "moved", *churn, "--overwrite")) == 0
+    assert "is damaged and is built again: " in capsys.readouterr().err
+
+
+def test_answers_that_are_not_what_they_are_taken_for_are_refused(
+    shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT customer_id, TIMESTAMP '2025-09-01' AS obs_time, 3.5 AS x FROM customers"
+    (tmp_path / "x.sql").write_text(query)
+    asked = ["--query", str(tmp_path / "x.sql"), "--anchor", "customers.customer_id"]
+    assert main(small(shop_database, tmp_path / "run", *asked, "--target", "x")) == 1
+    assert (
+        "250 of 250 values of 'x' are neither true nor false: say what they are by --target-type"
+    ) in capsys.readouterr().err
+    as_number = ["--target", "x", "--target-type", "numerical", "--split", "val"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(small(shop_database, tmp_path / "run", *asked, *as_number)) == 0
+    said = capsys.readouterr().err
+    assert "train, val and test of x differ by customers, not by time" in said
+    assert "confluence: warning: all 175 train labels of task 'x' are the same" in said
+    assert main(small(shop_database, tmp_path / "run", "--task", "chrun")) == 1
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    train = [
+        "train",
+        str(shop_store),
+        "--task",
+        "subscribed",
+        "--out",
+        str(out),
+        "--preset",
+        "tiny",
+    ]
+    assert main([*train, "--steps", "1", "--width", "16", "--layers", "1"]) == 0
+    for path in (out / "checkpoints" / "1" / "params").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    capsys.readouterr()
+    assert main(["predict", str(out), "--split", "val"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"confluence: the checkpoint in '{out}/checkpoints/1' cannot be read")
+    assert "take another one (--checkpoint), or train again" in said

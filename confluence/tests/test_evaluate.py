@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from headwater import SemanticType
+from headwater.keys import time_us
 
 from confluence.baselines import entity_histories
 from confluence.data import NO_TIME, Labels, Task
-from confluence.evaluate import Predictions, evaluate, time_parts, time_text, time_us
+from confluence.evaluate import Predictions, evaluate, time_parts, time_text
 
 DAY = 86_400_000_000
 

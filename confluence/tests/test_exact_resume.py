@@ -7,6 +7,7 @@ chooses; the checkpoint before, the log and the one that goes on are read here.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,13 +216,21 @@ def test_accumulated_batches_of_a_store_train_like_larger_ones(
         out = tmp_path / str(accumulate)
         train(
             shop_store, out, steps=4, batch_size=8 // accumulate, accumulate=accumulate,
-            cell_dropout=0.0, log_every=1,
+            cell_dropout=0.0, log_every=1, save_every=2,
         )  # fmt: skip
         losses.append(list(train_lines(out).values()))
     assert len(losses[0]) == 4
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
     state = checkpoint.load_record(tmp_path / "2")["samplers"]["samplers"][0]["streams"]["train"]
     assert state["positions"]["subscribed"] == 32 and state["batches"] == 8
+
+    whole = everything(out)
+    shutil.rmtree(out / "checkpoints" / "4")
+    train(
+        shop_store, out, steps=4, batch_size=4, accumulate=2, cell_dropout=0.0, log_every=1,
+        save_every=2, resume=True,
+    )  # fmt: skip
+    assert_same(everything(out), whole)
 
 
 def test_the_log_sums_up_what_steps_took_and_waited_for(whole: Path) -> None:

@@ -147,10 +147,12 @@ def test_four_ranks_step_like_one_process_on_the_joined_batch(
 # ---------------------------------------------------------------------------------- whole runs
 
 STEPS = 10
+TASKS = ("churn", "rating")
 SETTINGS: dict[str, Any] = {
     "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
     "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
     "collective_timeout_s": 500.0, "auxiliary_weight": 0.3, "mask_ratio": 0.3,
+    "level_days": 365.0,
 }  # fmt: skip
 ASKED_TO_STOP = """
 import signal
@@ -175,11 +177,13 @@ def events(out: Path, kind: str) -> list[dict[str, Any]]:
 def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:
-    """With two stores by turns and masked cells beside the task: the losses of one process."""
+    """With two stores by turns, one of two tasks, and masked cells beside them: the losses of one
+    process, and the level of its answers."""
     whole, out = tmp_path / "whole", tmp_path / "run"
     stores = [str(shop_store), str(other_store)]
-    run = confluence.train(stores, task="churn", out=whole, **SETTINGS)
-    command = ["train", *stores, "--task", "churn", "--out", str(out), "--json"]
+    run = confluence.train(stores, task=TASKS, out=whole, **SETTINGS)
+    command = ["train", *stores, "--out", str(out), "--json"]
+    command += [part for task in TASKS for part in ("--task", task)]
     for name, value in SETTINGS.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     stopped = run_ranks(2, command, before=ASKED_TO_STOP)
@@ -192,13 +196,14 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     assert events(out, "start")[0]["ranks"] == 2
     assert [event["step"] for event in events(out, "stop")] == [step]
     found = checkpoint.load_record(out)
-    counts = [(step + 1) // 2, step // 2]  # batches of each store
-    assert found["samplers"]["counts"] == counts
-    for sampler, count in zip(found["samplers"]["samplers"], counts, strict=True):
-        assert sampler["streams"]["train"]["positions"] == {"churn": count * 8}
+    of_other = (step + 1) // 3  # batches: it has one task of three
+    assert found["samplers"]["counts"] == [step - of_other, of_other]
+    shop, other = (s["streams"]["train"]["positions"] for s in found["samplers"]["samplers"])
+    assert set(shop) == set(TASKS) and sum(shop.values()) == (step - of_other) * 8
+    assert other == {"churn": of_other * 8}
     assert not [name for name in found["config"] if "rank" in name]
 
-    again = confluence.train(stores, task="churn", out=out, resume=True, **SETTINGS)
+    again = confluence.train(stores, task=TASKS, out=out, resume=True, **SETTINGS)
     for name, kind in (("train", "loss"), ("train", "gradient_norm")):
         expected = [event[kind] for event in events(whole, name)]
         np.testing.assert_allclose([e[kind] for e in events(out, name)], expected, rtol=1e-3)
@@ -206,13 +211,15 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
         losses = [[e[kind] for e in events(folder, "train")] for folder in (whole, out)]
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert events(out, "resume")[0]["ranks"] == 1
-    first, other = (events(folder, "evaluate")[:2] for folder in (whole, out))
-    for alone, together in zip(first, other, strict=True):
-        assert (alone["step"], together["step"]) == (4, 4)  # the second by two ranks
+    by_one, by_two = (events(folder, "evaluate")[:3] for folder in (whole, out))
+    for alone, together in zip(by_one, by_two, strict=True):
+        assert (alone["step"], together["step"]) == (4, 4)
         assert alone["task"] == together["task"]
         assert alone["scored"] == together["scored"] > 10
-        assert alone["metrics"]["auroc"] == pytest.approx(together["metrics"]["auroc"], abs=0.02)
-    assert [event["task"] for event in first] == ["shop/churn", "other/churn"]
+        for metric in {"auroc", "mae"} & set(alone["metrics"]):
+            assert alone["metrics"][metric] == pytest.approx(together["metrics"][metric], abs=0.02)
+    assert [event["task"] for event in by_one] == ["shop/churn", "rating", "other/churn"]
+    assert by_two[1]["level"] == pytest.approx(by_one[1]["level"], rel=1e-3) != 0
     assert again.step == run.step == STEPS
 
 

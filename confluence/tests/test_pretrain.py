@@ -13,7 +13,7 @@ import pytest
 from ranks import run_ranks
 
 from confluence import checkpoint
-from confluence.checkpoint import CheckpointError
+from confluence.checkpoint import CheckpointError, load_record
 from confluence.cli import main
 from confluence.config import Config, ConfigError
 from confluence.data import TaskError
@@ -23,7 +23,7 @@ from confluence.pretrain import pretrain
 from confluence.probe import find_task_place
 from confluence.run import Run, load, train
 from confluence.train import first_state
-from confluence.transfer import start_from
+from confluence.transfer import check_start, start_from
 
 TINY: dict[str, Any] = {
     "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,
@@ -46,6 +46,8 @@ def events(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def test_the_held_out_loss_of_masked_cells_falls(pretrained: Run) -> None:
+    with pytest.raises(ValueError, match="masked cells, which has no task and no regime"):
+        pretrained.evaluate("val", task="subscribed", regime="frozen")
     result = pretrained.evaluate("val")
     assert result["contexts"] > 0
     assert result["types"]["numerical"]["cells"] > 0
@@ -77,9 +79,8 @@ def test_a_task_s_run_starts_with_the_weights(
 ) -> None:
     """All but the biases of heads, which start at the task's base rates."""
     cfg = Config(**{k: v for k, v in TINY.items() if k != "preset"})
-    embedder = {"name": "hash", "dim": 256}
     first = first_state(cfg, 256, {"heads.null": -3.0})
-    started = start_from(first, pretrained.out, cfg, embedder)
+    started = start_from(first, pretrained.out, cfg, 256)
     for name, value in started.params.items():
         expected = first.params if name.endswith(".bias") and "heads" in name else None
         expected = pretrained.average if expected is None else expected
@@ -100,12 +101,23 @@ def test_a_task_s_run_starts_with_the_weights(
     assert len(run.predict(split="train")) > 0  # no cell of which is masked
 
 
-def test_other_models_and_embedders_are_refused(pretrained: Run) -> None:
-    cfg = Config(**{**{k: v for k, v in TINY.items() if k != "preset"}, "width": 32})
-    with pytest.raises(CheckpointError, match=r"has another model: 'attention.gate'"):
-        start_from(first_state(cfg, 256), pretrained.out, cfg, {"name": "hash", "dim": 256})
+def test_another_start_is_refused_before_anything_is_removed(
+    pretrained: Run, shop_store: Path, tmp_path: Path
+) -> None:
+    out, own = tmp_path / "run", {"preset": "tiny", "steps": 1, "width": 32}
+    train(shop_store, task="subscribed", out=out, **own)
+    left = sorted(path for path in out.rglob("*") if path.is_file())
+    asked = {"task": "subscribed", "out": out, "overwrite": True, **own}
+    with pytest.raises(CheckpointError, match=r"has another model: 'attention.gate' has shape \("):
+        train(shop_store, init_from=str(pretrained.out), **asked)
+    with pytest.raises(CheckpointError, match="no checkpoint in"):
+        train(shop_store, init_from=str(tmp_path / "misspelt"), **asked)
+    with pytest.raises(CheckpointError, match="the run that this one would replace"):
+        train(shop_store, init_from=str(out), **asked)
+    assert sorted(path for path in out.rglob("*") if path.is_file()) == left
+    record = {**load_record(out), "embedder": {"name": "hash", "dim": 64}}
     with pytest.raises(CheckpointError, match="read texts embedded by"):
-        start_from(first_state(cfg, 64), pretrained.out, cfg, {"name": "hash", "dim": 64})
+        check_start(pretrained.out, record, out)
 
 
 def test_the_command_tells_the_losses_by_type(

@@ -1,0 +1,53 @@
+"""Tasks and splits in which label rows bring nothing are told of before a training."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from confluence.config import Config
+from confluence.label_rows import check_label_rows
+from confluence.stores import find_places, open_stores
+
+ALONE = r"'next_order' has them in \d+% of the contexts of train and in none of val and test"
+
+
+def check(store: Path, cfg: Config, task: str) -> None:
+    with open_stores(find_places([str(store)], [task]), cfg) as stores:
+        check_label_rows(stores, cfg)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "says"),
+    [
+        ("rating", {}, "'rating' asks for a cell"),
+        ("subscribed", {}, "'subscribed' states neither label_window nor label_known_at"),
+        ("churn", {"max_hops": 1}, "'churn' has them from 2 hops on, but max_hops is 1"),
+        ("next_order", {}, ALONE),  # its split is by the key of the customer
+        ("churn", {"context_labels": "none"}, "'churn' shows no labels"),
+    ],
+)
+def test_label_rows_that_bring_nothing(
+    task: str, settings: dict[str, Any], says: str, cfg: Config, shop_store: Path
+) -> None:
+    with pytest.warns(UserWarning, match=f"label_rows is 2, and task {says}"):
+        check(shop_store, cfg.replace(label_rows=2, **settings), task)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("churn", {}),  # split by time
+        ("next_order", {"context_labels": "all"}),
+        ("rating", {"label_rows": 0}),
+    ],
+)
+def test_label_rows_that_all_splits_have(
+    task: str, settings: dict[str, Any], cfg: Config, shop_store: Path
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(shop_store, cfg.replace(**{"label_rows": 2, **settings}), task)
