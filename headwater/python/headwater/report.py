@@ -19,7 +19,7 @@ from .convert import Conversion
 from .encode import Encoder, Layout, StoreColumn
 from .previous import change_lines
 from .schema import SPLITS
-from .tasks import FOREVER_US, TaskSeeds
+from .tasks import FOREVER_US, NEWER, TaskSeeds
 from .value_sql import LAST_US
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class BuildReport:
         rows that are shown at any time and so may tell the future."""
         lines = list(self.source_notes)
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
+        by_day = {t["name"] for t in self.metadata["tables"] if t.get("time_resolution") == "day"}
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
             if hidden and table["untimed"]:
@@ -98,6 +99,18 @@ class BuildReport:
                 lines.append(
                     f"{name} has no temporal column: its rows are shown at any time, though they "
                     f"point at {parents[0]}, which has one"
+                )
+        for task in self.metadata["tasks"]:
+            if count := task["repeated"]["questions"]:
+                several = task["repeated"]["disagreeing"]
+                lines.append(
+                    f"{count:,} questions of task {task['name']} are asked more than once: rows of"
+                    " one anchor and time" + (f", {several:,} with several answers" * bool(several))
+                )
+            if task["dropped"].get(NEWER) and task["anchor_table"] in by_day:
+                lines.append(
+                    f"a day of {task['anchor_table']} counts when it is over: what is asked on the"
+                    " day of its anchor is asked too soon"
                 )
         return lines
 
@@ -342,6 +355,7 @@ def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> d
         "obs_time_column_id": None if own is None else own[0],
         "seeds": {**counts, "unlabelled": seeds.unlabelled_count},
         "null_targets": seeds.null_target_count,
+        "repeated": dict(zip(("questions", "disagreeing"), seeds.repeated, strict=True)),
         "stats": seeds.balance,
         "split": "given" if seeds.given_split else "hash",
         "latest_train_time": None

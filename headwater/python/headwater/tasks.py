@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
+NEWER = "anchor newer than obs_time"  # why a row is no seed
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
 
 
@@ -53,6 +54,7 @@ class TaskSeeds:
     bad_target_count: int  # values that did not fit the target's type and became NULL
     seed_count: int
     unlabelled_count: int
+    repeated: tuple[int, int]  # (anchor, time)s of several seeds; of these with different targets
     null_target_count: int
     obs_range_us: tuple[int, int] | None  # None: every seed sees everything
     latest_train_us: int | None  # of a given, temporal split
@@ -336,7 +338,7 @@ class _SeedMaker:
             "WHEN anchor IS NULL THEN 'no anchor row' "
             "WHEN obs_time IS NULL AND obs_given THEN 'obs_time is no time' "
             "WHEN obs_time IS NULL THEN 'obs_time is NULL' "
-            f"WHEN {newer} THEN 'anchor newer than obs_time' "
+            f"WHEN {newer} THEN '{NEWER}' "
             f"WHEN {unlabelled} THEN 'no label' END AS reason "
             f"FROM (SELECT s.*, p.rowid AS anchor, {at} AS visible_at, {obs} AS obs_time "
             f"FROM ({pieces}) s LEFT JOIN {self.anchor.relation} p ON {equal})"
@@ -374,7 +376,11 @@ class _SeedMaker:
             f"max(obs_time) FILTER (WHERE split = 0), min(obs_time) FILTER (WHERE split > 0) "
             f"FROM {relation}"
         ).fetchone()
-        assert row is not None
+        repeated = self.connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE answers > 1) FROM (SELECT count(DISTINCT "
+            f"target) AS answers FROM {relation} GROUP BY anchor, obs_time HAVING count(*) > 1)"
+        ).fetchone()
+        assert row is not None and repeated is not None
         given = bool(self.task.seeds) or self.task.split_column is not None
         timed = row[3] is not None and row[3] != FOREVER_US
         train_end, later_start = row[8], row[9]
@@ -395,6 +401,7 @@ class _SeedMaker:
             bad_target_count=bad_targets,
             seed_count=row[0],
             unlabelled_count=row[1],
+            repeated=(repeated[0], repeated[1]),
             null_target_count=row[2],
             obs_range_us=(row[3], row[4]) if timed else None,
             latest_train_us=train_end if temporal else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -424,3 +425,20 @@ def test_the_summary_says_what_is_never_and_what_is_always_shown(tmp_path: Path)
     ]
     assert "to check (2):" in str(report)
     assert not any("time" in line for line in report.losses())  # told, and not refused
+
+
+def test_verify_reads_the_manifest_to_its_end(tmp_path: Path) -> None:
+    """A store opens by its first lines."""
+    build(arrow_tables(bookstore()), tmp_path / "s", bookstore_metadata())
+    file = tmp_path / "s" / "manifest.json"
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+    (fault,) = Store(tmp_path / "s").verify()
+    assert fault.startswith("manifest.json is cut short or damaged: ") and str(file) in fault
+    size = re.search(r'"graph.bin", "bytes": (\d+)', whole)
+    assert size is not None
+    file.write_text(whole.replace(size[0], f'"graph.bin", "bytes": 1{size[1]}'))
+    (fault,) = Store(tmp_path / "s").verify()
+    assert fault.startswith(f"manifest.json says that graph.bin has 1{size[1]} bytes, which it has")
+    file.write_text(whole)
+    assert Store(tmp_path / "s").verify() == []

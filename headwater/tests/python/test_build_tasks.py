@@ -105,6 +105,23 @@ def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> Non
     assert [seed[0] for seed in seeds_of(tmp_path)] == [10, 12]
 
 
+def test_questions_that_are_asked_twice_are_told(tmp_path: Path) -> None:
+    query = """
+        SELECT * FROM (VALUES
+            (10, TIMESTAMP '2021-01-01', 1.0), (10, TIMESTAMP '2021-01-01', 1.0),
+            (11, TIMESTAMP '2021-01-01', 1.0), (11, TIMESTAMP '2021-01-01', 2.0),
+            (11, TIMESTAMP '2022-01-01', 2.0), (13, TIMESTAMP '2021-01-01', 1.0)
+        ) AS v(book_id, "at", sold)
+    """
+    report, task = build_task(tmp_path, {**SOLD, "query": query})
+    assert task["repeated"] == {"questions": 2, "disagreeing": 1}
+    (note,) = [line for line in report.notes() if "asked more than once" in line]
+    assert note == (
+        "2 questions of task t are asked more than once: rows of one anchor and time, 1 with"
+        " several answers"
+    )
+
+
 def test_one_anchor_has_seeds_at_many_times(tmp_path: Path) -> None:
     query = """
         SELECT 10 AS book_id, "at", v AS sold FROM (VALUES

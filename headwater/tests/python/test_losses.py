@@ -70,7 +70,11 @@ def test_everything_lost_is_counted_by_reason_in_the_summary(tmp_path: Path) -> 
     database, document = broken()
     report = build(arrow_tables(database), tmp_path / "s", document)
     assert report.losses() == LOSSES
-    assert report.notes() == ["1 rows of books have no time and are never shown (see 'null_time')"]
+    assert report.notes() == [
+        "1 rows of books have no time and are never shown (see 'null_time')",
+        "a day of books counts when it is over: what is asked on the day of its anchor is asked too"
+        " soon",
+    ]
     text = str(report)
     assert f"not taken as it was ({len(LOSSES)}):" in text
     assert "spelled as NULL, as the metadata say: 1 of books" in text

@@ -16,6 +16,7 @@ import pytest
 from built_examples import SOURCES, Builder, source_of
 from databases import EXAMPLES, shared_data
 from headwater.build import build
+from headwater.document import TASK_KEYS
 from headwater.infer import draft_source
 from headwater.inference.update import update_schema
 from headwater.sampler import Sampler
@@ -46,6 +47,11 @@ def test_the_page_gives_the_size_of_the_store(built_example: Builder, name: str)
     main = report.store_bytes["graph, tables and tasks"]
     assert int(store_bytes) == main
     assert float(ratio) == pytest.approx(main / report.metadata["csv_bytes"], abs=0.005)
+
+
+def test_the_page_has_every_setting_of_a_task() -> None:
+    section = PAGE.read_text().partition("### Tasks\n")[2].partition("\n## ")[0]
+    assert [key for key in TASK_KEYS if key != "note" and f"`{key}`" not in section] == []
 
 
 @pytest.mark.parametrize("name", SOURCES)
