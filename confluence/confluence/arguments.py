@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from confluence import commands as does
 from confluence.config import PRESETS, Config
@@ -19,11 +20,29 @@ from confluence.config import PRESETS, Config
 SPLITS = ("train", "val", "test")
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in a line, without the usage of sixty settings, and what may be meant."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Of a command its unknown options are an error here, where the known ones are at hand."""
+        options, rest = super().parse_known_args(args, namespace)
+        strange = [word for word in rest if word.startswith("-")]
+        if strange and options is not None and "command" in options:
+            name = strange[0].partition("=")[0]
+            near = difflib.get_close_matches(name, self._option_string_actions, n=1)
+            self.error(
+                f"unrecognized arguments: {' '.join(rest)}"
+                + (f", did you mean {near[0]}?" if near else "")
+            )
+        return options, rest
+
+
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    parser = argparse.ArgumentParser(
-        prog="confluence", description="Train relational transformers on databases."
-    )
+    parser = Parser(prog="confluence", description="Train relational transformers on databases.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
         _add_run, _add_train, _add_pretrain, _add_evaluate, _add_probe, _add_predict, _add_page,

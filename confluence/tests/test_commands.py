@@ -102,6 +102,23 @@ def test_one_of_several_processes_starts_no_more(
     assert f"confluence: {says}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--stepz", "3"], "unrecognized arguments: --stepz 3, did you mean --steps?"),
+        (["--steps", "abc"], "argument --steps: invalid int value: 'abc'"),
+    ],
+)
+def test_wrong_usage_is_a_line(
+    more: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "x.hw", "--task", "t", *more])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("confluence train: error: ") and says in line
+    assert line.endswith("(see confluence train --help)")
+
+
 def test_a_warning_is_a_line_without_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
