@@ -53,7 +53,7 @@ def _own_times(store: Store, task: int, anchors: list[int]) -> list[int]:
     anchor_table = metadata["tables"][store.table_index(entry["anchor_table"])]
     if entry["kind"] != "cell" or anchor_table["temporal_column"] is None:
         raise TaskError(
-            f"task '{entry['name']}' needs an obs_time (`predict`: --at): without one its contexts would show "
+            f"task '{entry['name']}' needs an obs_time: without one its contexts would show "
             "everything that ever happened"
         )
     times = [store.core.row_time(row) for row in anchors]
