@@ -9,6 +9,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import functools
+import inspect
+import re
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +95,9 @@ def _add_run(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
     command.add_argument("--query", type=Path, help="file with the SQL of a new task")
-    command.add_argument("--anchor", help="table.column of the predicted entity")
+    command.add_argument(
+        "--anchor", help="table.column of the predicted entity; table.column,column of a longer key"
+    )
     command.add_argument("--target", help="column of the query to predict")
     command.add_argument(
         "--target-type", choices=("boolean", "numerical", "categorical", "timestamp"),
@@ -263,7 +268,8 @@ def _add_contexts(command: argparse.ArgumentParser) -> None:
 def _add_settings(command: argparse.ArgumentParser) -> None:
     """--preset, and one option for each field of Config."""
     command.add_argument("--preset", default="small", choices=tuple(PRESETS))
-    group = command.add_argument_group("settings, each replaces the preset's")
+    group = command.add_argument_group("settings, each replaces the preset's; in brackets small's")
+    texts, usual = setting_texts(), PRESETS["small"]()
     for field, read in setting_parsers().items():
         is_switch = isinstance(getattr(Config(), field), bool)
         no_value: dict[str, Any] = {"nargs": "?", "const": True} if is_switch else {}
@@ -273,6 +279,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
             type=read,
             metavar="VALUE",
             default=argparse.SUPPRESS,
+            help=f"{texts.get(field, '')} [{getattr(usual, field)}]".strip().replace("%", "%%"),
             **no_value,
         )
 
@@ -291,6 +298,26 @@ def _add_ranks(command: argparse.ArgumentParser) -> None:
 
 
 # -------------------------------------------------------------------------------- reading values
+
+
+@functools.cache
+def setting_texts() -> dict[str, str]:
+    """What each setting means: the comments of the fields of `Config`; empty without its source."""
+    try:
+        lines = inspect.getsource(Config).splitlines()
+    except OSError:
+        return {}
+    texts: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if field := re.match(r"    (\w+): .*?  # (.*)", line):
+            name = field[1]
+            texts[name] = field[2]
+        elif name and (more := re.match(r"    # (?!---)(.*)", line)):
+            texts[name] += f" {more[1]}"
+        else:
+            name = ""
+    return texts
 
 
 def _task(text: str) -> tuple[str, float]:

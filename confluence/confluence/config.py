@@ -107,7 +107,7 @@ class Config:
     eval_every: int = 0  # steps between evaluations on val during training; 0: never
     save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
     keep_last: int = 2  # checkpoints that stay, beside the best on val
-    log_to: tuple[str, ...] = ()  # where the log goes beside log.jsonl: some of LOG_SINKS
+    log_to: tuple[str, ...] = ()  # where the log goes too: some of tensorboard, wandb, mlflow
 
     # --- several devices
     collective_timeout_s: float = 600.0  # after so long a rank that waits for another ends all

@@ -49,7 +49,10 @@ class Question:
         """This question as an entry of metadata.json."""
         table, _, columns = self.anchor.rpartition(".")
         if not table or not columns:
-            raise ValueError(f"anchor is '{self.anchor}', expected 'table.column'")
+            raise ValueError(
+                f"anchor is '{self.anchor}', expected 'table.column', or 'table.column,column' for"
+                " a key of several columns"
+            )
         keys = columns.split(",")
         obs_time = self.obs_time or ("obs_time" if "obs_time" in self.query else None)
         entry = {

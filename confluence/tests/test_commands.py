@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import warnings
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from confluence.arguments import make_parser
+from confluence.arguments import make_parser, setting_texts
 from confluence.cli import main
 from confluence.commands import describe_summary, overrides_of
+from confluence.config import Config
 from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
 from confluence.stop import TrainingStopped
@@ -100,6 +102,18 @@ def test_one_of_several_processes_starts_no_more(
         monkeypatch.setenv(f"SLURM_{name}", value)
     assert main(arguments) == 1
     assert f"confluence: {says}" in capsys.readouterr().err
+
+
+def test_help_says_what_each_setting_means(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = setting_texts()
+    assert list(texts) == [field.name for field in dataclasses.fields(Config)]
+    assert texts["staleness"].endswith("of none with probability p0")  # its second line
+    assert min(map(len, texts.values())) > 8
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--max-rows VALUE R, rows per context [64]" in said
+    assert "stay within the 2-98 % range of the train labels [True]" in said
 
 
 @pytest.mark.parametrize(
