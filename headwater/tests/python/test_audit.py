@@ -421,3 +421,11 @@ def test_results_position_leaks_without_its_hidden_columns(tmp_path: Path) -> No
     build(source_of("rel-f1"), tmp_path / "s", metadata, seeds_dir=seeds)
     (leak,) = audit(tmp_path / "s", seeds=300, **SAMPLED).leaks
     assert "results.positionOrder on the anchor is the target under another name" in str(leak)
+
+
+def test_a_task_without_seeds_is_not_taken_for_examined() -> None:
+    report = AuditReport(
+        path="shop.hw", fingerprint="abc", options={}, contexts={"churn": {}},
+        examined=dict.fromkeys(CHECKS, 0), leaks=(), to_check=(),
+    )  # fmt: skip
+    assert "  task churn: no seeds, so no contexts were looked at" in str(report).splitlines()

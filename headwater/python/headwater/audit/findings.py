@@ -143,7 +143,8 @@ class AuditReport:
         lines = [f"{self.path}, build {self.fingerprint[:12]}; sampler: {given or 'defaults'}"]
         for task, splits in self.contexts.items():
             counts = ", ".join(f"{split} {n:,} of {of:,}" for split, (n, of) in splits.items())
-            lines.append(f"  task {task}: contexts of {counts}")
+            said = f"contexts of {counts}" if counts else "no seeds, so no contexts were looked at"
+            lines.append(f"  task {task}: {said}")
         if not self.contexts:
             lines.append("  no task, so no contexts: only the tables are looked at")
         lines += _section("leaks", self.leaks) + _section("to check", self.to_check)
