@@ -55,16 +55,20 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def check_question(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def check_question(options: argparse.Namespace) -> None:
     """`run` needs a task of a metadata file, or a query with its anchor and target."""
     if options.command is not does.run_command:
         return
     if options.query is not None:
         missing = [n for n in ("anchor", "target") if getattr(options, n) is None]
         if missing:
-            parser.error("--query also needs " + " and ".join(f"--{name}" for name in missing))
+            options.parser.error(
+                "--query also needs " + " and ".join(f"--{name}" for name in missing)
+            )
     elif options.metadata is None or options.task is None:
-        parser.error("run needs --metadata with --task, or --query with --anchor and --target")
+        options.parser.error(
+            "run needs --metadata with --task, or --query with --anchor and --target"
+        )
 
 
 # ----------------------------------------------------------------------------------- the commands
@@ -75,7 +79,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.add_argument("--json", action="store_true", help="print the result as JSON")
-    command.set_defaults(command=function)
+    command.set_defaults(command=function, parser=command)
     return command
 
 

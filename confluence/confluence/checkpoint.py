@@ -282,6 +282,13 @@ def load_parts(
         for part, arrays in shapes.items()
     }
     restored = _restore(out, step, items)
+    for part, arrays in shapes.items():
+        for name, like in arrays.items():
+            if restored[part][name].shape != like.shape:
+                raise CheckpointError(
+                    f"the checkpoint of step {step} in '{out}' has '{name}' of shape"
+                    f" {restored[part][name].shape}, this version expects {like.shape}"
+                )
     return {part: {n: jnp.array(a) for n, a in restored[part].items()} for part in shapes}
 
 

@@ -28,10 +28,9 @@ SIGNALLED = 128  # exit status, as a shell has it: this and the number of the si
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
-    check_question(parser, options)
+    check_question(options)
     return _leave(_status(options))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from confluence.config import Config
-from confluence.data import NO_TIME, SPLITS, Labels, Task
+from confluence.data import SPLITS, Labels, Task
 from confluence.history import label_lists
+from confluence.lists import Moments
 from confluence.stores import OpenStore
 
 
@@ -44,7 +45,7 @@ def _reason(
         return "shows no labels (context_labels 'none')"
     if rule == "all":
         return None
-    shown = _share_with_label(task, labels)
+    shown = _share_with_label(task, labels, inclusive=entry["cutoff"] == "inclusive")
     if not shown["train"]:
         return "has no seed with an earlier label that is known by then: it has no label rows"
     if without := [name for name in ("val", "test") if shown.get(name) == 0]:
@@ -57,11 +58,11 @@ def _reason(
     return None
 
 
-def _share_with_label(task: Task, labels: Labels) -> dict[str, float]:
+def _share_with_label(task: Task, labels: Labels, *, inclusive: bool) -> dict[str, float]:
     """The share of the seeds of each split that has any whose anchor has a known train label."""
     known = label_lists(labels, task.label_window_us)
-    has_time = labels.obs_times != NO_TIME
-    limits = np.where(has_time, labels.obs_times - 1, NO_TIME)
+    times = labels.obs_times
+    limits = Moments(obs_times=times, cutoffs=times, inclusive=inclusive).limits
     shown = known.lists.counts(known.owners, limits) > 0
     return {
         name: float(np.mean(shown[labels.splits == split]))

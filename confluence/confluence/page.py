@@ -63,7 +63,7 @@ def make_page(out: Path, events: list[Event]) -> str:
         ("Time of steps", _step_times(events)),
         ("Evaluation", _evaluations(out)),
         ("Checkpoints", _checkpoints(out, events)),
-        ("Task and store", _store_facts(place)),
+        ("Task and store", _store_facts(out, place)),
         ("Sessions", _sessions(events)),
         ("Settings", _settings(place.get("config", {}))),
         ("Files", _files(out)),
@@ -348,11 +348,12 @@ def _checkpoints(out: Path, events: list[Event]) -> str:
     return _table(["step", "saved", *metrics, ""], rows) if rows else ""
 
 
-def _store_facts(place: Mapping[str, Any]) -> str:
+def _store_facts(out: Path, place: Mapping[str, Any]) -> str:
     found = []
     for path in place.get("stores", ()):
+        inside = out / Path(path).name  # as `confluence run` has it, also where the run was moved
         try:
-            with headwater.Store(path) as store:
+            with headwater.Store(path if Path(path).exists() else inside) as store:
                 found.append(_one_store(store, place))
         except (headwater.HeadwaterError, OSError):
             found.append(f"<p>The store '{escape(str(path))}' is not there now.</p>")

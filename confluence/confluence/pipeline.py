@@ -120,9 +120,13 @@ def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: S
 
 def build_store(
     source: str, metadata: Path, out: Path, *, seeds_dir: Path | None,
-    selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False,
+    selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
 ) -> Path:  # fmt: skip
-    """Build the store, unless it was built from this source as it is, with this metadata."""
+    """Build the store, unless it was built from this source as it is, with this metadata.
+
+    Args:
+        keep: a run learned from the store that is there: raise where another would take its place.
+    """
     import headwater
     from headwater.progress import ProgressDisplay
     from headwater.workspace import source_files
@@ -137,7 +141,13 @@ def build_store(
         "metadata": metadata.read_text(encoding="utf-8"),
     }
     same = mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs
-    if store.exists() and same and files is not None:  # a server does not say what changed
+    if store.exists() and keep and not same:
+        raise FileExistsError(
+            f"'{out}' holds a run of another source or other metadata, or the source has changed."
+            " Replace it by --overwrite, or choose another folder"
+        )
+    if store.exists() and same and (keep or files is not None):
+        # A server does not say what changed, and what a run learned from stays.
         damage = _damage(store)
         if damage is None:
             say(f"{store} is up to date")
@@ -204,8 +214,8 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
     if question.target_type is None and entry["bad_targets"]:
         raise ValueError(
             f"{entry['bad_targets']:,} of {entry['rows']:,} values of '{question.target}' are"
-            " neither true nor false: say what they are by --target-type (numerical, categorical"
-            " or timestamp)"
+            " neither true nor false: say what they are by --target-type (numerical, categorical,"
+            " timestamp; boolean: these are NULL)"
         )
     if entry["split"] == "hash":
         say(
@@ -242,14 +252,21 @@ def train_or_load(
     with headwater.Store(path) as opened:
         wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
     done = None
-    if checkpoint.saved_steps(out):
-        record = checkpoint.load_record(out)
+    try:
+        if checkpoint.saved_steps(out):
+            record = checkpoint.load_record(out)
+            if not overwrite:
+                _check_same(out, record, wanted)
+            done = None if checkpoint.differences(record, wanted) else int(record["step"])
+        if done == cfg.steps:
+            run = load(out, store=store)
+            say(f"the model in {out} is trained already")
+            return run
+    except checkpoint.CheckpointError as error:
         if not overwrite:
-            _check_same(out, record, wanted)
-        done = None if checkpoint.differences(record, wanted) else int(record["step"])
-    if done == cfg.steps:
-        say(f"the model in {out} is trained already")
-        return load(out, store=store)
+            raise
+        say(f"{error}: it is replaced")
+        done = None
     if done is not None:
         say(f"training on {task} goes on after step {done} of {cfg.steps}")
         return train(store, task=task, out=out, preset=preset, resume=True, **overrides)
@@ -281,13 +298,20 @@ def run_pipeline(
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
     say("reading the schema")
+    before = (out / METADATA).read_bytes() if (out / METADATA).exists() else None
     path = write_metadata(
         source, task, question, out, metadata, selected or {}, strict=strict, say=say
     )
-    check_task_name(path, task)
-    store = build_store(
-        source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say, strict=strict
-    )
+    try:
+        check_task_name(path, task)
+        store = build_store(
+            source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
+            strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite,
+        )  # fmt: skip
+    except (FileExistsError, TaskError):
+        if before is not None:
+            path.write_bytes(before)  # of what is there
+        raise
     check_seeds(store, task, question, say)
     run = train_or_load(
         store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite

@@ -499,10 +499,11 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     for path in (*results, folder / PAGE, folder / "loss.png"):
         path.unlink(missing_ok=True)
     for name in (*LEFT_BEHIND, checkpoint.FIRST_FOLDER, checkpoint.FOLDER):
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
-            (folder / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def load(

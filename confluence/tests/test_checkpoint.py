@@ -20,6 +20,7 @@ from confluence.checkpoint import (
     check_store,
     find_step,
     from_parts,
+    load_parts,
     load_record,
     load_weights,
     make_record,
@@ -88,6 +89,10 @@ def test_a_checkpoint_comes_back_bit_for_bit(
     saved_weights = (state.params, state.average)
     for loaded, expected in zip(load_weights(tmp_path, found), saved_weights, strict=True):
         assert all(np.array_equal(loaded[name], expected[name]) for name in expected)
+    name = next(iter(state.params))
+    other = {name: np.empty((*state.params[name].shape, 2), np.float32)}
+    with pytest.raises(CheckpointError, match=rf"has '{name}' of shape \(.*, this version expects"):
+        load_parts(tmp_path, 3, {"params": {**state.params, **other}})
 
 
 def test_the_last_ones_and_the_best_one_stay(
@@ -168,6 +173,15 @@ def test_a_folder_without_checkpoint_is_an_error(tmp_path: Path) -> None:
         clear_run(tmp_path, overwrite=False)
     clear_run(tmp_path, overwrite=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_checkpoints_elsewhere_is_let_go(tmp_path: Path) -> None:
+    out, scratch = tmp_path / "run", tmp_path / "scratch"
+    (scratch / "4").mkdir(parents=True)
+    out.mkdir()
+    (out / "checkpoints").symlink_to(scratch)
+    clear_run(out, overwrite=True)
+    assert list(out.iterdir()) == [] and (scratch / "4").exists()
 
 
 def test_a_run_in_a_folder_takes_nothing_away_that_is_not_a_run_s(tmp_path: Path) -> None:

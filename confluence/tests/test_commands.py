@@ -13,7 +13,7 @@ import pytest
 from confluence.arguments import make_parser, setting_texts
 from confluence.cli import main
 from confluence.commands import describe_summary, overrides_of
-from confluence.config import Config
+from confluence.config import PRESETS, Config
 from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
 from confluence.stop import TrainingStopped
@@ -112,7 +112,7 @@ def test_help_says_what_each_setting_means(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "--max-rows VALUE R, rows per context [64]" in said
+    assert f"--max-rows VALUE R, rows per context [{PRESETS['small']().max_rows}]" in said
     assert "stay within the 2-98 % range of the train labels [True]" in said
 
 

@@ -103,7 +103,11 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     capsys.readouterr()
     for more in ([*churn, "--batch-size", "4"], ["--task", "rebuy"]):
         assert main(small(shop_database, tmp_path / "moved", *more)) == 1
+    other = tmp_path / "other.sqlite"
+    shop.generate(other, customers=60, products=20)
+    assert main(small(other, tmp_path / "moved", *churn)) == 1
     said = capsys.readouterr().err
+    assert "holds a run of another source or other metadata, or the source has changed" in said
     assert "batch_size was 8 and is 4. Replace it by --overwrite" in said
     assert "the task was 'churn' and is 'rebuy'" in said
     assert sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file()) == before
@@ -111,6 +115,12 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     graph.write_bytes(graph.read_bytes()[:1000])
     assert main(small(shop_database, tmp_path / "moved", *churn, "--overwrite")) == 0
     assert "is damaged and is built again: " in capsys.readouterr().err
+    for path in (tmp_path / "moved" / "checkpoints").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    assert main(small(shop_database, tmp_path / "moved", *churn)) == 1
+    assert main(small(shop_database, tmp_path / "moved", *churn, "--overwrite")) == 0
+    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_answers_that_are_not_what_they_are_taken_for_are_refused(

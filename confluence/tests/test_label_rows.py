@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from confluence.config import Config
-from confluence.label_rows import check_label_rows
+from confluence.data import Labels
+from confluence.label_rows import _share_with_label, check_label_rows
 from confluence.stores import find_places, open_stores
 
 ALONE = r"'next_order' has them in \d+% of the contexts of train and in none of val and test"
+
+
+def test_a_label_that_is_known_at_the_time_of_the_next_question_is_shown() -> None:
+    """As derived tasks see what happens at the very time they ask."""
+    days = np.array([0, 30, 60, 90] * 2) * 86_400_000_000
+    known = np.ones(8, bool)
+    labels = Labels(
+        anchor_rows=np.repeat([0, 1], 4).astype(np.uint32), obs_times=days, targets=np.ones(8),
+        is_known=known, is_labelled=known, splits=np.array([0, 0, 1, 2] * 2, np.uint8),
+        label_times=days + 30 * 86_400_000_000,
+    )  # fmt: skip
+    task: Any = SimpleNamespace(label_window_us=30 * 86_400_000_000)
+    shown = _share_with_label(task, labels, inclusive=True)
+    assert shown == {"train": 0.5, "val": 1.0, "test": 1.0}
+    assert _share_with_label(task, labels, inclusive=False)["train"] == 0.0
 
 
 def check(store: Path, cfg: Config, task: str) -> None:

@@ -109,8 +109,8 @@ class BuildReport:
                 )
             if task["dropped"].get(NEWER) and task["anchor_table"] in by_day:
                 lines.append(
-                    f"a day of {task['anchor_table']} counts when it is over: what is asked on the"
-                    " day of its anchor is asked too soon"
+                    f"a day of {task['anchor_table']} counts when it is over: what task"
+                    f" {task['name']} asks on the day of its anchor is dropped"
                 )
         return lines
 

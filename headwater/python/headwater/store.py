@@ -289,9 +289,10 @@ class Store:
         if not file.is_file():
             return []
         try:
-            sizes = {
-                str(e["path"]): int(e["bytes"]) for e in json.loads(file.read_bytes())["files"]
-            }
+            manifest = json.loads(file.read_bytes())
+            if manifest["fingerprint"] != self.fingerprint:
+                return []  # of a build that came later
+            sizes = {str(entry["path"]): int(entry["bytes"]) for entry in manifest["files"]}
         except (ValueError, LookupError, TypeError) as error:
             return [f"manifest.json is cut short or damaged: {error} (in '{file}')"]
         return [

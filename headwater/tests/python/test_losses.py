@@ -72,8 +72,8 @@ def test_everything_lost_is_counted_by_reason_in_the_summary(tmp_path: Path) -> 
     assert report.losses() == LOSSES
     assert report.notes() == [
         "1 rows of books have no time and are never shown (see 'null_time')",
-        "a day of books counts when it is over: what is asked on the day of its anchor is asked too"
-        " soon",
+        "a day of books counts when it is over: what task sold asks on the day of its anchor is"
+        " dropped",
     ]
     text = str(report)
     assert f"not taken as it was ({len(LOSSES)}):" in text
