@@ -24,15 +24,7 @@ from headwater.keys import time_us
 
 from confluence import checkpoint
 from confluence.config import preset as preset_config
-from confluence.data import (
-    NO_TIME,
-    SPLITS,
-    US_PER_DAY,
-    TaskError,
-    find_task,
-    open_sampler,
-    read_labels,
-)
+from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
 from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
 from confluence.log import to_json
@@ -221,12 +213,11 @@ def _check_beside(out: Path, asked: Sequence[TaskPlace], build: str, span: tuple
 def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
     """Say of tasks that do not state when a label is known what becomes of their train seeds."""
     with headwater.Store(asked[0].store) as store:
-        entries = store.metadata["tasks"]
+        kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
         unstated = [
             place.title
             for place in asked
-            for entry in (entries[find_task(store.metadata, place.name)],)
-            if entry["kind"] == "derived" and "label_time" not in store.task_seeds(place.name)
+            if kinds[place.name] == "derived" and "label_time" not in store.task_seeds(place.name)
         ]
     if unstated:
         warnings.warn(

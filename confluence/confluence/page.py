@@ -21,7 +21,7 @@ import headwater
 
 from confluence.baselines import title_of
 from confluence.charts import Line, histogram, line_chart, share, short
-from confluence.checkpoint import saved_steps
+from confluence.checkpoint import CheckpointError, load_record, saved_steps, store_paths
 from confluence.config import Config
 from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS
@@ -350,10 +350,13 @@ def _checkpoints(out: Path, events: list[Event]) -> str:
 
 def _store_facts(out: Path, place: Mapping[str, Any]) -> str:
     found = []
-    for path in place.get("stores", ()):
-        inside = out / Path(path).name  # as `confluence run` has it, also where the run was moved
+    try:
+        paths = store_paths(out, load_record(out))
+    except CheckpointError:  # there is none yet, or a store is gone
+        paths = place.get("stores", [])
+    for path in paths:
         try:
-            with headwater.Store(path if Path(path).exists() else inside) as store:
+            with headwater.Store(path) as store:
                 found.append(_one_store(store, place))
         except (headwater.HeadwaterError, OSError):
             found.append(f"<p>The store '{escape(str(path))}' is not there now.</p>")

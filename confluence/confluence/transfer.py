@@ -26,7 +26,6 @@ def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
             f"init_from is '{start}', the run that this one would replace: choose another folder"
         )
     theirs = load_record(start)
-    load_weights(start, theirs)  # raises where they cannot be read
     if theirs["embedder"] != record["embedder"]:
         raise CheckpointError(
             f"the run in '{start}' read texts embedded by {theirs['embedder']}, this store has"
@@ -39,6 +38,7 @@ def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
                 f"the run in '{start}' has another model: '{name}' has shape {known[name]},"
                 f" expected {wanted[name]}"
             )
+    load_weights(start, theirs)  # raises where they cannot be read, while nothing is removed yet
 
 
 def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> TrainState:

@@ -99,6 +99,8 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     assert main(small(shop_database, tmp_path / "run", *churn)) == 0
     (tmp_path / "run").rename(tmp_path / "moved")  # with its store
     assert main(["predict", str(tmp_path / "moved"), "--split", "val"]) == 0
+    assert main(["page", str(tmp_path / "moved")]) == 0
+    assert "is not there now" not in (tmp_path / "moved" / "run.html").read_text()
     before = sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file())
     capsys.readouterr()
     for more in ([*churn, "--batch-size", "4"], ["--task", "rebuy"]):

@@ -83,7 +83,7 @@ class BuildReport:
         rows that are shown at any time and so may tell the future."""
         lines = list(self.source_notes)
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
-        by_day = {t["name"] for t in self.metadata["tables"] if t.get("time_resolution") == "day"}
+        by_day = {t["name"] for t in self.metadata["tables"] if t["time_resolution"] == "day"}
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
             if hidden and table["untimed"]:
