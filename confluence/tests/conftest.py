@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import headwater
-import jax
 import pytest
 from headwater import shop
 from ranks import Ranks
 
 from confluence.config import Config
 
-# Tests spend their time in the compiler: it works less hard, and what it made is shared.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # read at the first use
-jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp(prefix="confluence-tests-"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+# Tests spend their time in the compiler: it works less hard (by half; each flag is in all versions
+# of JAX that the package takes), and what it made is shared with the processes that tests start.
+# JAX reads these when it is first imported.
+COMPILED = tempfile.mkdtemp(prefix="confluence-tests-")
+atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
+)
+os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOP_METADATA = ROOT / "examples" / "shop" / "shop.json"

@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
-
 from confluence.launch import LAUNCHER, free_port
 
 TIMEOUT_S = 4.0
@@ -99,14 +97,11 @@ class Ranks:
 FIRST_PARTS = """
 import os, sys
 from pathlib import Path
-import jax
-jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[1])
 """
 COMMAND = """
 import confluence.cli
-sys.exit(confluence.cli.main(sys.argv[3:]))
+sys.exit(confluence.cli.main(sys.argv[2:]))
 """
 LAUNCHING = """
 import sys
@@ -119,12 +114,10 @@ sys.exit(launch(arguments, int(count), command=[sys.executable, "-c", code]))
 def run_ranks(
     count: int, arguments: Sequence[str], *, before: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """`confluence` with these arguments in so many ranks of this machine, which share what tests
-    have compiled. `before`: Python code that each runs first."""
-    cache = str(jax.config.jax_compilation_cache_dir)
+    """`confluence` with these arguments in so many ranks. `before`: Python code that each runs
+    first."""
     code = FIRST_PARTS + before + COMMAND
     return subprocess.run(
-        [sys.executable, "-c", LAUNCHING, str(count), code, cache, str(Path(__file__).parent),
-         *arguments],
+        [sys.executable, "-c", LAUNCHING, str(count), code, str(Path(__file__).parent), *arguments],
         capture_output=True, text=True, timeout=550,
     )  # fmt: skip

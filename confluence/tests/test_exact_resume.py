@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -34,12 +33,9 @@ SETTINGS: dict[str, Any] = {
 
 DYING = """
 import json, os, signal, sys
-import jax
 import confluence.cli, confluence.log, orbax.checkpoint
 
-jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-number, step, in_save = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "in_save"
+number, step, in_save = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "in_save"
 report, begin = confluence.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
 saves = []
 
@@ -56,7 +52,7 @@ async def save_and_die(*arguments, **options):
 
 confluence.log.Log.report = report_and_die
 orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
-sys.exit(confluence.cli.main(sys.argv[5:]))
+sys.exit(confluence.cli.main(sys.argv[4:]))
 """
 
 
@@ -70,8 +66,7 @@ def arguments(store: Path, out: Path) -> list[str]:
 def die(
     number: int, step: int, command: list[str], *, in_save: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    cache = str(jax.config.jax_compilation_cache_dir)
-    place = [cache, str(number), str(step), "in_save" if in_save else "at_step"]
+    place = [str(number), str(step), "in_save" if in_save else "at_step"]
     return subprocess.run(
         [sys.executable, "-c", DYING, *place, *command], capture_output=True, text=True, timeout=300
     )

@@ -40,7 +40,7 @@ from confluence.parallel import Joined
 from test_parallel import take_steps
 
 with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
-    take_steps(group, Path(sys.argv[3]))
+    take_steps(group, Path(sys.argv[2]))
 """
 )
 
@@ -119,10 +119,9 @@ def test_four_ranks_step_like_one_process_on_the_joined_batch(
     place = {
         "CONFLUENCE_COORDINATOR": f"127.0.0.1:{free_port()}", "CONFLUENCE_PROCESSES": str(size)
     }  # fmt: skip
-    cache = str(jax.config.jax_compilation_cache_dir)
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", STEPPING, cache, str(Path(__file__).parent), str(tmp_path)],
+            [sys.executable, "-c", STEPPING, str(Path(__file__).parent), str(tmp_path)],
             env={**os.environ, **place, "CONFLUENCE_RANK": str(rank)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
