@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -42,14 +42,20 @@ class HeldOut:
         self._losses: Any = jax.jit(losses)
         self._tables = tables
 
-    def sums(self, params: Params, sampler: Any, split: str) -> Sums:
+    def sums(
+        self, params: Params, sampler: Any, split: str, *,
+        watched: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    ) -> Sums:  # fmt: skip
         """Losses and counts over the contexts of a split, by a rank's sampler of its own share.
 
         The contexts and their masks are those of epoch 0.
+
+        Args:
+            watched: the batches as they are, told of one by one (`Group.watched`).
         """
         totals: Sums = {}
         batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
-        for batch in batches:
+        for batch in watched(batches):
             found = jax.device_get(self._losses(params, to_device(batch), self._tables))
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + float(np.float64(value))

@@ -11,7 +11,7 @@ numbers stay as they are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ def newest_train(labels: Labels, days: float) -> NDArray[np.int64]:
 def levelled(
     task: Task, labels: Labels, sampler: Any, predictor: Speaker, params: Params, cfg: Config,
     *, joined: Callable[[Predictions], Predictions] = lambda own: own,
+    watched: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> Task:  # fmt: skip
     """The task with the level of this model's answers; as it is without `level_days`, or where the
     target is no number.
@@ -49,6 +50,7 @@ def levelled(
     Args:
         sampler: of the task, open. The seeds are asked as new ones: none sees its own label.
         joined: what all ranks say, from what this one does.
+        watched: the batches as they are, told of one by one (`Group.watched`).
     """
     if cfg.level_days is None or task.stype != SemanticType.NUMERICAL:
         return task
@@ -58,7 +60,7 @@ def levelled(
     batches = sampler.batches_for(
         task.name, rows=labels.anchor_rows[seeds], obs_time=labels.obs_times[seeds]
     )
-    said = joined(predict(predictor, params, iter(batches), task, clamp=False))
+    said = joined(predict(predictor, params, iter(watched(batches)), task, clamp=False))
     lacking = labels.targets[seeds[said.seed_index]] - said.values
     level = np.median(lacking) if cfg.metric == "mae" else np.mean(lacking)
     return dataclasses.replace(task, level=float(level))

@@ -21,7 +21,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -70,6 +70,12 @@ class Group:
         """This rank goes on; all ranks make the same beats."""
         if self.watchdog is not None:
             self.watchdog.beat(doing)
+
+    def watched(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches of an evaluation, each a beat; all ranks have as many of them."""
+        for number, batch in enumerate(batches):
+            self.beat(f"batch {number} of an evaluation")
+            yield batch
 
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """This rank's share of the contexts of each batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -11,9 +12,11 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.average import sigmoid
-from confluence.data import Floats, Task
-from confluence.evaluate import Predictions
+from confluence.data import NO_TIME, US_PER_DAY, Floats, Labels, Task
+from confluence.evaluate import Predictions, short_time, time_text
 from confluence.model import Output, Params
+
+NEAR_US = 366 * US_PER_DAY  # of the seeds of a task, if these do not span more
 
 
 class Speaker(Protocol):
@@ -79,3 +82,26 @@ def reordered(predictions: Predictions, order: NDArray[np.integer]) -> Predictio
     """The predictions at these places, in this order."""
     fields = dataclasses.fields(predictions)
     return Predictions(**{f.name: getattr(predictions, f.name)[order] for f in fields})
+
+
+def warn_of_far_times(asked: NDArray[np.int64], labels: Labels, task: str) -> None:
+    """Tell of questions that are asked further from all seeds of the task than these span: a model
+    answers them without having seen anything of the kind, and a time may be mistyped.
+
+    Args:
+        asked: [n] µs, NO_TIME where there is none.
+    """
+    known = labels.obs_times[labels.obs_times != NO_TIME]
+    if known.size == 0:
+        return
+    first, last = int(known.min()), int(known.max())
+    near = max(last - first, NEAR_US)
+    far = asked[(asked != NO_TIME) & ((asked < first - near) | (asked > last + near))]
+    if far.size == 0:
+        return
+    span = " to ".join(short_time(time_text(time)) for time in (first, last))
+    warnings.warn(
+        f"{far.size:,} of {asked.size:,} questions are asked far from the seeds of task '{task}'"
+        f" ({span}), such as at {short_time(time_text(int(far[0])))}",
+        stacklevel=3,
+    )

@@ -49,7 +49,7 @@ from confluence.log import FILE
 from confluence.model import Params, attention_path
 from confluence.page import PAGE, write_page
 from confluence.parallel import current
-from confluence.predict import Speaker, predict, reordered
+from confluence.predict import Speaker, predict, reordered, warn_of_far_times
 from confluence.results import (
     EVALUATION,
     RESULTS,
@@ -212,7 +212,9 @@ class Run:
                 cfg, sampler, place, batches, target, labels, contexts, others
             )
         order = predictions.seed_index
-        if split is not None:
+        if split is None:
+            warn_of_far_times(predictions.obs_times, labels, place.name)
+        else:
             order = store.task_seeds(place.name)["position"][order]
         answers = Answers(reordered(predictions, np.argsort(order)), target, store)
         answers.write(file)

@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +235,9 @@ class Session:
                     continue
                 task = levelled(
                     task, labels, store.sampler, predictor, state.average, cfg,
-                    joined=self.group.joined,
+                    joined=self.group.joined, watched=self.group.watched,
                 )  # fmt: skip
-                batches = self._beating(store.sampler.epoch("val", task=task.name))
+                batches = self.group.watched(store.sampler.epoch("val", task=task.name))
                 predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
@@ -257,18 +257,12 @@ class Session:
         mean = sum(score.goodness for score in known) / len(known)
         return Score(f"mean over {len(known)} tasks", mean, mean)
 
-    def _beating(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The batches of a pass between steps, which the watchdog sees one by one."""
-        for number, batch in enumerate(batches):
-            self.group.beat(f"val batch {number}")
-            yield batch
-
     def _evaluate_masked(
         self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
         stores = [
-            (store.path, own.sums(state.average, store.sampler, "val"))
+            (store.path, own.sums(state.average, store.sampler, "val", watched=self.group.watched))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
         result = evaluate_held_out(stores, "val", self.group.gather)

@@ -255,6 +255,17 @@ def test_times_have_an_offset_or_are_utc(run: confluence.Run, tmp_path: Path) ->
         run.predict(keys=[key], path=path)
 
 
+def test_a_time_far_from_all_seeds_is_told(run: confluence.Run, tmp_path: Path) -> None:
+    key = ("Aachen", 3)
+    times = ["2225-03-10T05:30:00", "2025-03-10"]
+    told = (
+        r"1 of 2 questions are asked far from the seeds of task '\w+' \(.+ to .+\), such as at 2225"
+    )
+    with pytest.warns(UserWarning, match=told):
+        answers = run.predict(keys=[key, key], at=times, path=tmp_path / "p.csv")
+    assert len(answers) == 2
+
+
 def test_a_file_of_keys_is_answered_in_its_order(run: confluence.Run, tmp_path: Path) -> None:
     file = tmp_path / "keys.csv"
     file.write_text(
