@@ -18,41 +18,12 @@
 
 #include "bytes.h"
 #include "damage.h"
-#include "fixtures.h"
-#include "ordered.h"
-
-struct desk {
-    char *directory, *path;
-    hw_error error;
-};
-
-static int open_desk(void **state) {
-    struct desk *desk = calloc(1, sizeof *desk);
-    assert_non_null(desk);
-    desk->directory = fixture_directory();
-    desk->path = fixture_path(desk->directory, "rows");
-    *state = desk;
-    return 0;
-}
-
-static int close_desk(void **state) {
-    struct desk *desk = *state;
-    fixture_remove(desk->directory);
-    free(desk->path);
-    free(desk);
-    return 0;
-}
+#include "ordered_desk.h"
 
 static void write_columns(struct desk *desk, const struct fixture_column *columns,
                           uint32_t column_count, uint64_t row_count) {
-    struct ArrowArrayStream stream;
-    hw_ordering none = {.struct_bytes = sizeof none};
-    uint64_t taken_count = 0;
-    fixture_stream(&stream, columns, column_count, row_count, 0);
-    fixture_check(
-        hw_order_rows(desk->path, &stream, column_count, &none, &taken_count, &desk->error),
-        &desk->error, "order");
-    stream.release(&stream);
+    fixture_check(desk_try_order(desk, columns, column_count, row_count, 0, &(struct order){0}),
+                  &desk->error, "order");
 }
 
 static void write_three_rows(struct desk *desk) {
@@ -60,17 +31,6 @@ static void write_three_rows(struct desk *desk) {
                                              {"b", "b", (uint8_t[]){1, 1, 0}, (uint8_t[]){1, 0, 1}},
                                              {"g", "g", (double[]){3, 1, 2}, NULL}};
     write_columns(desk, columns, 3, 3);
-}
-
-static uint64_t value_at(char format, const uint8_t *values, uint64_t i) {
-    switch (format) {
-    case 'b':
-        return (uint64_t)hwi_bit(values, i);
-    case 'i':
-        return (uint64_t)(int64_t)(int32_t)hwi_read_u32(values + 4 * i);
-    default:
-        return hwi_read_u64(values + 8 * i);
-    }
 }
 
 static void assert_unreadable(const char *path) {
@@ -104,7 +64,7 @@ static void read_what_is_left(hw_ordered *rows, const uint8_t *file, size_t byte
         while (stream.get_next(&stream, &piece) == 0 && piece.release != NULL) {
             const uint8_t *validity = piece.children[0]->buffers[0];
             for (uint64_t i = 0; i < (uint64_t)piece.length; i++) {
-                sum += value_at((char)column.format, piece.children[0]->buffers[1], i);
+                sum += ordered_value((char)column.format, piece.children[0]->buffers[1], i);
                 sum += validity != NULL && hwi_bit(validity, i);
             }
             piece.release(&piece);
@@ -193,7 +153,7 @@ static void what_is_no_file_is_refused(void **state) {
     assert_unreadable(desk->directory);
 }
 
-#define ON(test) cmocka_unit_test_setup_teardown(test, open_desk, close_desk)
+#define ON(test) cmocka_unit_test_setup_teardown(test, desk_open, desk_close)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
