@@ -11,6 +11,8 @@ stderr.
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import signal
 import sys
 import warnings
@@ -31,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     check_question(options)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     return _leave(_status(options))
 
 
@@ -45,7 +50,7 @@ def _status(options: argparse.Namespace) -> int:
         return _fail(_one_line(error))
     except Exception as error:
         if _is_headwater_error(error):
-            return _fail(_one_line(error))
+            return _fail(str(error))  # it may list problems, one to a line
         raise
     finally:
         warnings.showwarning = shown
@@ -86,7 +91,10 @@ def _show(told: Told, *, as_json: bool) -> int:
     if told.result is not None:
         from confluence.log import to_json
 
-        print(to_json(told.result) if as_json else "\n".join(told.lines))
+        try:
+            print(to_json(told.result) if as_json else "\n".join(told.lines), flush=True)
+        except BrokenPipeError:  # of `confluence evaluate RUN | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return told.status if told.failure is None else _fail(told.failure)
 
 

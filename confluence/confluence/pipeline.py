@@ -78,7 +78,7 @@ def write_metadata(
     path = out / METADATA
     assumed: list[str] = []
     if given is not None:
-        metadata = json.loads(given.read_text(encoding="utf-8"))
+        metadata = read_metadata(given)
     else:
         metadata, assumed = infer_metadata(source, selected)
     if question is not None:
@@ -94,6 +94,18 @@ def write_metadata(
         path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
     tell_assumptions(assumed, path, strict=strict, say=say)
     return path
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """A given metadata.json as an object, and its tasks as some; a build checks the rest."""
+    import headwater
+    from headwater.document import read_document
+
+    document: dict[str, Any] = read_document(path)
+    tasks = document.get("tasks", {}) if isinstance(document, dict) else None
+    if not (isinstance(tasks, dict) and all(isinstance(task, dict) for task in tasks.values())):
+        headwater.Schema.from_dict(document)  # raises, with all that is wrong
+    return document
 
 
 def infer_metadata(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from confluence.arguments import make_parser, setting_texts
 from confluence.cli import main
-from confluence.commands import describe_summary, overrides_of
+from confluence.commands import Told, describe_summary, overrides_of
 from confluence.config import PRESETS, Config
 from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
@@ -41,6 +43,19 @@ def test_bad_input_exits_with_1_and_one_line(
     assert error.count("\n") == 1
     assert main(["train", "x.hw", "--task", "t", "--steps", "0"]) == 1
     assert "steps is 0, must be ≥ 1" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `confluence evaluate RUN | head -1`."""
+    readable, writable = os.pipe()
+    os.close(readable)
+    monkeypatch.setattr("confluence.commands.page_command", lambda _: Told({}, ["written", "é"]))
+    with open(writable, "w", encoding="ascii") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main(["page", "runs/x"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_ctrl_c_exits_with_130(

@@ -86,6 +86,29 @@ def test_what_is_wrong_is_said_in_one_line(
     assert capsys.readouterr().err == "confluence: width must be a multiple of heads\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"name":', "confluence: '{}' is not JSON: Expecting value: line 1 column 9 (char 8)"),
+        ("[1]", "  the document must be an object, found a list"),
+        ('{"tasks": []}', "  'tasks' must be an object, found a list"),
+        ('{"tasks": {"churn": 3}}', "  task 'churn' must be an object, found a number"),
+        (
+            '{"timezon": "UTC", "tasks": {"churn": {}}}',  # the rest is left to the build
+            "  the document has an unknown key 'timezon', did you mean 'timezone'?",
+        ),
+    ],
+)
+def test_what_is_wrong_with_metadata_is_listed(
+    text: str, says: str, shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(text, encoding="utf-8")
+    arguments = ["--metadata", str(wrong), "--task", "churn", "--out", str(tmp_path / "run")]
+    assert main(["run", f"sqlite:///{shop_database}", *arguments]) == 1
+    assert says.replace("{}", str(wrong)) in capsys.readouterr().err.splitlines()
+
+
 def small(database: Path, out: Path, *more: str) -> list[str]:
     """A run of two steps."""
     arguments = ["run", f"sqlite:///{database}", "--metadata", str(METADATA), "--out", str(out)]
