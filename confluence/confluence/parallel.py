@@ -15,6 +15,7 @@ Only rank 0 reads and writes the run's folder; what it finds there it tells the 
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
 import json
@@ -347,7 +348,8 @@ def _own_device(abouts: list[About], rank: int, environment: Mapping[str, str]) 
 
 class Joined:
     """Context of a rank's work: `with Joined(place, ...) as group:`. A rank that fails ends the
-    others with its reason. What libraries print to stdout meanwhile goes to stderr."""
+    others with its reason, and its process ends with status 1 whatever becomes of the error. What
+    libraries print to stdout meanwhile goes to stderr."""
 
     def __init__(self, place: Place | None, **limits: float) -> None:
         self._place, self._limits = place, limits
@@ -378,11 +380,20 @@ class Joined:
             _jax.distributed.shutdown()
             watchdog.stop()
             return
+        atexit.register(leave_after_failure, 1)
         reason = watchdog.reason()  # then this error is only what came of it
-        watchdog.tell_failure(f"{type(error).__name__}: {error}".rstrip(": "))
+        if reason is None and _is_of_a_link(error):
+            reason = watchdog.gone()
+        watchdog.tell_failure(reason or f"{type(error).__name__}: {error}".rstrip(": "))
         watchdog.stop()
         if reason is not None:
             raise RankFailedError(reason) from error
+
+
+def _is_of_a_link(error: BaseException) -> bool:
+    """Whether an error may be of a collective in which another rank is missing."""
+    said = f"{type(error).__name__}: {error}".lower()
+    return any(word in said for word in ("gloo", "nccl", "connection", "socket", "collective"))
 
 
 def leave_after_failure(status: int) -> None:

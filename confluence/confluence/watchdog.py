@@ -7,12 +7,17 @@ fewest beats did not come, the others wait for them. It says so, to the other ra
 the process without asking the main thread, which cannot answer. The same thread ends this rank when
 another one failed or when the launcher is gone.
 
+A rank that was killed beats no more either, but its links break, which ends a collective of the
+others with an error that names nobody, or the wrong one. Each rank also publishes how often it has
+looked: whose count stands still has gone.
+
 What is published lies in JAX's coordination service, in rank 0's process. If that is stopped, calls
 to it do not return; a second thread therefore judges, from what was read last.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -25,6 +30,7 @@ FAILURE = "confluence/failure"
 BEATS = "confluence/beats/"
 PARTS = 20  # looks within the limit
 LONGEST_LOOK_S, SHORTEST_LOOK_S = 2.0, 0.05
+GONE_LOOKS = 3  # without a new count of a rank's
 EXIT_STATUS = 1
 
 
@@ -101,6 +107,7 @@ class Watchdog:
         self._beat = Beat(0, "joining")
         self._beat_at = self._answered_at = time.monotonic()
         self._beats: list[Beat | None] = [None] * len(names)
+        self._looks = [0] * len(names)  # how often each rank has published, as read last
         self._stopped = threading.Event()
         for work in (self._publish, self._judge):
             threading.Thread(target=work, name=f"watchdog-{work.__name__}", daemon=True).start()
@@ -130,17 +137,28 @@ class Watchdog:
             return None
         return failure.message if failure.rank == self._rank else self._of_another(failure)
 
+    def gone(self) -> str | None:
+        """Which ranks have ended without a word, if any; takes some looks."""
+        time.sleep(GONE_LOOKS * self._look_s)  # what they had published is read meanwhile
+        before = list(self._looks)
+        time.sleep(GONE_LOOKS * self._look_s)
+        gone = [r for r, looks in enumerate(self._looks) if looks == before[r]]
+        if not gone or self._rank in gone:  # then nothing was read
+            return None
+        who, are = ", ".join(self._names[r] for r in gone), "is" if len(gone) == 1 else "are"
+        return f"{who} {are} gone without a word, as when killed{_last(self._beats[gone[0]])}"
+
     def stop(self) -> None:
         """All is done; whoever is late no longer matters."""
         self._stopped.set()
 
     def _publish(self) -> None:
-        wait_s = 0.0
+        wait_s, looks = 0.0, 0
         while not self._stopped.wait(wait_s):
-            wait_s = self._look_s
+            wait_s, looks = self._look_s, looks + 1
             try:
                 self._store.key_value_set(
-                    f"{BEATS}{self._rank}", json.dumps(self._beat), allow_overwrite=True
+                    f"{BEATS}{self._rank}", json.dumps([*self._beat, looks]), allow_overwrite=True
                 )
                 failure = self._read()
             except Exception:  # of the service; the other thread notices that nothing is answered
@@ -152,8 +170,9 @@ class Watchdog:
     def _read(self) -> Failure | None:
         found = dict(self._store.key_value_dir_get("confluence/"))
         for rank in range(len(self._names)):
-            text = found.get(f"{BEATS}{rank}")
-            self._beats[rank] = None if text is None else Beat(*json.loads(text))
+            if (text := found.get(f"{BEATS}{rank}")) is not None:
+                *beat, self._looks[rank] = json.loads(text)
+                self._beats[rank] = Beat(*beat)
         return Failure(*json.loads(found[FAILURE])) if FAILURE in found else None
 
     def _judge(self) -> None:
@@ -175,7 +194,8 @@ class Watchdog:
     def _leave(self, message: str) -> None:
         if not self._stopped.is_set():
             self._stopped.set()
-            self.on_end(message)
+            with contextlib.suppress(Exception):  # such as of a full disk: the end comes anyway
+                self.on_end(message)
             self._end(message)
 
     def _of_another(self, failure: Failure) -> str:

@@ -30,8 +30,12 @@ def hang(rank, step):
         os.kill(os.getpid(), signal.SIGSTOP)
     elif how == "asleep":
         time.sleep(600)
+    elif how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     elif how == "fails":
         raise ValueError("no such column")
+    elif how == "breaks":  # as code does that expects no such error
+        raise RuntimeError("no such case")
 
 try:
     with Joined(find_place({{}}, os.environ), collective_timeout_s={TIMEOUT_S}) as group:
@@ -57,8 +61,8 @@ class Ranks:
         """
         Args:
             who: the one that hangs; -1: none does.
-            how: "stopped", "asleep", "fails"; "ends": all leave after 20 steps; else it says so
-                and goes on.
+            how: "stopped", "asleep", "killed", "fails", "breaks"; "ends": all leave after 20
+                steps; else it says so and goes on.
             machines: what starts a command on the machine of each rank.
         """
         place = {

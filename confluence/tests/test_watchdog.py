@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import threading
 import time
 
 import pytest
 from ranks import TIMEOUT_S, Ranks
 
-from confluence.watchdog import Beat, explain_silence
+from confluence.watchdog import FAILURE, Beat, Watchdog, explain_silence
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,54 @@ def test_a_rank_that_fails_ends_the_others_with_its_reason(who: int, started: li
     assert time.monotonic() - hung_at < 5 * TIMEOUT_S
     assert started[0].said(who).splitlines()[-1] == "confluence: no such column"
     assert f"rank {who} ended: ValueError: no such column" in started[0].said(1 - who)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_error_that_nobody_expects_ends_all_as_well(who: int, started: list[Ranks]) -> None:
+    """Where nothing catches it, as in a script: JAX would wait for ranks that are gone."""
+    started.append(Ranks(who, "breaks"))
+    hung_at = started[0].wait_for_hang(who)
+    assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1]
+    assert time.monotonic() - hung_at < 5 * TIMEOUT_S
+    assert started[0].said(who).splitlines()[-1] == "RuntimeError: no such case"
+    assert f"rank {who} ended: RuntimeError: no such case" in started[0].said(1 - who)
+
+
+def test_a_killed_rank_is_named_by_all_others(started: list[Ranks]) -> None:
+    """Not the one whose link broke first."""
+    started.append(Ranks(2, "killed", machines=((), (), ())))
+    started[0].wait_for_hang(2)
+    assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1, -9]
+    for rank in (0, 1):
+        said = started[0].said(rank)
+        assert re.search("rank 2 is gone without a word, as when killed, last at '.+'", said), said
+
+
+class Service:
+    """What a watchdog needs of JAX's coordination service, alone."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def key_value_set(self, name: str, text: str, *, allow_overwrite: bool = False) -> None:
+        assert allow_overwrite or name not in self.said
+        self.said[name] = text
+
+    def key_value_dir_get(self, prefix: str) -> list[tuple[str, str]]:
+        return [(name, text) for name, text in self.said.items() if name.startswith(prefix)]
+
+
+def test_the_process_ends_where_its_log_cannot_be_written() -> None:
+    def full(message: str) -> None:
+        raise OSError("No space left on device")
+
+    service, ended = Service(), threading.Event()
+    watchdog = Watchdog(
+        service, rank=0, names=["rank 0", "rank 1"], timeout_s=1.0, end=lambda _: ended.set()
+    )
+    watchdog.on_end = full
+    service.key_value_set(FAILURE, json.dumps([1, "no such column"]))
+    assert ended.wait(timeout=30)
 
 
 def test_ranks_end_when_their_launcher_is_gone(started: list[Ranks]) -> None:
