@@ -7,7 +7,6 @@ parsed command line has its function of `commands.py` as `command`.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 
 from confluence import commands as does
 from confluence.config import PRESETS, Config
+from confluence.config_checks import setting_kinds, tuple_kind
 
 SPLITS = ("train", "val", "test")
 
@@ -351,26 +351,25 @@ def _count(text: str) -> int:
 
 def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
-    hints = typing.get_type_hints(Config)
-    readers: dict[str, Callable[[str], Any]] = {}
-    for field in dataclasses.fields(Config):
-        kinds = set(typing.get_args(hints[field.name])) or {hints[field.name]}
-        readers[field.name] = _reader(kinds)
-    readers["split_ratios"] = _tuple_reader(float)
-    readers["log_to"] = lambda text: _tuple_reader(str)(text) or ()
-    readers["ignored_columns"] = lambda text: _tuple_reader(str)(text) or ()
-    readers["staleness"] = _tuple_reader(float)
-    readers["time_split"] = _tuple_reader(str)
-    readers["seed_tables"] = _tuple_reader(str)
-    return readers
+    return {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
 
 
-def _tuple_reader(read_part: Callable[[str], Any]) -> Callable[[str], Any]:
+def _setting_reader(kinds: tuple[Any, ...]) -> Callable[[str], Any]:
+    parts = tuple_kind(kinds)
+    if parts is None:
+        return _reader(set(kinds))
+    none = None if type(None) in kinds else ()
+    return _tuple_reader(typing.get_args(parts)[0], none)
+
+
+def _tuple_reader(
+    read_part: Callable[[str], Any], none: tuple[()] | None = None
+) -> Callable[[str], Any]:
     """Values separated by commas, or "none"."""
 
     def read(text: str) -> Any:
         if text.lower() == "none":
-            return None
+            return none
         return tuple(read_part(part) for part in text.split(","))
 
     read.__name__ = f"{read_part.__name__},..."  # argparse says "invalid ... value"

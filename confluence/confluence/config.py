@@ -13,7 +13,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-LOG_SINKS = ("tensorboard", "wandb", "mlflow")
+from confluence.config_checks import (
+    problems_of_kinds,
+    problems_of_values,
+    setting_kinds,
+    tuple_kind,
+)
 
 
 class ConfigError(ValueError):
@@ -113,80 +118,25 @@ class Config:
     collective_timeout_s: float = 600.0  # after so long a rank that waits for another ends all
 
     def __post_init__(self) -> None:
-        problems = [message for broken, message in self._checks() if broken]
+        problems = list(problems_of_kinds(self))
+        if not problems:  # else the others cannot be asked for
+            problems += problems_of_values(self)
+            problems += (message for broken, message in self._checks() if broken)
         if problems:
             raise ConfigError("; ".join(problems))
 
     def _checks(self) -> list[tuple[bool, str]]:
-        positive: tuple[str, ...] = (
-            "width",
-            "heads",
-            "layers",
-            "sequence_length",
-            "max_rows",
-            "child_width",
-        )
-        positive += ("batch_size", "steps", "members", "accumulate", "log_every", "keep_last")
-        choices = {
-            "attention": ("auto", "compiled", "rows", "dense"),
-            "compute_dtype": ("auto", "float32", "bfloat16"),
-            "child_order": ("recent", "uniform"),
-            "context_labels": (None, "train", "none", "all"),
-            "identifier_cells": ("all", "foreign_keys", "none"),
-            "layout": ("compact", "dense"),
-            "metric": ("mae", "rmse"),
-            "objective": ("task", "masked_cells"),
-        }
-        checks = [
-            (getattr(self, n) < 1, f"{n} is {getattr(self, n)}, must be ≥ 1") for n in positive
-        ]
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            checks.append((value not in allowed, f"{name} is {value!r}, expected one of {allowed}"))
-        for name in ("sequence_length", "max_rows"):
-            checks.append((getattr(self, name) > 65_535, f"{name} is above 65535"))
-        checks += [
+        """What settings ask of one another, with whether it is broken."""
+        return [
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
-            (not 0 <= self.cell_dropout < 1, "cell_dropout must be in [0, 1)"),
-            (not 0 <= self.average_from <= 1, "average_from must be in [0, 1]"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
-            (
-                self.half_life_days is not None and not self.half_life_days > 0,
-                f"half_life_days is {self.half_life_days}, must be > 0",
-            ),
-            (
-                self.level_days is not None and not self.level_days > 0,
-                f"level_days is {self.level_days}, must be > 0",
-            ),
-            (not 0 < self.mask_ratio <= 1, "mask_ratio must be in (0, 1]"),
-            (not 0 <= self.auxiliary_weight < math.inf, "auxiliary_weight must be ≥ 0"),
-            ((self.max_targets_per_type or 1) < 1, "max_targets_per_type must be ≥ 1"),
-            *self._objective_checks(),
-            (
-                not isinstance(self.log_to, tuple) or not set(self.log_to) <= set(LOG_SINKS),
-                f"log_to is {self.log_to!r}, expected some of {LOG_SINKS}",
-            ),
             (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
             (
                 self.train_on_val and self.time_split is not None,
                 "time_split needs train_on_val off: a backtest leaves val alone",
             ),
-            (self.label_rows < 0, f"label_rows is {self.label_rows}, must be ≥ 0"),
-            (
-                not 0 <= self.peer_labels <= 1024,
-                f"peer_labels is {self.peer_labels}, must be in [0, 1024]",
-            ),
-            *(
-                (_is_no_pair(self, n), f"{n} is {getattr(self, n)!r}, expected two values or None")
-                for n in ("staleness", "time_split")
-            ),
-            (
-                not isinstance(self.ignored_columns, tuple)
-                or len(set(self.ignored_columns)) < len(self.ignored_columns),
-                f"ignored_columns is {self.ignored_columns!r}, expected a tuple of distinct names",
-            ),
+            *self._objective_checks(),
         ]
-        return checks
 
     def _objective_checks(self) -> list[tuple[bool, str]]:
         alone = self.objective == "masked_cells"
@@ -251,22 +201,10 @@ class Config:
         if unknown:
             raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
         settings = dict(values)
-        for name in (
-            "split_ratios",
-            "staleness",
-            "time_split",
-            "seed_tables",
-            "ignored_columns",
-            "log_to",
-        ):  # JSON has lists
-            if isinstance(settings.get(name), list):
-                settings[name] = tuple(settings[name])
+        for name, kinds in setting_kinds(cls).items():
+            if isinstance(settings.get(name), list) and tuple_kind(kinds) is not None:
+                settings[name] = tuple(settings[name])  # JSON has lists
         return cls(**settings)
-
-
-def _is_no_pair(cfg: Config, name: str) -> bool:
-    value = getattr(cfg, name)
-    return value is not None and not (isinstance(value, tuple) and len(value) == 2)
 
 
 def _unknown_setting(name: str, known: list[str]) -> str:

@@ -266,7 +266,7 @@ class Mixture:
     """The train batches of several stores in one stream, by weight.
 
     Batch k is of the store that is furthest behind its share of k + 1 batches, the first of equals:
-    no chance, no block, and at any point each store has had its share to within one batch.
+    no chance, no block, and at any point each store has had its share to about one batch.
     """
 
     def __init__(self, stores: Sequence[OpenStore]) -> None:

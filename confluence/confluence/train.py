@@ -393,7 +393,7 @@ def fit(
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
         position, cells = feed.read_position(), feed.cells
-        is_last = step == steps or should_stop()
+        is_last = step >= steps or should_stop()
         if not is_last:
             batch = feed.next_on_device(metrics["loss"])  # while the step runs
         reader.read()
@@ -430,7 +430,7 @@ class _Reader:
         step, metrics, cells = self.pending
         self.pending = None
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        if not np.isfinite(values["loss"]):
+        if not np.isfinite(values["loss"] + values["gradient_norm"]):
             raise NonFiniteLossError(
                 f"loss is {values['loss']} at step {step} ({self._batches_of(step)}), gradient norm"
                 f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}"
@@ -449,7 +449,8 @@ class _Reader:
         self._on_report(report)
 
     def _batches_of(self, step: int) -> str:
-        """The train batches of a step, as `Sampler.batch` counts them."""
+        """The train batches of a step: of the one store as `Sampler.batch` counts them, of several
+        as they were mixed."""
         end = step * self._accumulate
         if self._accumulate == 1:
             return f"train batch {end - 1}"

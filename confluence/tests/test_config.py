@@ -5,10 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
+import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 from confluence.config import PRESETS, Config, ConfigError, preset
+from confluence.config_checks import CHOICES, RANGES
 
 
 def test_an_unknown_setting_is_an_error_that_suggests_the_nearest() -> None:
@@ -25,6 +30,41 @@ def test_values_that_cannot_work_are_all_reported() -> None:
         Config(steps=0, metric="mse", width=10, heads=3)
     for part in ("steps is 0", "metric is 'mse'", "width must be a multiple of heads"):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"steps": 2.5}, "steps is 2.5, expected a whole number"),
+        ({"width": 96.0}, "width is 96.0, expected a whole number"),
+        ({"seed": True}, "seed is True, expected a whole number"),
+        ({"learning_rate": math.nan}, "learning_rate is nan, expected a number"),
+        ({"max_hops": "2"}, "max_hops is '2', expected a whole number or None"),
+        ({"ages": 1}, "ages is 1, expected true or false"),
+        ({"staleness": (0.5,)}, "staleness is (0.5,), expected 2 numbers or None"),
+        ({"time_split": (1, 2)}, "time_split is (1, 2), expected 2 texts or None"),
+        ({"ignored_columns": "a.b"}, "ignored_columns is 'a.b', expected a tuple of texts"),
+        ({"visible_until": 3}, "visible_until is 3, expected a text or one by split or None"),
+        ({"attention_block": -1}, "attention_block is -1, must be ≥ 0"),
+        ({"collective_timeout_s": 0}, "collective_timeout_s is 0, must be > 0"),
+        ({"clip_norm": 0.0}, "clip_norm is 0.0, must be > 0"),
+        ({"beta2": 1.5}, "beta2 is 1.5, must be in [0, 1)"),
+        ({"save_every": -5}, "save_every is -5, must be ≥ 0"),
+        ({"max_rows": 65_536}, "max_rows is 65536, must be in [1, 65535]"),
+        ({"log_to": ("csv",)}, "log_to is ('csv',), expected some of ('tensorboard', 'wandb', 'ml"),
+        ({"ignored_columns": ("a", "a")}, "ignored_columns is ('a', 'a'), expected distinct names"),
+    ],
+)
+def test_a_value_of_another_kind_or_range_is_told(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Config(**settings)
+
+
+def test_ranges_are_of_settings() -> None:
+    fields = {field.name for field in dataclasses.fields(Config)}
+    assert {name for _, _, names in RANGES for name in names.split()} <= fields
+    assert set(CHOICES) <= fields
+    assert Config(steps=np.int64(3), beta1=np.float32(0.5), clip_norm=1).steps == 3
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -173,6 +173,26 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(cfg: Config) -> Non
         )  # fmt: skip
 
 
+def test_a_gradient_that_is_not_finite_stops_before_anything_is_saved(cfg: Config) -> None:
+    """The loss of its step still is, and the weights after it are not."""
+    runner = make_runner(cfg)
+    step = runner.step
+
+    def spoiled(state: Any, *others: Any) -> Any:
+        after, metrics = step(state, *others)
+        return after, {**metrics, "gradient_norm": metrics["gradient_norm"] * jnp.nan}
+
+    runner.step = spoiled  # type: ignore[method-assign]
+    batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
+    saved: list[int] = []
+    with pytest.raises(NonFiniteLossError, match=r"at step 1 \(train batch 0\), gradient norm nan"):
+        fit(
+            first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(lambda: (batch, 0)), steps=1,
+            on_report=lambda report: None, on_state=lambda _, step, __: saved.append(step),
+        )  # fmt: skip
+    assert saved == []
+
+
 def halves(batch: smoke.SyntheticBatch) -> list[smoke.SyntheticBatch]:
     """A batch as two of half its size that share its texts."""
     size = len(batch["is_labelled"])
