@@ -213,7 +213,7 @@ typedef struct hw_builder hw_builder;
 typedef struct hw_builder_options {
     size_t struct_bytes;
     const char *name; /* of the database */
-    int64_t stats_until_us; /* moments use rows up to here; INT64_MAX: all rows */
+    int64_t stats_until_us; /* moments use what is known by then; INT64_MAX: all rows */
     const char *spill_directory; /* an existing folder of the builder's own, in which a builder that
                                     is killed leaves what it had done for the next one with the same
                                     declarations and data (hw_builder_resume); NULL: it leaves
@@ -349,7 +349,8 @@ HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
 /* What the builder measured, for metadata.json; valid once the rows or seeds are written. */
 typedef struct hw_column_stats {
     uint64_t value_count, null_count; /* over all rows */
-    double mean, std, min, max; /* numerical: mean and std up to stats_until; min, max of all */
+    double mean, std, min, max; /* numerical: mean and std of what is known by stats_until, min and
+                                   max of all */
     int64_t min_us, max_us; /* timestamps */
     uint64_t true_count; /* booleans */
     uint32_t category_start, category_count;

@@ -28,35 +28,12 @@ struct graph_table {
     uint64_t edge_count;
 };
 
-/* When a column of a row is known. */
-static int64_t known_time(const hw_builder *b, const struct hwi_build_table *table,
-                          const struct hwi_column_info *column, uint32_t row) {
-    int64_t time = hwi_build_row_time(table, row);
-    const struct hwi_build_column *source;
-    const uint8_t *spilled = table->rows.data + (uint64_t)row * table->spill_row_bytes;
-    switch ((enum hwi_known_kind)column->known_kind) {
-    case HWI_KNOWN_CREATION:
-        break;
-    case HWI_KNOWN_NEVER:
-        return INT64_MAX;
-    case HWI_KNOWN_COLUMN:
-        source = &b->columns[column->known_column];
-        if (hwi_bit(spilled + table->spill_null_offset, source->info.null_bit)) {
-            return INT64_MAX;
-        }
-        return hwi_known_after(hwi_read_i64(spilled + source->spill_offset),
-                               column->known_offset_us);
-    case HWI_KNOWN_OFFSET:
-        return hwi_known_after(time, column->known_offset_us);
-    }
-    return time;
-}
-
 static int64_t edge_time(const hw_builder *b, const struct hwi_build_key *key, uint32_t row) {
     const struct hwi_build_table *child = &b->tables[key->info.child_table];
-    int64_t latest = hwi_build_row_time(child, row);
+    int64_t created = hwi_build_row_time(child, row), latest = created;
+    const uint8_t *spilled = child->rows.data + (uint64_t)row * child->spill_row_bytes;
     for (uint32_t i = 0; i < key->info.column_count && key->info.known_late; i++) {
-        int64_t time = known_time(b, child, &b->columns[key->columns[i]].info, row);
+        int64_t time = hwi_build_known_time(b, &b->columns[key->columns[i]].info, created, spilled);
         latest = time > latest ? time : latest;
     }
     return latest;

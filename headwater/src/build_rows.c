@@ -2,9 +2,11 @@
  * Rows of a table from an Arrow stream into the spill, a column of a chunk at a time; texts go row
  * by row, because their numbers follow first appearance by (table, row, column).
  *
- * On the way each column's statistics are taken. Moments use rows whose time is at most
- * stats_until, and rows come in time order, so in every chunk those are a prefix. All sums are in
- * row order and in double, so the result depends on the rows alone.
+ * On the way each column's statistics are taken. Moments use what is known by stats_until: rows
+ * whose time is at most that, which come in time order, so in every chunk those are a prefix, and
+ * of a column that is known later those of them where it is known. If these are all equal, every
+ * number of the column would be 0, a task's targets among them: then all of those rows count. All
+ * sums are in row order and in double, so the result depends on the rows alone.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@ struct rows_reader {
     char subject[SUBJECT_BYTES];
     struct hwi_arrow_field *fields;
     uint64_t field_count;
+    struct cells *texts, *others; /* the text columns of the chunk, and those that are none */
     struct hwi_arrow arrow;
     uint64_t moment_count; /* rows of the chunk, from its start, that count for moments */
     int64_t last_time; /* of the rows before the chunk */
@@ -37,6 +40,29 @@ int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row) {
     return (table->info.flags & HWI_TABLE_TEMPORAL)
                ? hwi_read_i64(table->times.data + 8 * (uint64_t)row)
                : INT64_MIN;
+}
+
+int64_t hwi_build_known_time(const hw_builder *b, const struct hwi_column_info *column,
+                             int64_t row_time, const uint8_t *spilled_row) {
+    const struct hwi_build_column *source;
+    const uint8_t *nulls;
+    switch ((enum hwi_known_kind)column->known_kind) {
+    case HWI_KNOWN_CREATION:
+        break;
+    case HWI_KNOWN_NEVER:
+        return INT64_MAX;
+    case HWI_KNOWN_COLUMN:
+        source = &b->columns[column->known_column];
+        nulls = spilled_row + b->tables[column->table].spill_null_offset;
+        if (hwi_bit(nulls, source->info.null_bit)) {
+            return INT64_MAX;
+        }
+        return hwi_known_after(hwi_read_i64(spilled_row + source->spill_offset),
+                               column->known_offset_us);
+    case HWI_KNOWN_OFFSET:
+        return hwi_known_after(row_time, column->known_offset_us);
+    }
+    return row_time;
 }
 
 static uint32_t stored_count(const struct rows_reader *reader) {
@@ -263,6 +289,16 @@ static void take_timestamps(struct cells *cells) {
     }
 }
 
+static inline void add_moment(struct hwi_moments *moments, const struct cells *cells,
+                              uint64_t row) {
+    const uint8_t *lane = cells->lanes + row * cells->stride;
+    if (!hwi_bit(cells->nulls + row * cells->stride, cells->column->info.null_bit)) {
+        hwi_moments_add(moments, cells->column->info.stype == HW_NUMERICAL
+                                     ? hwi_read_f64(lane)
+                                     : (double)hwi_read_i64(lane));
+    }
+}
+
 /* Adds the first rows of the chunk to the moments of its numbers and times, row by row: a column's
  * next step waits for its last one, those of its neighbours need not. */
 static void add_moments(struct cells *cells, uint32_t count) {
@@ -273,17 +309,25 @@ static void add_moments(struct cells *cells, uint32_t count) {
     uint64_t row_count = count > 0 ? cells->reader->moment_count : 0;
     for (uint64_t i = 0; i < row_count; i++) {
         for (uint32_t c = 0; c < count; c++) {
-            const uint8_t *lane = cells[c].lanes + i * cells[c].stride;
-            if (!hwi_bit(cells[c].nulls + i * cells[c].stride, cells[c].column->info.null_bit)) {
-                double value = cells[c].column->info.stype == HW_NUMERICAL
-                                   ? hwi_read_f64(lane)
-                                   : (double)hwi_read_i64(lane);
-                hwi_moments_add(&moments[c], value);
-            }
+            add_moment(&moments[c], &cells[c], i);
         }
     }
     for (uint32_t c = 0; c < count; c++) {
         cells[c].column->moments = moments[c];
+    }
+}
+
+/* As add_moments, of a column that is known later than its row: of the rows where it is known. */
+static void add_known_moments(struct cells *cells) {
+    const struct rows_reader *reader = cells->reader;
+    int is_temporal = (reader->table->info.flags & HWI_TABLE_TEMPORAL) != 0;
+    for (uint64_t i = 0; i < reader->moment_count; i++) {
+        int64_t row_time = is_temporal ? hwi_read_i64(reader->times + 8 * i) : INT64_MIN;
+        if (hwi_build_known_time(reader->b, &cells->column->info, row_time,
+                                 reader->rows + i * cells->stride) <= reader->b->stats_until_us) {
+            add_moment(&cells->column->moments, cells, i);
+        }
+        add_moment(&cells->column->row_moments, cells, i);
     }
 }
 
@@ -386,12 +430,31 @@ static int has_moments(const struct hwi_build_column *column) {
            column->info.stype == HW_IGNORED;
 }
 
-static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, struct cells *texts,
-                            hw_error *error) {
+/* Of all columns of the chunk, once all are in its rows: when one is known may stand in another. */
+static void take_moments(struct cells *cells, uint32_t column_count) {
+    struct cells spreads[MOMENT_COLUMNS];
+    uint32_t spread_count = 0;
+    for (uint32_t i = 0; i < column_count; i++) {
+        if (!has_moments(cells[i].column)) {
+            continue;
+        }
+        if (cells[i].column->info.known_kind != HWI_KNOWN_CREATION) {
+            add_known_moments(&cells[i]);
+            continue;
+        }
+        spreads[spread_count++] = cells[i];
+        if (spread_count == MOMENT_COLUMNS) {
+            add_moments(spreads, spread_count);
+            spread_count = 0;
+        }
+    }
+    add_moments(spreads, spread_count);
+}
+
+static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, hw_error *error) {
     struct hwi_build_table *table = reader->table;
     uint64_t row_count = reader->arrow.row_count, field = first_field;
-    uint32_t text_column_count = 0, spread_count = 0;
-    struct cells spreads[MOMENT_COLUMNS];
+    uint32_t other_count = 0, text_column_count = 0;
     uint64_t rows_bytes = row_count * table->spill_row_bytes;
     memset(reader->rows, 0, (size_t)rows_bytes);
     for (uint32_t i = 0; i < table->info.column_count; i++) {
@@ -411,24 +474,18 @@ static hw_status take_cells(struct rows_reader *reader, uint64_t first_field, st
         };
         field++;
         if (column->info.stype == HW_TEXT) {
-            texts[text_column_count++] = cells;
+            reader->texts[text_column_count++] = cells;
             continue;
         }
         HW_TRY(take_column(&cells, error));
-        if (has_moments(column)) {
-            spreads[spread_count++] = cells;
-        }
-        if (spread_count == MOMENT_COLUMNS) {
-            add_moments(spreads, spread_count);
-            spread_count = 0;
-        }
+        reader->others[other_count++] = cells;
     }
-    add_moments(spreads, spread_count);
-    HW_TRY(take_texts(texts, text_column_count, row_count, error));
+    take_moments(reader->others, other_count);
+    HW_TRY(take_texts(reader->texts, text_column_count, row_count, error));
     return hwi_spill_write(&table->rows, reader->rows, rows_bytes, error);
 }
 
-static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_error *error) {
+static hw_status take_chunk(struct rows_reader *reader, hw_error *error) {
     struct hwi_build_table *table = reader->table;
     uint64_t field = 0, row_count = reader->arrow.row_count;
     if (row_count > HWI_MAX_ROWS - reader->b->row_count - table->info.row_count) {
@@ -444,7 +501,7 @@ static hw_status take_chunk(struct rows_reader *reader, struct cells *texts, hw_
         HW_TRY(take_keys(reader, field, error));
         field += table->key_part_count;
     }
-    HW_TRY(take_cells(reader, field, texts, error));
+    HW_TRY(take_cells(reader, field, error));
     table->info.row_count += (uint32_t)row_count;
     return HW_OK;
 }
@@ -454,10 +511,13 @@ static hw_status take_stream(struct rows_reader *reader, struct ArrowArrayStream
     HW_TRY(list_fields(reader, error));
     HW_TRY(make_chunk(reader, error));
     HW_TRY(open_spills(reader, error));
-    struct cells *texts = calloc((size_t)stored_count(reader) + 1, sizeof *texts);
-    if (texts == NULL) {
-        return hwi_no_memory(error, "columns of a stream", reader->field_count * sizeof *texts);
+    size_t column_count = stored_count(reader);
+    reader->texts = calloc(2 * column_count + 1, sizeof *reader->texts);
+    if (reader->texts == NULL) {
+        return hwi_no_memory(error, "columns of a stream",
+                             (2 * column_count + 1) * sizeof *reader->texts);
     }
+    reader->others = reader->texts + column_count;
     hw_status status = hwi_arrow_open(&reader->arrow, stream, reader->subject, reader->fields,
                                       reader->field_count, error);
     while (status == HW_OK) {
@@ -465,10 +525,9 @@ static hw_status take_stream(struct rows_reader *reader, struct ArrowArrayStream
         if (status != HW_OK || reader->arrow.row_count == 0) {
             break;
         }
-        status = take_chunk(reader, texts, error);
+        status = take_chunk(reader, error);
     }
     hwi_arrow_close(&reader->arrow);
-    free(texts);
     return status;
 }
 
@@ -481,6 +540,9 @@ static void finish_table(struct rows_reader *reader) {
         column->info.null_count = column->stats.null_count;
         if (column->info.stype == HW_NUMERICAL) {
             hwi_moments_result(&column->moments, &column->info.mean, &column->info.std);
+            if (column->info.known_kind != HWI_KNOWN_CREATION && !(column->info.std > 0)) {
+                hwi_moments_result(&column->row_moments, &column->info.mean, &column->info.std);
+            }
             column->stats.mean = column->info.mean;
             column->stats.std = column->info.std;
         }
@@ -509,6 +571,7 @@ hw_status hw_builder_write_rows(hw_builder *b, uint32_t table, struct ArrowArray
     snprintf(reader.subject, sizeof reader.subject, "table '%s'", reader.table->name);
     hw_status status = take_stream(&reader, stream, error);
     free(reader.fields);
+    free(reader.texts);
     free(reader.rows);
     if (status == HW_OK) {
         finish_table(&reader);

@@ -50,6 +50,7 @@ struct hwi_build_column {
     struct hwi_dictionary categories;
     hw_column_stats stats;
     struct hwi_moments moments;
+    struct hwi_moments row_moments; /* known late, NUMERICAL: whenever each is known */
 };
 
 struct hwi_build_key {
@@ -125,6 +126,11 @@ HWI_CHECK hw_status hwi_builder_record_vectors(hw_builder *b, uint32_t count,
 
 /* Time of a table's row as the walk compares it: INT64_MIN without a temporal column. */
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row);
+
+/* When a column of a row is known: the row's time if with the row, INT64_MAX if never. spilled_row:
+ * the row as it is in the table's spill. */
+int64_t hwi_build_known_time(const hw_builder *b, const struct hwi_column_info *column,
+                             int64_t row_time, const uint8_t *spilled_row);
 
 HWI_CHECK hw_status hwi_build_graph(hw_builder *b, struct hwi_file_info *file, hw_error *error);
 HWI_CHECK hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_file_info *file,

@@ -82,11 +82,11 @@ def build(
     name (embedders.py) or a callable from a list of strings to an array [count, width];
     embedder_options: EmbedderOptions by name. text_dim: width of `hash` (256) or of what the
     embedder is asked for (default: its own). cache: the folder of vectors that are kept between
-    builds; True is the user's cache folder, False none. stats_until: moments of numbers use rows up
-    to here (default: the latest train time of the tasks with given temporal splits). seeds_dir:
-    where label tables are (default: beside the metadata file). memory_limit: of the process, such
-    as "4GB" (default: DuckDB takes up to 80 % of RAM). progress: called with (stage, item). strict:
-    anything dropped is a SourceError.
+    builds; True is the user's cache folder, False none. stats_until: means and deviations are of
+    rows up to here and of cells known by then (default: the latest train time of the tasks with
+    given temporal splits). seeds_dir: where label tables are (default: beside the metadata file).
+    memory_limit: of the process, such as "4GB" (default: DuckDB takes up to 80 % of RAM).
+    progress: called with (stage, item). strict: anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
     embedding = _embedding(embedder, embedder_options, text_dim, cache)

@@ -21,6 +21,7 @@ from headwater.build import build
 from headwater.errors import SchemaError, TaskError
 from headwater.labels import name_files
 from headwater.report import BuildReport
+from headwater.sampler import Sampler
 from headwater.store import Store
 
 FOREVER_US = 2**63 - 1
@@ -336,6 +337,66 @@ def test_moments_use_rows_up_to_the_latest_train_time(tmp_path: Path) -> None:
     assert price["stats"]["mean"] == pytest.approx(16.25)
     with pytest.raises(ValueError, match="stats_until is 'soon'"):
         build_task(tmp_path, task, seeds_dir=tmp_path, stats_until="soon")
+
+
+def tickets(*late: Any) -> dict[str, TinyTable]:
+    """Five tickets; late: when 2 was closed and its cost, and the rating of 3."""
+    closed, cost, rating = late
+    columns = {
+        "id": "INTEGER", "opened": "TIMESTAMP", "closed": "TIMESTAMP", "cost": "DOUBLE",
+        "rating": "DOUBLE", "told": "DOUBLE", "judged": "DOUBLE",
+    }  # fmt: skip
+    rows = [
+        (0, datetime(2020, 1, 1), datetime(2020, 1, 5), 20.0, 1.0, 5.0, 1.0),
+        (1, datetime(2020, 1, 1), datetime(2020, 1, 5), 10.0, 1.0, 5.0, 1.0),
+        (2, datetime(2020, 1, 10), closed, cost, 3.0, 7.0, 2.0),
+        (3, datetime(2020, 1, 25), None, 99.0, rating, 9.0, 6.0),
+        (4, datetime(2020, 2, 20), datetime(2020, 2, 21), 1e6, 1e6, 1e6, 1e6),
+    ]
+    return {"tickets": TinyTable(columns, rows)}
+
+
+TICKETS = {
+    "primary_key": "id",
+    "temporal_column": "opened",
+    "columns": {
+        "id": {"stype": "identifier"},
+        "rating": {"stype": "numerical", "known_at": "+10 days"},
+        "cost": {"stype": "numerical", "known_at": "closed"},
+        "closed": {"stype": "timestamp", "known_at": "closed"},
+        "opened": {"stype": "timestamp"},
+        "told": {"stype": "numerical"},
+        "judged": {"stype": "numerical", "known_at": "never"},
+    },
+}
+
+
+def test_moments_use_cells_that_are_known_by_then(tmp_path: Path) -> None:
+    """Else the scale of every number and time of an answer told what came after it."""
+
+    def built(name: str, *late: Any) -> tuple[dict[str, Any], bytes]:
+        until = "2020-01-31"
+        task = {
+            "query": "SELECT id, TIMESTAMP '2020-01-31' AS at, 1.0 AS y FROM tickets WHERE id < 4",
+            "anchor_table": "tickets", "target_column": "y", "target_stype": "numerical",
+            "observation_time_column": "at",
+        }  # fmt: skip
+        metadata = {"tables": {"tickets": TICKETS}, "tasks": {"t": task}}
+        report = build(arrow_tables(tickets(*late)), tmp_path / name, metadata, stats_until=until)
+        stats = {column["name"]: column["stats"] for column in report.metadata["columns"]}
+        with Sampler(tmp_path / name, default_sequence_length=20, max_rows=4) as sampler:
+            batch = next(iter(sampler.batches_for("t", keys=[1, 2, 3], obs_time=until)))
+            shown = batch["numeric_values"].tobytes() + batch["timestamp_values"].tobytes()
+        return stats, shown
+
+    stats, shown = built("one", datetime(2020, 3, 1), 70.0, 100.0)
+    assert stats["cost"]["mean"] == 15.0  # of tickets 0 and 1, as 2 is closed later and 3 never
+    assert stats["rating"]["mean"] == pytest.approx(
+        5 / 3
+    )  # that of ticket 3 is known on February 4
+    assert stats["told"]["mean"] == 6.5  # tickets 0 to 3
+    assert stats["judged"]["mean"] == 2.5  # the same: what nobody knows may be a task's target
+    assert built("two", datetime(2020, 9, 1), 7e5, 8e5)[1] == shown
 
 
 def test_a_given_split_that_is_not_one_in_time_says_nothing_about_moments(tmp_path: Path) -> None:
