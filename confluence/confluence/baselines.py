@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from confluence.data import NO_TIME, TRAIN, Floats, Labels, Task
 from confluence.history import label_lists
+from confluence.lists import Moments
 
 TITLES = {  # for people, by the name in a result
     "global_constant": "global constant",
@@ -52,18 +53,23 @@ def best_constant(stype: SemanticType, metric: str) -> tuple[str, Callable[[Floa
 
 
 def entity_histories(
-    labels: Labels, rows: NDArray[np.int64], *, visible_until_us: int, label_window_us: int
-) -> list[Floats]:
+    labels: Labels, rows: NDArray[np.int64], *, visible_until_us: int, label_window_us: int,
+    inclusive: bool = True,
+) -> list[Floats]:  # fmt: skip
     """For each row, the train labels of its anchor that were known at its time.
 
     A label is known when the store says so, else `label_window_us` after its obs_time, and always
     strictly later than it. A row without time sees all labels of its anchor but its own.
+
+    Args:
+        inclusive: what is known at that time itself is known.
     """
     known = label_lists(labels, label_window_us)
     owners = known.owners[rows]
     cutoffs = np.minimum(labels.obs_times[rows], visible_until_us)
+    moments = Moments(obs_times=labels.obs_times[rows], cutoffs=cutoffs, inclusive=inclusive)
     begins = known.lists.starts[owners]
-    ends = begins + known.lists.counts(owners, cutoffs)
+    ends = begins + known.lists.counts(owners, moments.limits)
     histories = []
     for row, cutoff, begin, end in zip(rows, cutoffs, begins, ends, strict=True):
         seeds = known.seeds[begin:end]
@@ -84,8 +90,9 @@ def baselines(
     train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
     overall = constant(train if train.size else np.zeros(1))
     histories = entity_histories(
-        labels, rows, visible_until_us=visible_until_us, label_window_us=task.label_window_us
-    )
+        labels, rows, visible_until_us=visible_until_us, label_window_us=task.label_window_us,
+        inclusive=task.inclusive,
+    )  # fmt: skip
     own = np.array([constant(h) if h.size else overall for h in histories], np.float64)
     without = sum(1 for h in histories if not h.size)
     found = {

@@ -41,6 +41,7 @@ COMPACT_INPUT_FIELDS = (
 
 US_PER_DAY = 86_400_000_000
 NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
+LEAST_SPREAD = 1e-12  # of the largest label: a smaller deviation is rounding
 CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
 HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
@@ -84,6 +85,7 @@ class Task:
     positive_share: float  # of boolean train labels
     null_share: float  # of train labels
     label_window_us: int  # a label is known this long after its obs_time; 0 where not stated
+    inclusive: bool = True  # a context shows what happened at obs_time itself
     level: float = 0.0  # what is added to numerical answers (level.py), source units
 
     @property
@@ -239,13 +241,20 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
         column_mean=_moment(scaling, "mean", 0.0),
         column_std=_moment(scaling, "std", 1.0) or 1.0,
         mean=float(known.mean()),
-        std=float(known.std()) or 1.0,
+        std=_spread(known),
         low=float(low),
         high=float(high),
         positive_share=float(np.mean(known > 0.5)),
         null_share=1.0 - float(np.sum(is_train & labels.is_known)) / labelled_count,
         label_window_us=int(entry.get("label_window_us") or 0),
+        inclusive=entry.get("cutoff", "inclusive") == "inclusive",
     )
+
+
+def _spread(values: Floats) -> float:
+    """The standard deviation of values; 1 where they differ by no more than rounding."""
+    std = float(values.std())
+    return std if std > LEAST_SPREAD * float(np.max(np.abs(values))) else 1.0
 
 
 def _stype(value: Any) -> SemanticType:

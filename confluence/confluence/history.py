@@ -30,7 +30,7 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.data import NO_TIME, TRAIN, Floats, Labels, Task
+from confluence.data import NO_TIME, TRAIN, US_PER_DAY, Floats, Labels, Task
 from confluence.lists import NO_OWNER, Ints, Lists, Moments, count_features, make_lists
 from confluence.lists import value_features as list_value_features
 
@@ -66,11 +66,18 @@ class Key:
 class History:
     """What is visible to some seeds of a task."""
 
-    def __init__(self, store: headwater.Store, task: Task, labels: Labels) -> None:
+    def __init__(
+        self, store: headwater.Store, task: Task, labels: Labels, *, shown: str | None = None
+    ) -> None:
+        """
+        Args:
+            shown: whose labels contexts show, as `Config.context_labels`; None: as the task says.
+        """
         self.store = store
         self.task = task
         self.labels = labels
         self.entry = store.metadata["tasks"][task.index]
+        self.shown = shown or self.entry.get("context_labels") or "train"
         self.anchor_table = str(self.entry["anchor_table"])
         self.inclusive = self.entry["cutoff"] == "inclusive"
         self.is_cell = self.entry["kind"] == "cell"
@@ -228,9 +235,8 @@ class History:
         """Rows of the anchor table whose target no context may show. [rows]"""
         low, high = self.row_range(self.anchor_table)
         closed = np.zeros(high - low, bool)
-        rule = self.entry.get("context_labels") or "train"
-        if rule != "all":
-            is_shown = (self.labels.splits == TRAIN) & (rule == "train")
+        if self.shown != "all":
+            is_shown = (self.labels.splits == TRAIN) & (self.shown == "train")
             closed[self.labels.anchor_rows[~is_shown].astype(np.int64) - low] = True
         return closed
 
@@ -279,7 +285,7 @@ def label_features(
     found = count_features(lists.lists, owners, moments, ())
     targets = labels.targets[lists.seeds]
     if stype == SemanticType.TIMESTAMP:
-        targets = (targets - labels.obs_times[lists.seeds]) / 86_400_000_000
+        targets = (targets - labels.obs_times[lists.seeds]) / US_PER_DAY
     found |= list_value_features(lists.lists, targets, owners, moments.limits, RECENT)
     kept = ("count", "age of last", "last") if stype == SemanticType.CATEGORICAL else tuple(found)
     return {f"labels: {name}": found[name] for name in kept}

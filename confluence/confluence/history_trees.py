@@ -155,7 +155,7 @@ def visible_history(
     Returns: [seeds of the task], False outside the split.
     """
     with headwater.Store(store_path) as store:
-        history = History(store, task, labels)
+        history = History(store, task, labels, shown=cfg.context_labels)
         index = np.flatnonzero(labels.splits == SPLITS[split])
         seeds = seeds_of(labels, index, until_of(cfg, split), inclusive=history.inclusive)
         found = np.zeros(labels.splits.size, bool)
@@ -184,7 +184,7 @@ def tree_baselines(
         reason = MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"
         return {name: {"missing": reason} for name in ("own_columns", "history")}
     with headwater.Store(store_path) as store:
-        history = History(store, task, labels)
+        history = History(store, task, labels, shown=cfg.context_labels)
         index = np.flatnonzero(labels.splits == SPLITS[split])
         wanted = seeds_of(labels, index, until_of(cfg, split), inclusive=history.inclusive)
         train = train_seeds(labels, wanted, until_of(cfg, "train"), inclusive=history.inclusive)

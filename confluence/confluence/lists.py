@@ -100,14 +100,33 @@ def value_features(
 ) -> dict[str, Floats]:
     """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none."""
     seen = lists.counts(owners, limits)
-    first = np.where(owners == NO_OWNER, 0, lists.starts[owners])
-    running = np.concatenate([[0.0], np.cumsum(values)])
-    latest = np.minimum(seen, recent)
+    end = np.where(owners == NO_OWNER, 0, lists.starts[owners]) + seen
+    filled = np.append(values, 0.0)  # what places outside of lists read
 
-    def mean(count: Ints) -> Floats:
-        total = running[first + seen] - running[first + seen - count]
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    def mean(totals: Floats, counts: Ints) -> Floats:
+        return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
-    place = np.where(seen > 0, first + seen - 1, 0)
-    last = np.where(seen > 0, values[place], np.nan) if values.size else np.full(seen.size, np.nan)
-    return {"mean": mean(seen), f"mean of last {recent}": mean(latest), "last": last}
+    whole = np.append(_running_sums(values, lists.starts), 0.0)[end - 1]
+    latest = np.zeros(seen.size)
+    for back in range(1, recent + 1):
+        latest += np.where(seen >= back, filled[np.maximum(end - back, 0)], 0.0)
+    return {
+        "mean": mean(whole, seen),
+        f"mean of last {recent}": mean(latest, np.minimum(seen, recent)),
+        "last": np.where(seen > 0, filled[end - 1], np.nan),
+    }
+
+
+def _running_sums(values: Floats, starts: Ints) -> Floats:
+    """Each value and those before it in its list. [n]
+
+    By doubling: differences of sums over all lists would lose what is small beside another list's.
+    """
+    sums, entries = values.copy(), np.arange(values.size)
+    lists = np.searchsorted(starts, entries, side="right") - 1
+    places = entries - np.where(lists >= 0, starts[lists], 0)
+    step = 1
+    while step <= np.max(places, initial=0):
+        sums[step:] += np.where(places[step:] >= step, sums[:-step], 0.0)
+        step *= 2
+    return sums

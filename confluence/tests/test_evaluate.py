@@ -50,8 +50,8 @@ ROWS = [
 ]
 
 
-def histories(labels: Labels, rows: list[int], **options: int) -> list[list[float]]:
-    settings = {"visible_until_us": NO_TIME, "label_window_us": 0, **options}
+def histories(labels: Labels, rows: list[int], **options: Any) -> list[list[float]]:
+    settings: dict[str, Any] = {"visible_until_us": NO_TIME, "label_window_us": 0, **options}
     return [h.tolist() for h in entity_histories(labels, np.array(rows), **settings)]
 
 
@@ -64,6 +64,12 @@ def test_histories_hold_only_labels_known_before_the_row() -> None:
     assert histories(labels, [2], label_window_us=2 * DAY) == [[0.0, 1.0]]
     # A database frozen on day 2 knows the label of day 1.
     assert histories(labels, [2], visible_until_us=2 * DAY) == [[0.0]]
+
+
+def test_an_exclusive_cutoff_knows_no_label_of_its_own_moment() -> None:
+    labels = labels_of(ROWS)  # the label of day 3 is known on day 5, when 7 is asked about
+    assert histories(labels, [2], label_window_us=2 * DAY, inclusive=False) == [[0.0]]
+    assert histories(labels, [2], label_window_us=2 * DAY - 1, inclusive=False) == [[0.0, 1.0]]
 
 
 def test_rows_without_time_know_all_train_labels_but_their_own() -> None:

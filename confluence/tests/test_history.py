@@ -33,7 +33,7 @@ from confluence.history_trees import (
     until_of,
     visible_history,
 )
-from confluence.lists import Lists, Moments, make_lists
+from confluence.lists import Lists, Moments, make_lists, value_features
 
 DAY = 86_400_000_000
 ORDERS: dict[int, list[Any]] = {
@@ -429,3 +429,35 @@ def test_an_exclusive_cutoff_sees_nothing_of_its_own_moment() -> None:
     )
     assert inclusive.limits.tolist() == [5, never]
     assert exclusive.limits.tolist() == [4, never]
+
+
+def test_means_are_of_an_owners_own_values_whatever_others_have() -> None:
+    """Differences of sums over all of them had 0 for each owner after the largest value."""
+    owners = np.array([0, 1, 1, 1, 2, 2, 4])
+    values = np.array([3e38, 100.0, 200.0, 300.0, 1e6, 2e6, 5.0])
+    lists, _ = make_lists(owners, np.arange(7), 5)
+    asked, limits = np.array([0, 1, 1, 2, 3, 4, -1]), np.array([9, 9, 2, 9, 9, 9, 9])
+    found = value_features(lists, values, asked, limits, 2)
+    nan = np.nan
+    np.testing.assert_array_equal(found["mean"], [3e38, 200, 150, 1.5e6, nan, 5, nan])
+    np.testing.assert_array_equal(found["mean of last 2"], [3e38, 250, 150, 1.5e6, nan, 5, nan])
+    np.testing.assert_array_equal(found["last"], [3e38, 300, 200, 2e6, nan, 5, nan])
+    none = value_features(
+        Lists(starts=np.zeros(2, np.int64), times=np.empty(0, np.int64)), np.empty(0),
+        np.array([0, -1]), np.zeros(2, np.int64), 2,
+    )  # fmt: skip
+    assert all(np.isnan(feature).all() for feature in none.values())
+
+
+def test_means_are_as_by_a_loop() -> None:
+    rng = np.random.default_rng(5)
+    owners, times = rng.integers(0, 9, 300), rng.integers(0, 50, 300)
+    lists, order = make_lists(owners, times, 9)
+    values = rng.normal(size=300)
+    asked, limits = rng.integers(-1, 9, 400), rng.integers(-5, 55, 400)
+    found = value_features(lists, values[order], asked, limits, 5)
+    for i, (owner, limit) in enumerate(zip(asked, limits, strict=True)):
+        seen = values[order][(owners[order] == owner) & (times[order] <= limit)]
+        for name, some in (("mean", seen), ("mean of last 5", seen[-5:]), ("last", seen[-1:])):
+            expected = some.mean() if some.size else np.nan
+            assert found[name][i] == pytest.approx(expected, abs=1e-12, nan_ok=True)
