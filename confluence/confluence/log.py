@@ -14,8 +14,10 @@ logged after that step comes again behind it, with the same losses.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from confluence.run_log import read_lines
 from confluence.sinks import Sinks
 from confluence.train import StepReport
 
@@ -73,6 +76,7 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._file = (folder / FILE).open("a" if losses else "w", encoding="utf-8")
+        self._end_line()
         self._every = every
         self._contexts_per_step = contexts_per_step
         self._steps = steps
@@ -87,6 +91,13 @@ class Log:
         self._window_reports: list[StepReport] = []
         self._reports: list[StepReport] = []
         self._progress = self._task = None
+
+    def _end_line(self) -> None:
+        """What a kill or a full disk cut short is a line of its own, before anything is added."""
+        if self._file.tell() > 0:
+            with (self._folder / FILE).open("rb") as written:
+                written.seek(-1, os.SEEK_END)
+                self._file.write("" if written.read() == b"\n" else "\n")
 
     def __enter__(self) -> Log:
         if sys.stderr.isatty():
@@ -108,15 +119,17 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if error is not None:
-            self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
         if self._progress is not None:
             self._progress.stop()
-        self._file.close()
+        # The error may be of a full disk; more of that must not take its place.
+        quietly: Any = contextlib.nullcontext() if error is None else contextlib.suppress(OSError)
+        with quietly, contextlib.closing(self._file):
+            if error is not None:
+                self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
+            if self.losses:
+                draw_losses(self.losses, self._folder / "loss.png")
         if self._sinks is not None:
             self._sinks.close()
-        if self.losses:
-            draw_losses(self.losses, self._folder / "loss.png")
 
     def event(self, kind: str, **fields: Any) -> None:
         """Write one line, and tell the sinks."""
@@ -225,13 +238,10 @@ def step_times(seconds: Sequence[float]) -> dict[str, Any]:
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The `end` line of a finished run's log; empty if there is none."""
-    path = folder / FILE
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    for line in reversed(lines):
-        event: dict[str, Any] = json.loads(line)
-        if event["event"] == "end":
-            return event
-    return {}
+    found: dict[str, Any] = {}
+    for event in read_lines(folder / FILE):
+        found = event if event["event"] == "end" else found
+    return found
 
 
 def draw_losses(losses: list[float], path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -26,9 +27,17 @@ from confluence.config import Config
 from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS
 from confluence.evaluation_table import describe_probe
+from confluence.folder import write_whole
 from confluence.log import FILE
 from confluence.page_style import STYLE
-from confluence.results import EVALUATIONS, PROBES, RESULTS, find_results
+from confluence.results import (
+    EVALUATIONS,
+    PROBES,
+    RESULTS,
+    Result,
+    find_results,
+    write_result,
+)
 from confluence.run_log import Event, completed, curve, of_kind, read_events
 
 PAGE = "run.html"
@@ -47,10 +56,18 @@ def write_page(out: Path) -> Path:
     if not events:
         raise FileNotFoundError(f"'{out}' has no log of a run ('{out / FILE}')")
     path = out / PAGE
-    unfinished = path.with_name(f".{PAGE}")
-    unfinished.write_text(make_page(out, events), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, make_page(out, events))
     return path
+
+
+def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
+    """Write a result (`write_result`) and the page that shows it. Where that cannot be, warn: what
+    was computed is not lost with it."""
+    try:
+        write_result(out, folder, kind, result)
+        write_page(out)
+    except OSError as error:
+        warnings.warn(f"the result is not kept in '{out}': {error}", stacklevel=3)
 
 
 def make_page(out: Path, events: list[Event]) -> str:

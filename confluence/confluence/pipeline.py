@@ -20,6 +20,7 @@ from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import TaskError, find_task
+from confluence.folder import write_whole
 from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
@@ -152,7 +153,7 @@ def build_store(
         "files": {str(path): _stamp(path) for path in stamped},
         "metadata": metadata.read_text(encoding="utf-8"),
     }
-    same = mark.is_file() and json.loads(mark.read_text("utf-8")) == inputs
+    same = _read_mark(mark) == inputs
     if store.exists() and keep and not same:
         raise FileExistsError(
             f"'{out}' holds a run of another source or other metadata, or the source has changed."
@@ -176,8 +177,16 @@ def build_store(
     finally:
         display.close()
     say(str(report))
-    mark.write_text(json.dumps(inputs), encoding="utf-8")
+    write_whole(mark, json.dumps(inputs))
     return store
+
+
+def _read_mark(mark: Path) -> Any:
+    """What the store was built from; None where that is not there or not whole."""
+    try:
+        return json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _damage(store: Path) -> str | None:

@@ -47,7 +47,8 @@ from confluence.history_trees import tree_baselines, visible_history
 from confluence.linear import Ridge, Softmax
 from confluence.members import each_member, first_params
 from confluence.model import Inputs, Params, Tables, read_context
-from confluence.results import PROBE, write_result
+from confluence.page import keep_result
+from confluence.results import PROBE
 from confluence.row_attention import RowShape
 from confluence.stores import TaskPlace
 
@@ -125,7 +126,7 @@ def probe(
             "strength": probes[0].strength,
         },
     }
-    write_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
+    keep_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
     return result
 
 

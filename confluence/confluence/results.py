@@ -25,6 +25,7 @@ from confluence.checkpoint import saved_steps
 from confluence.data import SPLITS
 from confluence.ensemble import mark
 from confluence.evaluate import time_name
+from confluence.folder import write_whole
 from confluence.log import FILE, to_json
 from confluence.run_log import first_event
 
@@ -62,7 +63,7 @@ def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
     """Write a result of the run in `out` to its file in `folder`, which is `out` or below it."""
     last_step = (saved_steps(out) or [result["step"]])[-1]
     path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
-    path.write_text(to_json(result) + "\n", encoding="utf-8")
+    write_whole(path, to_json(result) + "\n")
     return path
 
 

@@ -40,6 +40,7 @@ from confluence.data import (
 )
 from confluence.ensemble import Says, SeveralRuns, mark, same_place
 from confluence.evaluate import Predictions, evaluate, time_text
+from confluence.folder import held
 from confluence.held_out import HeldOut, Sums, evaluate_held_out
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
@@ -47,7 +48,7 @@ from confluence.label_rows import check_label_rows
 from confluence.level import levelled
 from confluence.log import FILE
 from confluence.model import Params, attention_path
-from confluence.page import PAGE, write_page
+from confluence.page import PAGE, keep_result
 from confluence.parallel import current
 from confluence.predict import Speaker, predict, reordered, warn_of_far_times
 from confluence.results import (
@@ -56,7 +57,6 @@ from confluence.results import (
     find_results,
     read_results,
     task_folder,
-    write_result,
 )
 from confluence.session import Session
 from confluence.sinks import LEFT_BEHIND, check_installed
@@ -164,8 +164,7 @@ class Run:
             resamples=resamples,
         )  # fmt: skip
         result |= {**made, "task": place.title, "step": self.step}
-        write_result(self.out, self.results(task), EVALUATION, result)
-        write_page(self.out)
+        keep_result(self.out, self.results(task), EVALUATION, result)
         return result
 
     def predict(
@@ -236,9 +235,7 @@ class Run:
         from confluence.probe import probe
 
         check_split(split)
-        result = probe(self, split, **options)
-        write_page(self.out)
-        return result
+        return probe(self, split, **options)
 
     def evaluations(self) -> list[dict[str, Any]]:
         """All evaluations in the run's folder: of every task, split, regime and checkpoint."""
@@ -252,8 +249,7 @@ class Run:
         ]
         result = evaluate_held_out(stores, split)
         result["step"] = self.step
-        write_result(self.out, self.out, EVALUATION, result)
-        write_page(self.out)
+        keep_result(self.out, self.out, EVALUATION, result)
         return result
 
     def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
@@ -443,10 +439,14 @@ def learn(
             "pretraining": pretraining,
         }
     )  # fmt: skip
-    done = _prepare(folder, record, resume, overwrite) if group.is_first else None
-    done = group.tell(done)
-    session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
-    state = session.train(done) if done != cfg.steps else session.open(done)
+    with contextlib.ExitStack() as until_done:
+        done = None
+        if group.is_first:
+            until_done.enter_context(held(folder))
+            done = _prepare(folder, record, resume, overwrite)
+        done = group.tell(done)
+        session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
+        state = session.train(done) if done != cfg.steps else session.open(done)
     return Run(
         out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
         average=state.average, stores=tuple(store.path for store in stores),

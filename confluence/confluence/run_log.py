@@ -15,7 +15,7 @@ REPEATED = ("train", "evaluate", "save")
 def read_events(path: Path) -> list[Event]:
     """The events of `log.jsonl`, in order; none if there is no such file."""
     events: list[Event] = []
-    for event in _lines(path):
+    for event in read_lines(path):
         if event["event"] == "resume":
             step = event["step"]
             events = [e for e in events if e["event"] not in REPEATED or e["step"] <= step]
@@ -25,7 +25,7 @@ def read_events(path: Path) -> list[Event]:
 
 def first_event(path: Path) -> Event | None:
     """How a log begins; None where there is none."""
-    return next(_lines(path), None)
+    return next(read_lines(path), None)
 
 
 def completed(result: Mapping[str, Any]) -> Event:
@@ -37,7 +37,8 @@ def completed(result: Mapping[str, Any]) -> Event:
     return {**result, "task": result.get("objective"), "metrics": metrics}
 
 
-def _lines(path: Path) -> Iterator[Event]:
+def read_lines(path: Path) -> Iterator[Event]:
+    """What each whole line says; none if there is no such file."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8", errors="replace") as file:

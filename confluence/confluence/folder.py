@@ -1,0 +1,69 @@
+"""A run's folder: its files appear when they are whole, and one training at a time writes them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK = ".lock"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that nobody finds half-written, also where two processes write it."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Have a folder, which is made if need be, to oneself; FileExistsError if another process has.
+
+    The lock ends with the process. Where a folder takes none, as on some network file systems or
+    where nothing can be written, nobody is kept out.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = _lock(folder)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                (folder / LOCK).unlink(missing_ok=True)
+                os.close(lock)
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # it is no longer empty
+                folder.rmdir()
+
+
+def _lock(folder: Path) -> int | None:
+    """The open lock file of a folder; None where there can be none."""
+    path = folder / LOCK
+    while True:
+        try:
+            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except BlockingIOError:
+            os.close(file)
+            raise FileExistsError(
+                f"another process trains in '{folder}': wait for it, or choose another folder"
+            ) from None
+        except FileNotFoundError:  # who had it has just removed it
+            pass
+        except OSError:
+            os.close(file)
+            return None
+        os.close(file)
