@@ -21,6 +21,7 @@ from typing import Any
 import headwater
 import numpy as np
 from headwater.keys import time_us
+from numpy.typing import NDArray
 
 from confluence import checkpoint
 from confluence.config import preset as preset_config
@@ -295,6 +296,8 @@ def _spans(
     preset: str, overrides: Mapping[str, Any],
 ) -> list[tuple[int, int]]:  # fmt: skip
     """(from, until) of the scored seeds of each fold, µs."""
+    if horizon_days is not None and not 0 < horizon_days * US_PER_DAY < NO_TIME:
+        raise ValueError(f"horizon_days is {horizon_days}, expected a number of days above 0")
     with open_sampler(path, preset_config(preset, **overrides), name, num_prefetch=0) as sampler:
         labels = read_labels(path, sampler, name)
     has_time = labels.obs_times != NO_TIME
@@ -311,12 +314,20 @@ def _spans(
         starts = [time_us(text) for text in cutoffs]
     starts = sorted(set(starts))
     end = int(train[-1]) + 1
-    horizon = None if horizon_days is None else int(horizon_days * US_PER_DAY)
-    if horizon is None and later.size and later.min() > train[-1]:
-        horizon = int(later.max() - later.min())
+    if cutoffs is None and len(starts) < folds:
+        warnings.warn(
+            f"{len(starts)} folds, not {folds}: the train seeds of task '{name}' have so few days",
+            stacklevel=3,
+        )
+    if horizon_days is not None:
+        horizon: int | None = int(horizon_days * US_PER_DAY)
+    elif later.size and later.min() > train[-1]:
+        horizon = _duration(later)
+    else:
+        horizon = None
     spans = []
     for start, following in zip(starts, [*starts[1:], end], strict=True):
-        until = min(end, following if not horizon else start + horizon)
+        until = min(end, following if horizon is None else start + horizon)
         if not int(train[0]) < start < until:
             raise TaskError(
                 f"cutoff {time_text(start)}: the train seeds of task '{name}' reach from"
@@ -330,6 +341,15 @@ def _spans(
             )
         spans.append((start, until))
     return spans
+
+
+def _duration(times: NDArray[np.int64]) -> int | None:
+    """How long a split lasts, µs: up to its last time and as long again as its times are apart in
+    the mean; None of one time."""
+    distinct = np.unique(times)
+    if distinct.size < 2:
+        return None
+    return int(distinct[-1] - distinct[0]) * distinct.size // (distinct.size - 1)
 
 
 def _day(moment: int) -> int:

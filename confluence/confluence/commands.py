@@ -180,7 +180,7 @@ def probe_command(options: argparse.Namespace) -> Told:
 def predict_command(options: argparse.Namespace) -> Told:
     """Predict with a trained run."""
     run, *others = _load_runs(options)
-    keys = None if options.keys is None else _keys(options.keys)
+    keys = None if options.keys is None else _keys(options.keys, run.key_of_anchors(options.task))
     path = options.output or run.predictions_file(options.split, task=options.task, others=others)
     answers = run.predict(
         split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
@@ -248,6 +248,21 @@ def _load_runs(options: argparse.Namespace) -> list[Run]:
     return [load(run, store=options.store, which=options.checkpoint) for run in options.runs]
 
 
-def _keys(text: str) -> list[str]:
-    """Keys between commas, as a line of CSV; a store has keys as texts."""
-    return [key.strip() for key in next(csv.reader([text], skipinitialspace=True))]
+def _keys(text: str, names: Sequence[str]) -> list[str]:
+    """Keys between commas, as a line of CSV; a store has keys as texts.
+
+    Args:
+        names: the columns of the key.
+    """
+    if len(names) > 1:
+        raise ValueError(
+            f"--keys is for keys of one column, these have {', '.join(names)}: give a file of them"
+            " (--keys-file)"
+        )
+    try:
+        keys = next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise ValueError(f"--keys {text!r} are no keys between commas: {error}") from error
+    if not keys:
+        raise ValueError("--keys has no key")
+    return [key.strip() for key in keys]

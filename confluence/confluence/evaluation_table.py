@@ -84,6 +84,9 @@ def _headline(result: Result) -> str:
     if result["visible_until"]:
         regime += f" at {result['visible_until']}"
     seeds = f"{result['scored']:,} seeds of {result['anchors']:,} anchors scored"
+    for name, what in (("unlabelled", "without a label"), ("null", "with NULL")):
+        if result[name]:
+            seeds += f", {result[name]:,} {what} not"
     return f"{result['task']} on {result['split']}, {regime}, {seeds}"
 
 
@@ -101,7 +104,8 @@ def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]
 def _notes(result: Result) -> list[str]:
     share = result["baselines"]["per_entity"]["fallback_share"]
     lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
-    lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    if result["scored"]:
+        lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
     lines += _told_by_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):

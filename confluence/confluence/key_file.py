@@ -2,7 +2,8 @@
 
 Columns: those of the anchor table's primary key, under their names or as files of predictions have
 them (`key`, or `key_<column>` for each part), and maybe obs_time: when the question is asked. Times
-are ISO 8601, naive ones UTC. A file of predictions can be asked about again as it is.
+are ISO 8601, naive ones UTC; where no line has one, the file says nothing of them. A file of
+predictions can be asked about again as it is.
 
 All problems of a file are told at once, with their lines; keys that the table does not have come
 with the nearest one.
@@ -112,6 +113,7 @@ class _Reader:
         self._time_place: int | None = None
         self._rows: list[NDArray[np.uint32]] = []
         self._times: list[int] = []
+        self._untimed: list[str] = []  # what is said of lines that have no time
         self._unknown: list[tuple[int, Any]] = []  # line and key
 
     def place_columns(self, names: list[str]) -> None:
@@ -163,9 +165,10 @@ class _Reader:
         value = values[self._time_place]
         if value is None or value == "":
             if self._at_us is None:
-                self.problems.append(
+                self._untimed.append(
                     f"line {number}: no {TIME_COLUMN}, and no time for all is given"
                 )
+                self.problems.append(self._untimed[-1])
             value = self._at_us or 0
         try:
             self._times.append(time_us(value))
@@ -175,6 +178,9 @@ class _Reader:
     def finish(self) -> AskedRows:
         """What was asked, or all problems at once."""
         problems = self.problems
+        if len(self._untimed) == len(self._times):  # as if there were no such column
+            problems = [problem for problem in problems if problem not in set(self._untimed)]
+            self._time_place = None
         if self._unknown:
             lines = [str(number) for number, _ in self._unknown[:PROBLEMS_SHOWN]]
             keys = [key for _, key in self._unknown]

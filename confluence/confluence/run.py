@@ -21,7 +21,7 @@ import numpy as np
 from headwater.keys import Time
 
 from confluence import checkpoint
-from confluence.answers import Answers, check_output
+from confluence.answers import Answers, anchor_key, check_output
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.contexts import SeveralContexts, context_settings, describe_contexts
@@ -50,7 +50,13 @@ from confluence.log import FILE
 from confluence.model import Params, attention_path
 from confluence.page import PAGE, keep_result
 from confluence.parallel import current
-from confluence.predict import Speaker, predict, reordered, warn_of_far_times
+from confluence.predict import (
+    Speaker,
+    predict,
+    reordered,
+    warn_of_far_times,
+    warn_of_late_anchors,
+)
 from confluence.results import (
     EVALUATION,
     RESULTS,
@@ -213,11 +219,18 @@ class Run:
         order = predictions.seed_index
         if split is None:
             warn_of_far_times(predictions.obs_times, labels, place.name)
+            warn_of_late_anchors(predictions, store, place.name)
         else:
             order = store.task_seeds(place.name)["position"][order]
         answers = Answers(reordered(predictions, np.argsort(order)), target, store)
         answers.write(file)
         return answers
+
+    def key_of_anchors(self, task: str | None = None) -> tuple[str, ...]:
+        """The columns by which rows of the task's anchor table are asked about."""
+        place = self.place(task)
+        with headwater.Store(place.store) as store:
+            return tuple(anchor_key(store, place.name)[1])
 
     def predictions_file(
         self, split: str | None, *, task: str | None = None, others: Sequence[Run] = ()

@@ -13,7 +13,7 @@ import pytest
 from headwater.keys import time_us
 
 import confluence
-from confluence.backtest import summarise
+from confluence.backtest import _duration, _spans, summarise
 from confluence.cli import main
 from confluence.config import Config
 from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
@@ -302,3 +302,25 @@ def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
         confluence.backtest(shop_store, task=["churn", "subscribed", "rating"], **asked)
     with pytest.raises(InterruptedError):  # and of these no warning
         confluence.backtest(shop_store, task=["churn", "next_order", "rating"], **asked)
+
+
+def test_a_horizon_is_as_long_as_val_lasts_with_its_last_time() -> None:
+    day = 86_400_000_000
+    monthly = np.array([0, 31, 59, 0]) * day  # three firsts of a month, the first of two seeds
+    assert _duration(monthly) == 59 * day * 3 // 2
+    assert _duration(monthly[:1]) is None
+
+
+@pytest.mark.parametrize("days", [0.0, -5.0, float("nan"), float("inf")])
+def test_a_horizon_that_is_none_is_refused(days: float, shop_store: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"horizon_days is .*, expected a number of days above 0"):
+        confluence.backtest(
+            shop_store, task="churn", out=tmp_path, horizon_days=days, preset="tiny"
+        )
+
+
+@pytest.mark.filterwarnings("ignore:cutoff .* sooner than the horizon")
+def test_fewer_folds_than_asked_for_are_told(shop_store: Path) -> None:
+    with pytest.warns(UserWarning, match=r"\d+ folds, not 90: the train seeds of task 'churn'"):
+        spans = _spans(str(shop_store), "churn", None, 90, 30.0, "tiny", {})
+    assert len(spans) < 90

@@ -188,7 +188,7 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
     part["baselines"] = {"per_entity": scores(0.6), "own_columns": scores(None)}
     result = {
         "task": "churn", "split": "test", "regime": "frozen", "visible_until": "2025-01-01",
-        "scored": 1200, "anchors": 100, **scores(0.86, [0.81, 0.9]),
+        "scored": 1200, "anchors": 100, "unlabelled": 30, "null": 0, **scores(0.86, [0.81, 0.9]),
         "baselines": {
             "per_entity": scores(0.55, [0.5, 0.6], fallback_share=0.25, **apart),
             "own_columns": scores(None, missing="LightGBM is not installed"),
@@ -199,7 +199,8 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
         "contexts": {"count": 3, "differ_by": "draws of children", "changed_share": 0.0},
     }  # fmt: skip
     assert describe_evaluation(result) == [
-        "churn on test, frozen at 2025-01-01, 1,200 seeds of 100 anchors scored",
+        "churn on test, frozen at 2025-01-01, 1,200 seeds of 100 anchors scored,"
+        " 30 without a label not",
         "                                        auroc     model's auroc less this      f1",
         "  model               0.8600 [0.8100, 0.9000]                              0.5000",
         "  per entity          0.5500 [0.5000, 0.6000]  +0.3100 [+0.2500, +0.3400]  0.5000",

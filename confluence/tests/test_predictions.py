@@ -15,11 +15,13 @@ import duckdb
 import headwater
 import numpy as np
 import pytest
+from untrained import untrained_run
 
 import confluence
 from confluence import answers as answers_module
 from confluence.answers import import_duckdb
 from confluence.cli import main
+from confluence.config import Config
 from confluence.key_file import KeyFileError, read_keys
 
 SMALL: dict[str, Any] = {
@@ -264,6 +266,54 @@ def test_a_time_far_from_all_seeds_is_told(run: confluence.Run, tmp_path: Path) 
     with pytest.warns(UserWarning, match=told):
         answers = run.predict(keys=[key, key], at=times, path=tmp_path / "p.csv")
     assert len(answers) == 2
+
+
+def test_a_row_that_comes_after_the_question_is_told(
+    shop_store: Path, cfg: Config, tmp_path: Path
+) -> None:
+    with headwater.Store(shop_store) as store:
+        _, high = store.metadata["tables"][store.table_index("customers")]["row_range"]
+        last = high - 1  # rows are in the order of their times
+        key = store.keys([last])["customer_id"][0]
+        came = np.datetime64(store.core.row_time(last), "us")
+    day = np.timedelta64(1, "D")
+    times = [str(came - day), str(came), str(came + day)]
+    told = (
+        rf"1 of 3 questions are asked before their row of 'customers' came to be, such as of {key}"
+        rf" at .+, which is of {str(came)[:10]}.*: the answers read that row"
+    )
+    run = untrained_run(shop_store, "churn", cfg, tmp_path)
+    with pytest.warns(UserWarning, match=told):
+        answers = run.predict(keys=[key] * 3, at=times)
+    assert len(answers) == 3
+
+
+def test_times_that_no_line_has_are_as_none(store: Path, tmp_path: Path) -> None:
+    """As in the predictions of a task without times."""
+    opened = headwater.Store(store)
+    file = tmp_path / "keys.csv"
+    file.write_text("key_city,key_number,obs_time,prediction\nAachen,1,,3.5\nAachen,2,,2.5\n")
+    asked = read_keys(file, opened, "next_sale")
+    assert (asked.rows.size, asked.obs_times) == (2, None)
+    day = np.datetime64(AT, "us").astype(np.int64)
+    assert read_keys(file, opened, "next_sale", AT).obs_times == [day, day]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [("", "--keys has no key"), ('"Ulm, Donau', "are no keys between commas: unexpected end")],
+)
+def test_keys_that_are_none_are_refused(
+    asked: str, says: str, moods: confluence.Run, run: confluence.Run, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    output = ["--at", AT, "--output", str(tmp_path / "p.csv")]
+    assert main(["predict", str(moods.out), "--keys", asked, *output]) == 1
+    assert says in capsys.readouterr().err
+    assert main(["predict", str(run.out), "--keys", "Aachen,1", *output]) == 1
+    said = "keys of one column, these have city, number: give a file of them (--keys-file)"
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_keys_is_answered_in_its_order(run: confluence.Run, tmp_path: Path) -> None:
