@@ -273,9 +273,10 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
             params["encoder.timeless"],
         ]
     )  # [23,D]
-    from_numbers = linear(numbers.astype(dtype), weights.astype(dtype))
+    with jax.default_matmul_precision("float32"):  # 8 bits of an epoch or an age are weeks
+        from_numbers = linear(numbers, weights)
     total = look_up(columns, cells.column_ids) + look_up(value_table, value_ids)  # [B,S,D] float32
-    total = total + from_numbers.astype(jnp.float32)
+    total = total + from_numbers
     return rms_norm(total, params["encoder.norm"], dtype)
 
 

@@ -6,10 +6,10 @@
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
 
-A name says all that two results of one run differ by: the split, the regime and its time, how many
-contexts were averaged, which runs were, and the checkpoint if it was not the last. So none replaces
-another, and the same asked again does. Of a run of several tasks the files of each are in a folder
-of its own.
+The name of an evaluation or a probe says all that two of one run differ by: the split, the regime
+and its time, how many contexts were averaged, which runs were, and the checkpoint if it was not the
+last. So none replaces another, and the same asked again does. Of predictions the last stay. Of a
+run of several tasks the files of each are in a folder of its own.
 """
 
 from __future__ import annotations

@@ -250,6 +250,28 @@ def test_rows_looked_up_by_a_product_are_the_same_with_the_same_gradient() -> No
     np.testing.assert_allclose(product_gradient, plain_gradient, rtol=1e-5, atol=1e-6)
 
 
+def test_epochs_and_ages_keep_their_digits_in_bfloat16() -> None:
+    """Which has 8 bits: times of two weeks were one, ages of 700 and 704 days too."""
+    cfg = Config(width=32, heads=2, layers=1, compute_dtype="bfloat16")
+    batch = smoke.synthetic_batch(cfg, SemanticType.TIMESTAMP)
+    params = {name: value * 0 for name, value in random_params(cfg).items()}
+    params["encoder.norm"] = params["encoder.norm"] + 1
+    weights = params["encoder.timestamp.weight"]
+    params["encoder.timestamp.weight"] = weights.at[-1, 0].set(1000).at[-2, 1].set(1.0)
+    params["encoder.age.bias"] = params["encoder.age.bias"].at[0].set(-1000)
+    is_time = (batch["semantic_types"] == SemanticType.TIMESTAMP) & (batch["is_padding"] == 0)
+    is_time &= (batch["is_null"] == 0) & (batch["is_target"] == 0)
+    assert is_time.any()
+    batch["row_ages"][:] = 1.0  # the vector of rows without time has no bias
+    found = []
+    for epoch in (1.0, 1.003):
+        batch["timestamp_values"][is_time] = [0.0] * 13 + [1.0, epoch]
+        cells = read_cells(inputs(batch))
+        h = encode(params, inputs(batch), cells, smoke.synthetic_tables(), cfg)
+        found.append(np.asarray(h, np.float32)[is_time])
+    assert np.abs(found[0][:, 0]).max() < 0.1 and found[1][:, 0].min() > 1
+
+
 def test_sums_over_all_cells_of_a_batch_lose_nothing_in_bfloat16() -> None:
     """Added up in bfloat16 these gradients are off by 4 to 10 %."""
     cfg = Config(
