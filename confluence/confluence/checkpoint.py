@@ -218,11 +218,18 @@ class Keeper:
 
         told = {"step": step, "score": None if score is None else score._asdict()}
         items: dict[str, Any] = {name: ocp.args.StandardSave(dict(parts[name])) for name in PARTS}
-        with _checkpointer() as checkpointer:
-            checkpointer.save(
-                (self._out / FOLDER / str(step)).absolute(),
-                args=ocp.args.Composite(record=ocp.args.JsonSave({**record, **told}), **items),
-            )
+        path = self._out / FOLDER / str(step)
+        try:
+            with _checkpointer() as checkpointer:
+                checkpointer.save(
+                    path.absolute(),
+                    args=ocp.args.Composite(record=ocp.args.JsonSave({**record, **told}), **items),
+                )
+        except (OSError, ValueError) as error:  # the second of a full disk
+            raise CheckpointError(
+                f"the checkpoint in '{path}' cannot be written ({_reason(error)}): with room for it"
+                " --resume goes on from the one before"
+            ) from error
         self._saved.append(Saved(step=step, score=score))
         self._prune()
 
@@ -303,11 +310,18 @@ def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # of many kinds, and of more lines than a person reads
-        reason = str(error).strip().partition("\n")[0][:LONGEST_REASON]
         raise CheckpointError(
             f"the checkpoint in '{path}' cannot be read, some file of it is damaged or missing"
-            f" ({type(error).__name__}: {reason}): take another one (--checkpoint), or train again"
+            f" ({_reason(error)}): take another one (--checkpoint), or train again"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error of Orbax says, in brief."""
+    said = str(error).strip().partition("\n")[0]
+    if len(said) > LONGEST_REASON:  # the cause stands last
+        said = f"... {said[-LONGEST_REASON:]}"
+    return f"{type(error).__name__}: {said}"
 
 
 def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import os
 import signal
 import sys
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     check_question(options)
+    # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail

@@ -125,6 +125,7 @@ def _as_a_rank(options: argparse.Namespace, work: Callable[[], Run], cfg: Config
                 "--devices starts the ranks of one machine, and this process is already one of"
                 " several: start as many as there are devices, without --devices"
             )
+        cfg.check_ranks(options.devices)
         return Told(None, status=launch(options.arguments, options.devices))
     from confluence.log import read_summary
     from confluence.parallel import Joined

@@ -161,6 +161,13 @@ class Config:
         if split == "val" and self.train_on_val:
             raise ConfigError("val was trained on (train_on_val) and cannot be scored; test can")
 
+    def check_ranks(self, count: int) -> None:
+        """Raise where so many ranks cannot share a batch alike."""
+        if self.batch_size % count:
+            raise ConfigError(
+                f"batch_size is {self.batch_size}: {count} ranks need a multiple of {count}"
+            )
+
     @property
     def masks_cells(self) -> bool:
         """Whether train contexts have masked cells."""

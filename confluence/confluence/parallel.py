@@ -80,10 +80,7 @@ class Group:
 
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """This rank's share of the contexts of each batch."""
-        if cfg.batch_size % self.size:
-            raise ConfigError(
-                f"batch_size is {cfg.batch_size}: {self.size} ranks need a multiple of {self.size}"
-            )
+        cfg.check_ranks(self.size)
         return {
             "rank": self.rank, "world_size": self.size, "local_world_size": self.local_size,
             "default_batch_size": cfg.batch_size // self.size,

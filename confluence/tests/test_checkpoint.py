@@ -67,6 +67,15 @@ def save(keeper: Keeper, cfg: Config, state: TrainState, step: int, value: float
     keeper.save(step, parts_of(state, [0.1] * step), record_of(cfg), score=score)
 
 
+def test_a_checkpoint_that_cannot_be_written_is_one_error(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    keeper = Keeper(tmp_path, keep_last=1)
+    (tmp_path / "checkpoints").touch()  # a file is in the way
+    with pytest.raises(CheckpointError, match=r"the checkpoint in '.*/4' cannot be written \(\w+E"):
+        save(keeper, cfg, state, 4, None)
+
+
 def test_a_checkpoint_comes_back_bit_for_bit(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:

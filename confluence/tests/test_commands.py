@@ -119,6 +119,16 @@ def test_one_of_several_processes_starts_no_more(
     assert f"confluence: {says}" in capsys.readouterr().err
 
 
+def test_ranks_that_cannot_share_a_batch_are_not_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("confluence.launch.launch", lambda *_: pytest.fail("started"))
+    command = ["train", "x.hw", "--task", "t", "--devices", "3", "--batch-size", "8"]
+    assert main(command) == 1
+    said = "confluence: batch_size is 8: 3 ranks need a multiple of 3\n"
+    assert capsys.readouterr().err == said
+
+
 def test_help_says_what_each_setting_means(capsys: pytest.CaptureFixture[str]) -> None:
     texts = setting_texts()
     assert list(texts) == [field.name for field in dataclasses.fields(Config)]
