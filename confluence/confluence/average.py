@@ -31,9 +31,7 @@ class Average:
         null, numerical, timestamp, boolean, categorical = (
             np.asarray(part, np.float64) for part in output
         )
-        odds = np.exp(categorical - categorical.max(axis=1, keepdims=True))
-        shares = odds / odds.sum(axis=1, keepdims=True)
-        parts = [sigmoid(null), numerical, timestamp, sigmoid(boolean), shares]
+        parts = [sigmoid(null), numerical, timestamp, sigmoid(boolean), softmax(categorical)]
         if self._count > 0:
             parts = [sums + part for sums, part in zip(self._sums, parts, strict=True)]
         self._sums = parts
@@ -52,6 +50,12 @@ class Average:
 def sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 / (1 + e^-logit), of any logit without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0.0, -logit)), np.float64)
+
+
+def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of each category, of any logits without overflow. [n,L] → [n,L]"""
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def _logit(share: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -161,6 +161,11 @@ class Config:
         if split == "val" and self.train_on_val:
             raise ConfigError("val was trained on (train_on_val) and cannot be scored; test can")
 
+    def until(self, split: str) -> str | None:
+        """`visible_until` of a split; None where it is rolling."""
+        until = self.visible_until
+        return until.get(split) if isinstance(until, dict) else until
+
     def check_ranks(self, count: int) -> None:
         """Raise where so many ranks cannot share a batch alike."""
         if self.batch_size % count:

@@ -126,5 +126,5 @@ def _differs(first: Output, other: Output) -> NDArray[np.bool_]:
 
 
 def as_output(parts: Sequence[Any]) -> Output:
-    """Heads' outputs on the host."""
+    """Heads' outputs on the host, where they are NumPy arrays."""
     return Output(*parts)

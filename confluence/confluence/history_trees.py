@@ -69,9 +69,8 @@ def unseen(history: History, seeds: Seeds) -> bool:
 
 def until_of(cfg: Config, split: str) -> int:
     """`visible_until` of a split in µs, NO_TIME where it is rolling."""
-    until = cfg.visible_until
-    value = until.get(split) if isinstance(until, dict) else until
-    return int(NO_TIME) if value is None else time_us(value)
+    until = cfg.until(split)
+    return int(NO_TIME) if until is None else time_us(until)
 
 
 def train_seeds(labels: Labels, wanted: Seeds, until_us: int, *, inclusive: bool) -> Seeds:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confluence.average import softmax
 from confluence.data import Floats
 
 STRENGTHS = tuple(10.0**power for power in range(1, -5, -1))  # tried, the strongest first
@@ -142,7 +143,7 @@ class _SoftmaxProblem:
     def gradient(self, theta: Floats) -> Floats:
         total = np.zeros_like(theta)
         for x, scores, y in self._blocks(theta):
-            share = _shares(scores)
+            share = softmax(scores)
             share[np.arange(y.size), y] -= 1.0
             total += x.T @ share
         return np.asarray(total / self._targets.size + self._penalty * theta)
@@ -151,7 +152,7 @@ class _SoftmaxProblem:
         """The Hessian at θ times a direction."""
         total = np.zeros_like(theta)
         for x, scores, _ in self._blocks(theta):
-            share, change = _shares(scores), x @ direction
+            share, change = softmax(scores), x @ direction
             total += x.T @ (share * (change - np.sum(share * change, axis=1, keepdims=True)))
         return np.asarray(total / self._targets.size + self._penalty * direction)
 
@@ -159,11 +160,6 @@ class _SoftmaxProblem:
 def _log_sum(scores: Floats) -> Floats:
     most = scores.max(axis=1)
     return np.asarray(most + np.log(np.sum(np.exp(scores - most[:, None]), axis=1)))
-
-
-def _shares(scores: Floats) -> Floats:
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def _conjugate_gradients(times: Callable[[Floats], Floats], wanted: Floats) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.average import sigmoid
+from confluence.average import sigmoid, softmax
 from confluence.data import NO_TIME, US_PER_DAY, Floats, Labels, Task
 from confluence.evaluate import Predictions, short_time, time_text
 from confluence.model import Output, Params
@@ -68,9 +68,7 @@ def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Fl
         score = sigmoid(np.asarray(output.boolean, np.float64))
         return score, score
     if task.stype == SemanticType.CATEGORICAL:
-        logits = np.asarray(output.categorical, np.float64)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        share = odds / odds.sum(axis=1, keepdims=True)
+        share = softmax(np.asarray(output.categorical, np.float64))
         return share.argmax(axis=1).astype(np.float64), share.max(axis=1)
     if task.stype == SemanticType.TIMESTAMP:
         epoch = np.asarray(output.timestamp, np.float64)[:, -1]

@@ -28,6 +28,7 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence import linear
+from confluence.average import softmax
 from confluence.config import Config
 from confluence.data import (
     Floats,
@@ -104,10 +105,9 @@ def probe(
         read_scores(fitted.linear.scores(h), target, clamp=cfg.clamp)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
     ]
-    until = cfg.visible_until
     result = evaluate(
         _predictions(wanted, answers[0]), labels, target, split=split, metric=cfg.metric,
-        visible_until=until.get(split) if isinstance(until, dict) else until,
+        visible_until=cfg.until(split),
         trees={
             **_control(answers[1:], wanted.seeds, labels),
             **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
@@ -260,8 +260,7 @@ def fit_probe(
 def read_scores(scores: Floats, task: Task, *, clamp: bool) -> tuple[Floats, Floats]:
     """(values, probabilities) as `predict.read_answers` gives them. [n,K] → [n], [n]"""
     if task.stype in (SemanticType.BOOLEAN, SemanticType.CATEGORICAL):
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares = odds / odds.sum(axis=1, keepdims=True)
+        shares = softmax(scores)
         if task.stype == SemanticType.BOOLEAN:
             return shares[:, 1], shares[:, 1]
         return shares.argmax(axis=1).astype(np.float64), shares.max(axis=1)

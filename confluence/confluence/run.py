@@ -161,10 +161,9 @@ class Run:
                 cfg, sampler, place, lambda opened: opened.epoch(split, task=place.name), target,
                 labels, contexts, others,
             )  # fmt: skip
-        until = cfg.visible_until
         result = evaluate(
             predictions, labels, target, split=split, metric=cfg.metric,
-            visible_until=until.get(split) if isinstance(until, dict) else until,
+            visible_until=cfg.until(split),
             trees=tree_baselines(place.store, cfg, target, labels, split) if trees else None,
             has_history=visible_history(place.store, cfg, target, labels, split),
             resamples=resamples,

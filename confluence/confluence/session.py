@@ -227,7 +227,7 @@ class Session:
         Several tasks have the mean of their scores, errors of numbers and times in units of the
         spread of their train labels, so that all count alike.
         """
-        cfg, until = self.config, self.config.visible_until
+        cfg = self.config
         scores = []
         for store, predictor in zip(self.stores, predictors, strict=True):
             for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
@@ -244,7 +244,7 @@ class Session:
                     continue
                 result = evaluate(
                     predictions, labels, task, split="val", metric=cfg.metric,
-                    visible_until=until.get("val") if isinstance(until, dict) else until,
+                    visible_until=cfg.until("val"),
                 )  # fmt: skip
                 level = {"level": task.level} if task.level else {}
                 log.event("evaluate", step=step, **{**result, **level, "task": place.title})
