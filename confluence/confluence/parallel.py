@@ -208,8 +208,12 @@ class Group:
         assert self.mesh is not None
         self.beat("putting rows together")
         parts = _jax.make_array_from_process_local_data(NamedSharding(self.mesh, SHARDED), own)
-        gather = jax.jit(lambda rows: rows, **self.placement())
-        return np.asarray(gather(parts).addressable_data(0))
+        return np.asarray(self._everywhere(parts).addressable_data(0))
+
+    @functools.cached_property
+    def _everywhere(self) -> Any:
+        """The identity, whose result is on all ranks; compiled once for each shape."""
+        return jax.jit(lambda rows: rows, **self.placement())
 
 
 def _map(function: Callable[[Any], Any], tree: Tree) -> Tree:
