@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluence.config_checks import (
+    plain,
     problems_of_kinds,
     problems_of_values,
     setting_kinds,
@@ -124,6 +125,8 @@ class Config:
             problems += (message for broken, message in self._checks() if broken)
         if problems:
             raise ConfigError("; ".join(problems))
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, plain(value))
 
     def _checks(self) -> list[tuple[bool, str]]:
         """What settings ask of one another, with whether it is broken."""

@@ -89,6 +89,17 @@ def problems_of_values(settings: Any) -> Iterator[str]:
         yield f"ignored_columns is {settings.ignored_columns!r}, expected distinct names"
 
 
+def plain(value: Any) -> Any:
+    """A value that JSON can hold for one of NumPy."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    if isinstance(value, Integral) and not isinstance(value, int):
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, int | float):
+        return float(value)
+    return value
+
+
 def _is_of(kind: Any, value: Any) -> bool:
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)

@@ -64,7 +64,10 @@ def test_ranges_are_of_settings() -> None:
     fields = {field.name for field in dataclasses.fields(Config)}
     assert {name for _, _, names in RANGES for name in names.split()} <= fields
     assert set(CHOICES) <= fields
-    assert Config(steps=np.int64(3), beta1=np.float32(0.5), clip_norm=1).steps == 3
+    numbers = {"steps": np.int64(3), "beta1": np.float32(0.5), "clip_norm": 1}
+    cfg = Config(**numbers, staleness=(np.float32(0.5), np.int32(9)))
+    assert json.loads(json.dumps(cfg.to_dict()))["staleness"] == [0.5, 9]
+    assert Config.from_dict(json.loads(json.dumps(cfg.to_dict()))) == cfg
 
 
 @pytest.mark.parametrize("name", PRESETS)
