@@ -24,7 +24,7 @@ def test_training_evaluation_and_prediction_open_samplers_with_it(
 ) -> None:
     """Of which only the first draws gaps."""
     noted = noted_samplers(monkeypatch)
-    monkeypatch.setattr("confluence.run.write_page", lambda out: None)  # which needs a log
+    monkeypatch.setattr("confluence.page.write_page", lambda out: None)  # which needs a log
     cfg = preset("tiny", staleness=STALE, database_age=shown, **SMALL)
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     run.evaluate("val", trees=False, resamples=0)

@@ -69,7 +69,7 @@ def test_training_evaluation_and_prediction_open_samplers_with_them(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = noted_samplers(monkeypatch)
-    monkeypatch.setattr("confluence.run.write_page", lambda out: None)  # which needs a log
+    monkeypatch.setattr("confluence.page.write_page", lambda out: None)  # which needs a log
     cfg = preset("tiny", ignored_columns=["customers.region"], **SMALL)
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     result = run.evaluate("val", trees=False, resamples=0)
@@ -182,8 +182,8 @@ def test_the_setting_is_a_tuple_of_distinct_names() -> None:
     cfg = preset("tiny", ignored_columns=["a.b"])
     assert cfg.ignored_columns == ("a.b",)
     assert Config.from_dict(json.loads(json.dumps(cfg.to_dict()))) == cfg
-    for value in ("a.b", ("a.b", "c.d", "a.b")):
-        with pytest.raises(ConfigError, match=r"ignored_columns is .*, expected a tuple of dist"):
+    for value, expected in (("a.b", "a tuple of texts"), (("a.b", "c", "a.b"), "distinct names")):
+        with pytest.raises(ConfigError, match=rf"ignored_columns is .*, expected {expected}"):
             Config(ignored_columns=value)  # type: ignore[arg-type]
 
 

@@ -131,8 +131,8 @@ def test_the_command_tells_the_losses_by_type(
 
 def test_settings_that_cannot_be_together_are_named(shop_store: Path, tmp_path: Path) -> None:
     for settings, message in (
-        ({"mask_ratio": 0.0}, "mask_ratio must be in"),
-        ({"auxiliary_weight": -1.0}, "auxiliary_weight must be"),
+        ({"mask_ratio": 0.0}, "mask_ratio is 0.0, must be in"),
+        ({"auxiliary_weight": -1.0}, "auxiliary_weight is -1.0, must be"),
         ({"objective": "cells"}, "objective is 'cells'"),
         ({"seed_tables": ("orders",)}, "seed_tables need objective 'masked_cells'"),
         ({"objective": "masked_cells", "label_rows": 2}, "label_rows need objective 'task'"),

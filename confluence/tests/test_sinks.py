@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import confluence
-from confluence.config import LOG_SINKS, preset
+from confluence.config import preset
+from confluence.config_checks import LOG_SINKS
 from confluence.log import Log
 from confluence.sinks import KINDS, PACKAGES, Sinks, check_installed, numbers
 from confluence.train import StepReport
