@@ -319,12 +319,11 @@ def _spans(
             f"{len(starts)} folds, not {folds}: the train seeds of task '{name}' have so few days",
             stacklevel=3,
         )
+    least, horizon = 0, None  # how long train must go on after a cutoff, and is scored
     if horizon_days is not None:
-        horizon: int | None = int(horizon_days * US_PER_DAY)
+        least = horizon = int(horizon_days * US_PER_DAY)
     elif later.size and later.min() > train[-1]:
-        horizon = _duration(later)
-    else:
-        horizon = None
+        least, horizon = _duration(later)
     spans = []
     for start, following in zip(starts, [*starts[1:], end], strict=True):
         until = min(end, following if horizon is None else start + horizon)
@@ -333,7 +332,7 @@ def _spans(
                 f"cutoff {time_text(start)}: the train seeds of task '{name}' reach from"
                 f" {time_text(int(train[0]))} to {time_text(int(train[-1]))}, choose between"
             )
-        if end - start < (horizon or 0):
+        if end - start < least:
             warnings.warn(
                 f"cutoff {time_text(start)}: train ends at {time_text(int(train[-1]))}, sooner"
                 " than the horizon",
@@ -343,13 +342,15 @@ def _spans(
     return spans
 
 
-def _duration(times: NDArray[np.int64]) -> int | None:
-    """How long a split lasts, µs: up to its last time and as long again as its times are apart in
-    the mean; None of one time."""
+def _duration(times: NDArray[np.int64]) -> tuple[int, int | None]:
+    """How long a split lasts, at least and at most, µs: from its first to its last time, give or
+    take half of what its times are apart in the mean, as months are not alike. (0, None) of one."""
     distinct = np.unique(times)
     if distinct.size < 2:
-        return None
-    return int(distinct[-1] - distinct[0]) * distinct.size // (distinct.size - 1)
+        return 0, None
+    span = int(distinct[-1] - distinct[0])
+    half = span // (2 * (distinct.size - 1))
+    return span - half, span + half
 
 
 def _day(moment: int) -> int:

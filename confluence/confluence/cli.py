@@ -36,9 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check_question(options)
     # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     return _leave(_status(options))
 
 

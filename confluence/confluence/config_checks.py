@@ -26,22 +26,23 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "≥ 1",
         lambda value: value >= 1,
         "width heads layers child_width batch_size steps members accumulate log_every keep_last"
-        " newton_schulz_steps num_threads max_targets_per_type",
+        " num_threads",
     ),
     (
         "≥ 0",
         lambda value: value >= 0,
         "feed_forward attention_block max_hops label_rows num_prefetch eval_every save_every"
         " muon_learning_rate learning_rate final_learning_rate temperature_multiplier weight_decay"
-        " warmup_steps auxiliary_weight z_loss epoch_weight",
+        " warmup_steps warmup_fraction auxiliary_weight z_loss epoch_weight epsilon"
+        " newton_schulz_steps max_targets_per_type",
     ),
     (
         "> 0",
         lambda value: value > 0,
-        "epsilon clip_norm half_life_days level_days collective_timeout_s",
+        "clip_norm half_life_days level_days collective_timeout_s",
     ),
     ("in [0, 1)", lambda value: 0 <= value < 1, "muon_momentum beta1 beta2 cell_dropout"),
-    ("in [0, 1]", lambda value: 0 <= value <= 1, "warmup_fraction average_from"),
+    ("in [0, 1]", lambda value: 0 <= value <= 1, "average_from"),
     ("in (0, 1]", lambda value: 0 < value <= 1, "mask_ratio"),
     ("in [1, 65535]", lambda value: 1 <= value <= 65_535, "sequence_length max_rows"),
     ("in [0, 1024]", lambda value: 0 <= value <= 1024, "peer_labels"),
@@ -106,7 +107,7 @@ def _is_of(kind: Any, value: Any) -> bool:
     if kind is int:
         return isinstance(value, Integral)
     if kind is float:
-        return isinstance(value, Real) and math.isfinite(value)
+        return isinstance(value, Real) and not math.isnan(value)
     if typing.get_origin(kind) is tuple:
         parts = typing.get_args(kind)
         if not isinstance(value, tuple) or (parts[-1] is not ... and len(value) != len(parts)):

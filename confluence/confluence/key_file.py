@@ -98,6 +98,11 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
             number += len(rows)
 
 
+def _some_lines(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:PROBLEMS_SHOWN]))
+    return f"line{'s' * (len(numbers) > 1)} {shown}"
+
+
 class _Reader:
     """Looks up lines piece by piece and gathers what is wrong with them."""
 
@@ -113,7 +118,8 @@ class _Reader:
         self._time_place: int | None = None
         self._rows: list[NDArray[np.uint32]] = []
         self._times: list[int] = []
-        self._untimed: list[str] = []  # what is said of lines that have no time
+        self._untimed: list[int] = []  # lines without a time
+        self._line_count = 0
         self._unknown: list[tuple[int, Any]] = []  # line and key
 
     def place_columns(self, names: list[str]) -> None:
@@ -142,6 +148,7 @@ class _Reader:
         """Look up some lines."""
         keys = []
         numbers = []
+        self._line_count += len(lines)
         for number, values in lines:
             if len(values) != self._width:
                 self.problems.append(f"line {number}: {len(values)} values, not {self._width}")
@@ -165,10 +172,7 @@ class _Reader:
         value = values[self._time_place]
         if value is None or value == "":
             if self._at_us is None:
-                self._untimed.append(
-                    f"line {number}: no {TIME_COLUMN}, and no time for all is given"
-                )
-                self.problems.append(self._untimed[-1])
+                self._untimed.append(number)
             value = self._at_us or 0
         try:
             self._times.append(time_us(value))
@@ -177,15 +181,15 @@ class _Reader:
 
     def finish(self) -> AskedRows:
         """What was asked, or all problems at once."""
-        problems = self.problems
-        if len(self._untimed) == len(self._times):  # as if there were no such column
-            problems = [problem for problem in problems if problem not in set(self._untimed)]
-            self._time_place = None
+        problems = list(self.problems)
+        if len(self._untimed) == self._line_count:
+            self._time_place = None  # as if there were no such column
+        elif self._untimed:
+            said = f"no {TIME_COLUMN}, and no time for all is given"
+            problems.append(f"{_some_lines(self._untimed)}: {said}")
         if self._unknown:
-            lines = [str(number) for number, _ in self._unknown[:PROBLEMS_SHOWN]]
-            keys = [key for _, key in self._unknown]
-            said = self._store.unknown_keys(self._table, keys)
-            problems = [*problems, f"line{'s' * (len(lines) > 1)} {', '.join(lines)}: {said}"]
+            said = self._store.unknown_keys(self._table, [key for _, key in self._unknown])
+            problems.append(f"{_some_lines([number for number, _ in self._unknown])}: {said}")
         if problems:
             more = len(problems) - PROBLEMS_SHOWN
             shown = "; ".join(problems[:PROBLEMS_SHOWN]) + (

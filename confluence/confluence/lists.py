@@ -2,7 +2,7 @@
 
     starts [owners + 1], times [n]     owner p's entries are starts[p] .. starts[p + 1], ascending
     owners [m], limits [m]             ──► how many entries of its owner each seed sees: a prefix
-    prefix + values [n]                ──► their sum, mean, last: differences of one running sum
+    prefix + values [n]                ──► their mean, that of the last few, the last
 
 As in headwater's stores, what a seed may see of a list is a prefix of it, found by binary search
 for all seeds at once: O(m log n) without a loop over seeds.

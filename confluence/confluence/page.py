@@ -65,9 +65,13 @@ def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
     was computed is not lost with it."""
     try:
         write_result(out, folder, kind, result)
+    except OSError as error:
+        warnings.warn(f"the result is not kept in '{folder}': {error}", stacklevel=3)
+        return
+    try:
         write_page(out)
     except OSError as error:
-        warnings.warn(f"the result is not kept in '{out}': {error}", stacklevel=3)
+        warnings.warn(f"the page does not show the result: {error}", stacklevel=3)
 
 
 def make_page(out: Path, events: list[Event]) -> str:

@@ -63,6 +63,7 @@ def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
     """Write a result of the run in `out` to its file in `folder`, which is `out` or below it."""
     last_step = (saved_steps(out) or [result["step"]])[-1]
     path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
+    folder.mkdir(exist_ok=True)
     write_whole(path, to_json(result) + "\n")
     return path
 

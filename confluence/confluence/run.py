@@ -14,11 +14,11 @@ import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import headwater
 import numpy as np
-from headwater.keys import Time
+from headwater.keys import Time, time_us
 
 from confluence import checkpoint
 from confluence.answers import Answers, anchor_key, check_output
@@ -77,7 +77,7 @@ from confluence.stores import (
 from confluence.train import Predictor
 from confluence.transfer import check_start
 
-VisibleUntil = str | dict[str, str] | None
+VisibleUntil: TypeAlias = Time | dict[str, str] | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,12 +112,10 @@ class Run:
         raise TaskError(f"{asked} the run has {', '.join(self.titles) or 'none'}")
 
     def results(self, task: str | None = None) -> Path:
-        """Folder of the evaluations and predictions of a task."""
+        """Folder of the evaluations and predictions of a task; it may not be there yet."""
         if len(self.places) == 1:
             return self.out
-        folder = task_folder(self.out, self.place(task).title)
-        folder.mkdir(exist_ok=True)
-        return folder
+        return task_folder(self.out, self.place(task).title)
 
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
@@ -289,6 +287,8 @@ class Run:
             visible_until = self._first_time(place, split)
         if visible_until is None:
             return self.config
+        if not isinstance(visible_until, str | dict):
+            visible_until = time_text(time_us(visible_until))
         return self.config.replace(visible_until=visible_until)
 
     def _first_time(self, place: TaskPlace, split: str) -> str:
@@ -454,7 +454,8 @@ def learn(
     with contextlib.ExitStack() as until_done:
         done = None
         if group.is_first:
-            until_done.enter_context(held(folder))
+            if not (resume and checkpoint.saved_steps(folder)[-1:] == [cfg.steps]):
+                until_done.enter_context(held(folder))  # there is something to do
             done = _prepare(folder, record, resume, overwrite)
         done = group.tell(done)
         session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)

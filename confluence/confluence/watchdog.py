@@ -30,7 +30,7 @@ FAILURE = "confluence/failure"
 BEATS = "confluence/beats/"
 PARTS = 20  # looks within the limit
 LONGEST_LOOK_S, SHORTEST_LOOK_S = 2.0, 0.05
-GONE_LOOKS = 3  # without a new count of a rank's
+GONE_LOOKS, LEAST_GONE_S = 2, 0.5  # without a new count of a rank's
 EXIT_STATUS = 1
 
 
@@ -139,9 +139,10 @@ class Watchdog:
 
     def gone(self) -> str | None:
         """Which ranks have ended without a word, if any; takes some looks."""
-        time.sleep(GONE_LOOKS * self._look_s)  # what they had published is read meanwhile
+        wait_s = max(GONE_LOOKS * self._look_s, LEAST_GONE_S)
+        time.sleep(wait_s)  # what they had published is read meanwhile
         before = list(self._looks)
-        time.sleep(GONE_LOOKS * self._look_s)
+        time.sleep(wait_s)
         gone = [r for r, looks in enumerate(self._looks) if looks == before[r]]
         if not gone or self._rank in gone:  # then nothing was read
             return None

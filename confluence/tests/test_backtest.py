@@ -305,10 +305,16 @@ def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
 
 
 def test_a_horizon_is_as_long_as_val_lasts_with_its_last_time() -> None:
-    day = 86_400_000_000
-    monthly = np.array([0, 31, 59, 0]) * day  # three firsts of a month, the first of two seeds
-    assert _duration(monthly) == 59 * day * 3 // 2
-    assert _duration(monthly[:1]) is None
+    firsts = np.arange("2020-01", "2023-01", dtype="datetime64[M]").astype("datetime64[us]")
+    months = firsts.astype(np.int64)
+    for count in (2, 3, 4, 6, 12):
+        for val in range(12):
+            least, most = _duration(months[val : val + count])
+            for cutoff in range(12, 24):
+                until = months[cutoff] + (most or 0)
+                assert np.sum((months >= months[cutoff]) & (months < until)) == count
+                assert months[cutoff + count - 1] + 1 - months[cutoff] >= least  # not too short
+    assert _duration(months[[3, 3]]) == (0, None)
 
 
 @pytest.mark.parametrize("days", [0.0, -5.0, float("nan"), float("inf")])

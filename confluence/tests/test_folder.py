@@ -89,11 +89,11 @@ def test_processes_that_write_one_file_leave_it_whole(tmp_path: Path) -> None:
 
 def test_a_result_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
     result = {"split": "val", "step": 3}
-    with pytest.warns(UserWarning, match="the result is not kept in .*: .* has no log of a run"):
+    with pytest.warns(UserWarning, match="the page does not show the result: .* has no log"):
         keep_result(tmp_path, tmp_path, "evaluation", result)
     assert json.loads((tmp_path / "evaluation-val.json").read_text()) == result
     with pytest.warns(UserWarning, match="the result is not kept in .*: .*No such file"):
-        keep_result(tmp_path, tmp_path / "gone", "evaluation", result)
+        keep_result(tmp_path, tmp_path / "gone" / "task", "evaluation", result)
 
 
 def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:

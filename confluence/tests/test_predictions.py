@@ -301,7 +301,7 @@ def test_times_that_no_line_has_are_as_none(store: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("asked", "says"),
-    [("", "--keys has no key"), ('"Ulm, Donau', "are no keys between commas: unexpected end")],
+    [("", "--keys has no key"), ('"Ulm, Donau', "has a quote that nothing closes")],
 )
 def test_keys_that_are_none_are_refused(
     asked: str, says: str, moods: confluence.Run, run: confluence.Run, tmp_path: Path,

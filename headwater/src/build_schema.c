@@ -38,8 +38,22 @@ static uint64_t count_name_bytes(const hw_builder *b) {
     return bytes;
 }
 
+/* Of the times of all columns: of what is known by stats_until, unless these are all equal. */
+static void take_time_moments(const hw_builder *b, struct hwi_store_info *info) {
+    struct hwi_moments known = {0}, late = {0};
+    for (uint32_t i = 0; i < b->column_count; i++) {
+        if (b->columns[i].info.stype == HW_TIMESTAMP) {
+            hwi_moments_merge(&known, &b->columns[i].moments);
+            hwi_moments_merge(&late, &b->columns[i].row_moments);
+        }
+    }
+    hwi_moments_result(&known, &info->time_mean_us, &info->time_std_us);
+    if (!(info->time_std_us > 0) && late.count > 0) {
+        hwi_moments_result(&late, &info->time_mean_us, &info->time_std_us);
+    }
+}
+
 static void fill_store_info(const hw_builder *b, struct names *names, struct hwi_store_info *info) {
-    struct hwi_moments times = {0};
     *info = (struct hwi_store_info){
         .table_count = b->table_count,
         .column_count = b->column_count,
@@ -53,12 +67,7 @@ static void fill_store_info(const hw_builder *b, struct names *names, struct hwi
     };
     info->name = add_name(names, b->name);
     info->embedder = add_name(names, b->embedder);
-    for (uint32_t i = 0; i < b->column_count; i++) {
-        if (b->columns[i].info.stype == HW_TIMESTAMP) {
-            hwi_moments_merge(&times, &b->columns[i].moments);
-        }
-    }
-    hwi_moments_result(&times, &info->time_mean_us, &info->time_std_us);
+    take_time_moments(b, info);
 }
 
 static hw_status write_tables(hw_builder *b, struct hwi_writer *writer, struct names *names,

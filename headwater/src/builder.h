@@ -50,7 +50,7 @@ struct hwi_build_column {
     struct hwi_dictionary categories;
     hw_column_stats stats;
     struct hwi_moments moments;
-    struct hwi_moments row_moments; /* known late, NUMERICAL: whenever each is known */
+    struct hwi_moments row_moments; /* of a column known late: whenever each is known */
 };
 
 struct hwi_build_key {

@@ -46,7 +46,7 @@ struct rows_record {
 struct column_record {
     struct hwi_column_info info;
     hw_column_stats stats;
-    struct hwi_moments moments;
+    struct hwi_moments moments, row_moments;
 };
 
 struct edges_record {
@@ -192,6 +192,7 @@ hw_status hwi_builder_record_rows(hw_builder *b, uint32_t index, hw_error *error
         columns[i].info = column->info;
         columns[i].stats = column->stats;
         columns[i].moments = column->moments;
+        columns[i].row_moments = column->row_moments;
     }
     hw_status status = append(
         b, (struct record_header){.kind = ROWS, .index = index, .bytes = bytes}, record, error);
@@ -268,6 +269,7 @@ static hw_status take_rows(hw_builder *b, uint32_t index, const uint8_t *data, u
         target->info = column.info;
         target->stats = column.stats;
         target->moments = column.moments;
+        target->row_moments = column.row_moments;
     }
     table->written = 1;
     b->row_count += table->info.row_count;

@@ -365,7 +365,7 @@ def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> d
         "cutoff": "exclusive" if seeds.exclusive else "inclusive",
         "context_labels": task.context_labels,
         "label_window_us": task.label_window_us,
-        **({"allow_future_anchor": True} if task.allow_future_anchor else {}),
+        "allow_future_anchor": task.allow_future_anchor,
         "hidden_columns": [str(column) for column in seeds.hidden],
         "query": task.query,
         "rows": seeds.row_count,

@@ -399,6 +399,28 @@ def test_moments_use_cells_that_are_known_by_then(tmp_path: Path) -> None:
     assert built("two", datetime(2020, 9, 1), 7e5, 8e5)[1] == shown
 
 
+def test_times_that_are_known_too_late_still_have_a_scale(tmp_path: Path) -> None:
+    """Where the store has no others: else each would be 0."""
+    rows = [(1, datetime(2024, 1, 1)), (2, datetime(2024, 1, 3))]
+    table = {
+        "primary_key": "id",
+        "columns": {
+            "id": {"stype": "identifier"},
+            "closed": {"stype": "timestamp", "known_at": "closed"},
+        },
+    }
+    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "closed": "TIMESTAMP"}, rows)})
+    task = {
+        "query": "SELECT id, TIMESTAMP '2024-02-01' AS at, closed AS y FROM t",
+        "anchor_table": "t", "target_column": "y", "target_stype": "timestamp",
+        "observation_time_column": "at",
+    }  # fmt: skip
+    metadata = {"tables": {"t": table}, "tasks": {"y": task}}
+    build(source, tmp_path / "s", metadata, stats_until="2023-01-01")
+    time = Sampler(tmp_path / "s").database_metadata()["time"]
+    assert time == {"mean_us": us(2024, 1, 2), "std_us": 86_400_000_000.0}
+
+
 def test_a_given_split_that_is_not_one_in_time_says_nothing_about_moments(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("book_id,at,sold\n11,2021-02-01,3\n")
     (tmp_path / "val.csv").write_text("book_id,at,sold\n11,2020-02-01,3\n")
