@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,14 @@ def test_a_folder_that_another_process_trains_in_is_refused_until_that_ends(
     with held(out):  # what a killed process held is free
         assert (out / ".lock").exists()
     assert list(out.iterdir()) == []
+
+
+def test_a_finished_run_is_opened_whoever_has_its_folder(shop_store: Path, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"task": "churn", "out": tmp_path, "preset": "tiny", "steps": 1}
+    asked |= {"width": 16, "layers": 1, "resume": True}
+    assert confluence.train(shop_store, **asked).step == 1
+    with held(tmp_path):
+        assert confluence.train(shop_store, **asked).step == 1
 
 
 def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
