@@ -24,7 +24,7 @@ from confluence.meeting import PREFIX
 from confluence.stop import SIGNALS
 
 LAUNCHER = PREFIX + "LAUNCHER"  # process id of the one that started the ranks
-GRACE_S = 10.0  # for the others, after the first has failed
+GRACE_S = 20.0  # for the others to say what they know, after the first has failed
 LOOK_S = 0.05
 SIGNALLED = 128  # exit status of a process that a signal ended, as a shell has it
 
