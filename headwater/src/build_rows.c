@@ -44,25 +44,15 @@ int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row) {
 
 int64_t hwi_build_known_time(const hw_builder *b, const struct hwi_column_info *column,
                              int64_t row_time, const uint8_t *spilled_row) {
-    const struct hwi_build_column *source;
-    const uint8_t *nulls;
-    switch ((enum hwi_known_kind)column->known_kind) {
-    case HWI_KNOWN_CREATION:
-        break;
-    case HWI_KNOWN_NEVER:
-        return INT64_MAX;
-    case HWI_KNOWN_COLUMN:
-        source = &b->columns[column->known_column];
-        nulls = spilled_row + b->tables[column->table].spill_null_offset;
-        if (hwi_bit(nulls, source->info.null_bit)) {
-            return INT64_MAX;
+    int64_t told_us = INT64_MAX;
+    if (column->known_kind == HWI_KNOWN_COLUMN) {
+        const struct hwi_build_column *source = &b->columns[column->known_column];
+        const uint8_t *nulls = spilled_row + b->tables[column->table].spill_null_offset;
+        if (!hwi_bit(nulls, source->info.null_bit)) {
+            told_us = hwi_read_i64(spilled_row + source->spill_offset);
         }
-        return hwi_known_after(hwi_read_i64(spilled_row + source->spill_offset),
-                               column->known_offset_us);
-    case HWI_KNOWN_OFFSET:
-        return hwi_known_after(row_time, column->known_offset_us);
     }
-    return row_time;
+    return hwi_known_time(column, row_time, told_us);
 }
 
 static uint32_t stored_count(const struct rows_reader *reader) {

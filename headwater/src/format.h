@@ -202,6 +202,23 @@ struct hwi_column_info {
 };
 static_assert(sizeof(struct hwi_column_info) == 88, "column info");
 
+/* When a cell of a column is known: row_time if with its row, INT64_MAX if never. told_us: of
+ * HWI_KNOWN_COLUMN the time in that column of the row, INT64_MAX where it is NULL. */
+static inline int64_t hwi_known_time(const struct hwi_column_info *column, int64_t row_time,
+                                     int64_t told_us) {
+    switch ((enum hwi_known_kind)column->known_kind) {
+    case HWI_KNOWN_CREATION:
+        break;
+    case HWI_KNOWN_NEVER:
+        return INT64_MAX;
+    case HWI_KNOWN_COLUMN:
+        return hwi_known_after(told_us, column->known_offset_us);
+    case HWI_KNOWN_OFFSET:
+        return hwi_known_after(row_time, column->known_offset_us);
+    }
+    return row_time;
+}
+
 struct hwi_key_info {
     uint32_t child_table, parent_table;
     uint32_t parent_slot; /* index among the child table's foreign keys = place in the record */

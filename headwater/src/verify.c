@@ -130,24 +130,15 @@ static void verify_parents(struct table_check *check, uint32_t row, const uint8_
 static int64_t known_time(const struct hwi_table *table, uint32_t local,
                           const struct hwi_column_info *column,
                           const struct hwi_column_info *columns) {
-    const uint8_t *record = table->records + (uint64_t)local * table->info->record_bytes;
-    int64_t time = table->times != NULL ? table->times[local] : INT64_MIN;
-    const struct hwi_column_info *source;
-    switch ((enum hwi_known_kind)column->known_kind) {
-    case HWI_KNOWN_CREATION:
-        break;
-    case HWI_KNOWN_NEVER:
-        return INT64_MAX;
-    case HWI_KNOWN_COLUMN:
-        source = &columns[column->known_column];
-        if (hwi_bit(record + table->info->null_offset, source->null_bit)) {
-            return INT64_MAX;
+    int64_t told_us = INT64_MAX;
+    if (column->known_kind == HWI_KNOWN_COLUMN) {
+        const struct hwi_column_info *source = &columns[column->known_column];
+        const uint8_t *record = table->records + (uint64_t)local * table->info->record_bytes;
+        if (!hwi_bit(record + table->info->null_offset, source->null_bit)) {
+            told_us = hwi_read_i64(record + source->lane_offset);
         }
-        return hwi_known_after(hwi_read_i64(record + source->lane_offset), column->known_offset_us);
-    case HWI_KNOWN_OFFSET:
-        return hwi_known_after(time, column->known_offset_us);
     }
-    return time;
+    return hwi_known_time(column, table->times != NULL ? table->times[local] : INT64_MIN, told_us);
 }
 
 /* The later of a child's time and the known times of the key's columns. */

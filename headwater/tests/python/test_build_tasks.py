@@ -391,9 +391,8 @@ def test_moments_use_cells_that_are_known_by_then(tmp_path: Path) -> None:
 
     stats, shown = built("one", datetime(2020, 3, 1), 70.0, 100.0)
     assert stats["cost"]["mean"] == 15.0  # of tickets 0 and 1, as 2 is closed later and 3 never
-    assert stats["rating"]["mean"] == pytest.approx(
-        5 / 3
-    )  # that of ticket 3 is known on February 4
+    # The rating of ticket 3 is known on February 4.
+    assert stats["rating"]["mean"] == pytest.approx(5 / 3)
     assert stats["told"]["mean"] == 6.5  # tickets 0 to 3
     assert stats["judged"]["mean"] == 2.5  # the same: what nobody knows may be a task's target
     assert built("two", datetime(2020, 9, 1), 7e5, 8e5)[1] == shown
