@@ -13,7 +13,6 @@ for and files are written piece by piece, so the keys and texts of long outputs 
 from __future__ import annotations
 
 import csv
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from confluence.data import NO_TIME, Task, find_task
 from confluence.evaluate import Predictions
+from confluence.folder import whole
 
 Row = dict[str, Any]
 PIECE = 8_192  # rows that are made at once
@@ -93,12 +93,8 @@ class Answers(Sequence[Row]):
         """Write a CSV or Parquet file, as its name says. It appears when it is whole."""
         check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with whole(path) as unfinished:
             WRITERS[path.suffix.lower()](self, unfinished)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     # ---- inside
 

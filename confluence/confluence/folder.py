@@ -11,14 +11,21 @@ from pathlib import Path
 LOCK = ".lock"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that nobody finds half-written, also where two processes write it."""
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write a file that nobody is to find half-written, also if two processes write it."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(text, encoding="utf-8")
+        yield unfinished
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file that is whole or not there."""
+    with whole(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -37,24 +37,23 @@ def test_a_silent_rank_is_named_and_ends_all(
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_rank_that_fails_ends_the_others_with_its_reason(who: int, started: list[Ranks]) -> None:
-    started.append(Ranks(who, "fails"))
+@pytest.mark.parametrize(
+    ("how", "own", "told"),
+    [
+        ("fails", "confluence: no such column", "ValueError: no such column"),
+        # Nothing catches it, as in a script: JAX would wait for ranks that are gone.
+        ("breaks", "RuntimeError: no such case", "RuntimeError: no such case"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_others_with_its_reason(
+    how: str, own: str, told: str, who: int, started: list[Ranks]
+) -> None:
+    started.append(Ranks(who, how))
     hung_at = started[0].wait_for_hang(who)
     assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1]
     assert time.monotonic() - hung_at < 5 * TIMEOUT_S
-    assert started[0].said(who).splitlines()[-1] == "confluence: no such column"
-    assert f"rank {who} ended: ValueError: no such column" in started[0].said(1 - who)
-
-
-@pytest.mark.parametrize("who", [0, 1])
-def test_an_error_that_nobody_expects_ends_all_as_well(who: int, started: list[Ranks]) -> None:
-    """Where nothing catches it, as in a script: JAX would wait for ranks that are gone."""
-    started.append(Ranks(who, "breaks"))
-    hung_at = started[0].wait_for_hang(who)
-    assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1]
-    assert time.monotonic() - hung_at < 5 * TIMEOUT_S
-    assert started[0].said(who).splitlines()[-1] == "RuntimeError: no such case"
-    assert f"rank {who} ended: RuntimeError: no such case" in started[0].said(1 - who)
+    assert started[0].said(who).splitlines()[-1] == own
+    assert f"rank {who} ended: {told}" in started[0].said(1 - who)
 
 
 def test_a_killed_rank_is_named_by_all_others(started: list[Ranks]) -> None:
