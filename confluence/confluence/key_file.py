@@ -182,7 +182,7 @@ class _Reader:
     def finish(self) -> AskedRows:
         """What was asked, or all problems at once."""
         problems = list(self.problems)
-        if len(self._untimed) == self._line_count:
+        if len(self._untimed) == self._line_count > 0:
             self._time_place = None  # as if there were no such column
         elif self._untimed:
             said = f"no {TIME_COLUMN}, and no time for all is given"

@@ -297,6 +297,8 @@ def test_times_that_no_line_has_are_as_none(store: Path, tmp_path: Path) -> None
     assert (asked.rows.size, asked.obs_times) == (2, None)
     day = np.datetime64(AT, "us").astype(np.int64)
     assert read_keys(file, opened, "next_sale", AT).obs_times == [day, day]
+    file.write_text("key_city,key_number,obs_time\n")
+    assert read_keys(file, opened, "next_sale").obs_times == []
 
 
 @pytest.mark.parametrize(
