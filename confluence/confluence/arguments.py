@@ -155,6 +155,7 @@ def _add_evaluate(commands: Any) -> None:
     _add_opened_run(command, task="which, of a run of several", several=True)
     _add_scoring(command, split="test")
     _add_contexts(command)
+    _add_ranks(command)
 
 
 def _add_probe(commands: Any) -> None:
@@ -188,6 +189,7 @@ def _add_predict(commands: Any) -> None:
     command.add_argument(
         "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
     )
+    _add_ranks(command)
 
 
 def _add_page(commands: Any) -> None:
@@ -289,7 +291,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 
 def _add_ranks(command: argparse.ArgumentParser) -> None:
-    """Options of training on several devices."""
+    """Options of work on several devices."""
     group = command.add_argument_group("several devices (docs/12-parallel.md)")
     group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")

@@ -11,16 +11,19 @@ import argparse
 import csv
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from confluence.config import Config, preset
 
 if TYPE_CHECKING:
-    from confluence.run import Run
+    from confluence.answers import Answers
+    from confluence.run import Run, Scoring
 
 Result = dict[str, Any]
+Done = TypeVar("Done")
 SETTING = "setting_"  # before the names of settings among the options
 
 
@@ -95,7 +98,7 @@ def train_command(options: argparse.Namespace) -> Told:
             resume=options.resume, **overrides_of(options),
         )  # fmt: skip
 
-    return _as_a_rank(options, train, preset(options.preset, **overrides_of(options)))
+    return _train_together(options, train, preset(options.preset, **overrides_of(options)))
 
 
 def pretrain_command(options: argparse.Namespace) -> Told:
@@ -111,11 +114,35 @@ def pretrain_command(options: argparse.Namespace) -> Told:
         )  # fmt: skip
 
     settings = {**overrides_of(options), "objective": "masked_cells"}
-    return _as_a_rank(options, pretrain, preset(options.preset, **settings))
+    return _train_together(options, pretrain, preset(options.preset, **settings))
 
 
-def _as_a_rank(options: argparse.Namespace, work: Callable[[], Run], cfg: Config) -> Told:
-    """Train on one device or as one of several ranks, or start these."""
+def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: Config) -> Told:
+    """Train on one device, or on several."""
+
+    def tell(run: Run) -> Told:
+        from confluence.log import read_summary
+
+        summary = read_summary(run.out)
+        tasks = {"tasks": run.titles} if run.titles else {}
+        result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
+        done = f"trained {run.config.steps} steps, saved in {run.out}"
+        return Told(result, [done, *describe_summary(summary)])
+
+    cfg.check_ranks(options.devices or 1)
+    return _together(options, train, tell, timeout_s=cfg.collective_timeout_s)
+
+
+def _together(
+    options: argparse.Namespace, work: Callable[[], Done], tell: Callable[[Done], Told], *,
+    timeout_s: float = Config().collective_timeout_s,
+) -> Told:  # fmt: skip
+    """Work on one device or as one of several ranks, or start these.
+
+    Args:
+        tell: what comes of it. Rank 0 alone does that, when the others have left.
+        timeout_s: after how long a rank that waits for another one ends.
+    """
     from confluence.launch import is_launched, launch
     from confluence.meeting import find_place
 
@@ -125,41 +152,39 @@ def _as_a_rank(options: argparse.Namespace, work: Callable[[], Run], cfg: Config
                 "--devices starts the ranks of one machine, and this process is already one of"
                 " several: start as many as there are devices, without --devices"
             )
-        cfg.check_ranks(options.devices)
         return Told(None, status=launch(options.arguments, options.devices))
-    from confluence.log import read_summary
     from confluence.parallel import Joined
 
-    limits = {
-        "timeout_s": options.join_timeout_s, "collective_timeout_s": cfg.collective_timeout_s
-    }  # fmt: skip
+    limits = {"timeout_s": options.join_timeout_s, "collective_timeout_s": timeout_s}
     with Joined(find_place(vars(options), os.environ), **limits) as group:
-        run = work()
-    if not group.is_first:
-        return Told(None)
-    summary = read_summary(run.out)
-    tasks = {"tasks": run.titles} if run.titles else {}
-    result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
-    lines = [f"trained {run.config.steps} steps, saved in {run.out}", *describe_summary(summary)]
-    return Told(result, lines)
+        if not group.is_first:
+            warnings.simplefilter("ignore")  # rank 0 has the same to say
+        done = work()
+    return tell(done) if group.is_first else Told(None)
 
 
 def evaluate_command(options: argparse.Namespace) -> Told:
     """Evaluate a trained run."""
-    from confluence.evaluation_table import describe_evaluation
 
-    run, *others = _load_runs(options)
-    titles = (run.titles or [None]) if options.task is None else [options.task]
-    results = [
-        run.evaluate(
-            options.split, task=title, regime=options.regime, visible_until=options.visible_until,
-            contexts=options.contexts, resamples=options.resamples, trees=not options.no_trees,
-            others=others,
-        )
-        for title in titles
-    ]  # fmt: skip
-    lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
-    return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
+    def ask() -> list[Scoring]:
+        run, *others = _load_runs(options)
+        return [
+            run.scoring(
+                options.split, task=title, regime=options.regime,
+                visible_until=options.visible_until, contexts=options.contexts,
+                resamples=options.resamples, trees=not options.no_trees, others=others,
+            )
+            for title in ((run.titles or [None]) if options.task is None else [options.task])
+        ]  # fmt: skip
+
+    def tell(scorings: list[Scoring]) -> Told:
+        from confluence.evaluation_table import describe_evaluation
+
+        results = [scoring.result() for scoring in scorings]
+        lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
+        return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
+
+    return _together(options, ask, tell)
 
 
 def probe_command(options: argparse.Namespace) -> Told:
@@ -167,6 +192,7 @@ def probe_command(options: argparse.Namespace) -> Told:
     from confluence.evaluation_table import describe_evaluation
     from confluence.run import load
 
+    _check_alone("probe", "start it once")
     run = load(options.run, store=options.store, which=options.checkpoint)
     limit = {} if options.train_seeds is None else {"train_seeds": options.train_seeds}
     result = run.probe(
@@ -180,17 +206,27 @@ def probe_command(options: argparse.Namespace) -> Told:
 
 def predict_command(options: argparse.Namespace) -> Told:
     """Predict with a trained run."""
-    run, *others = _load_runs(options)
-    keys = None if options.keys is None else _keys(options.keys, run.key_of_anchors(options.task))
-    path = options.output or run.predictions_file(options.split, task=options.task, others=others)
-    answers = run.predict(
-        split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
-        task=options.task, contexts=options.contexts, others=others,
-    )  # fmt: skip
-    result = {"predictions": str(path), "predicted": len(answers)}
-    if keys is not None:
-        result["rows"] = list(answers)
-    return Told(result, [f"{len(answers)} predictions in {path}"])
+
+    def ask() -> tuple[Path, Answers]:
+        run, *others = _load_runs(options)
+        keys = options.keys
+        if keys is not None:
+            keys = _keys(keys, run.key_of_anchors(options.task))
+        path = options.output
+        path = path or run.predictions_file(options.split, task=options.task, others=others)
+        return path, run.predict(
+            split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
+            task=options.task, contexts=options.contexts, others=others,
+        )  # fmt: skip
+
+    def tell(done: tuple[Path, Answers]) -> Told:
+        path, answers = done
+        result = {"predictions": str(path), "predicted": len(answers)}
+        if options.keys is not None:
+            result["rows"] = list(answers)
+        return Told(result, [f"{len(answers)} predictions in {path}"])
+
+    return _together(options, ask, tell)
 
 
 def page_command(options: argparse.Namespace) -> Told:

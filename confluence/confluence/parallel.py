@@ -78,13 +78,16 @@ class Group:
             self.beat(f"batch {number} of an evaluation")
             yield batch
 
-    def sampler_options(self, cfg: Config) -> dict[str, int]:
-        """This rank's share of the contexts of each batch."""
-        cfg.check_ranks(self.size)
+    def share(self) -> dict[str, int]:
+        """For a sampler: this rank's share of the seeds."""
         return {
-            "rank": self.rank, "world_size": self.size, "local_world_size": self.local_size,
-            "default_batch_size": cfg.batch_size // self.size,
+            "rank": self.rank, "world_size": self.size, "local_world_size": self.local_size
         }  # fmt: skip
+
+    def sampler_options(self, cfg: Config) -> dict[str, int]:
+        """For a sampler: this rank's share of the contexts of each batch."""
+        cfg.check_ranks(self.size)
+        return {**self.share(), "default_batch_size": cfg.batch_size // self.size}
 
     # ---- arrays ----------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ class Group:
         return self.gather(value if self.is_first else None)[0] if self.size > 1 else value
 
     def check_same(self, what: Mapping[str, Any]) -> None:
-        """Raise where another rank trains something else: settings, task, store."""
+        """Raise where another rank works on something else: settings, task, store."""
         mine = json.loads(json.dumps(what))
         first = self.tell(mine)
         found = [
@@ -175,7 +178,7 @@ class Group:
             if name not in OWN_SETTINGS and mine.get(name) != first.get(name)
         ]
         if found:
-            raise ConfigError("the ranks do not train the same: " + "; ".join(found))
+            raise ConfigError("the ranks do not work on the same: " + "; ".join(found))
 
     def joined(self, rows: Tree) -> Tree:
         """The rows of a finite pass over seeds from all ranks, in the order of one rank's pass.
@@ -184,14 +187,17 @@ class Group:
         """
         if self.mesh is None:
             return rows
-        fields = dataclasses.fields(rows)  # type: ignore[arg-type]
-        columns = {field.name: np.asarray(getattr(rows, field.name)) for field in fields}
+        names = [field.name for field in dataclasses.fields(rows)]  # type: ignore[arg-type]
+        whole = self.joined_arrays({name: getattr(rows, name) for name in names})
+        return dataclasses.replace(rows, **whole)  # type: ignore[type-var]
+
+    def joined_arrays(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """The same of arrays by name."""
+        if self.mesh is None:
+            return dict(rows)
+        columns = {name: np.ascontiguousarray(column) for name, column in rows.items()}
         lengths = self.gather(len(next(iter(columns.values()))))
-        joined = {
-            name: self._join(np.ascontiguousarray(column), lengths)
-            for name, column in columns.items()
-        }
-        return dataclasses.replace(rows, **joined)  # type: ignore[type-var]
+        return {name: self._join(column, lengths) for name, column in columns.items()}
 
     def _join(self, column: np.ndarray[Any, Any], lengths: list[int]) -> np.ndarray[Any, Any]:
         """Deal back: row i of rank r is row i * W + r of the whole."""
@@ -373,6 +379,7 @@ class Joined:
                 os.close(self._stdout)
 
     def _end(self, error: BaseException | None) -> None:
+        global _current
         watchdog = _current.watchdog
         if watchdog is None:
             return
@@ -380,6 +387,7 @@ class Joined:
             _current.beat("leaving")
             _jax.distributed.shutdown()
             watchdog.stop()
+            _current = ALONE
             return
         atexit.register(leave_after_failure, 1)
         reason = watchdog.reason()  # then this error is only what came of it

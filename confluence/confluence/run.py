@@ -12,9 +12,9 @@ import contextlib
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import headwater
 import numpy as np
@@ -22,13 +22,11 @@ from headwater.keys import Time, time_us
 
 from confluence import checkpoint
 from confluence.answers import Answers, anchor_key, check_output
+from confluence.asking import ask
 from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.contexts import SeveralContexts, context_settings, describe_contexts
 from confluence.data import (
     SPLITS,
-    Labels,
-    Task,
     TaskError,
     check_ignored_columns,
     device_tables,
@@ -36,27 +34,19 @@ from confluence.data import (
     open_seeds,
     read_labels,
     read_row_shape,
-    read_task,
 )
-from confluence.ensemble import Says, SeveralRuns, mark, same_place
-from confluence.evaluate import Predictions, evaluate, time_text
+from confluence.ensemble import mark
+from confluence.evaluate import evaluate, time_text
 from confluence.folder import held
 from confluence.held_out import HeldOut, Sums, evaluate_held_out
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
 from confluence.label_rows import check_label_rows
-from confluence.level import levelled
 from confluence.log import FILE
 from confluence.model import Params, attention_path
 from confluence.page import PAGE, keep_result
 from confluence.parallel import current
-from confluence.predict import (
-    Speaker,
-    predict,
-    reordered,
-    warn_of_far_times,
-    warn_of_late_anchors,
-)
+from confluence.predict import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.results import (
     EVALUATION,
     RESULTS,
@@ -74,7 +64,6 @@ from confluence.stores import (
     open_stores,
     warn_of_one_answer,
 )
-from confluence.train import Predictor
 from confluence.transfer import check_start
 
 VisibleUntil: TypeAlias = Time | dict[str, str] | None
@@ -134,41 +123,59 @@ class Run:
             resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
             trees: whether to fit the baselines of boosted trees.
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
+
+        Where this process has joined others all call this alike and share the seeds; rank 0 scores,
+        and the result of the others is empty.
         """
+        scoring = self.scoring(
+            split, task=task, regime=regime, visible_until=visible_until, contexts=contexts,
+            resamples=resamples, trees=trees, others=others,
+        )  # fmt: skip
+        return scoring.result() if current().is_first else {}
+
+    def scoring(
+        self, split: str, *, task: str | None = None, regime: str | None = None,
+        visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
+        trees: bool = True, others: Sequence[Run] = (),
+    ) -> Scoring:  # fmt: skip
+        """`evaluate` up to where the answers are there. What is left, intervals and baselines, may
+        take long and is up to rank 0: the others need not wait for it."""
         check_split(split)
         if self.config.objective == "masked_cells":
             if others:
                 raise TaskError(f"the run in '{self.out}' learned masked cells: it has no answers")
-            asked = {
+            asked_for = {
                 "task": task, "regime": regime, "visible_until": visible_until,
                 "contexts": None if contexts == 1 else contexts, "resamples": resamples or None,
             }  # fmt: skip
-            if given := [name for name, value in asked.items() if value is not None]:
+            if given := [name for name, value in asked_for.items() if value is not None]:
                 raise ValueError(
                     f"the run in '{self.out}' learned masked cells, which has no"
                     f" {' and no '.join(given)}"
                 )
-            return self._held_out(split)
+            held_out = self._held_out(split)
+            return Scoring(self.out, self.out, lambda: held_out)
         place = self.place(task)
         cfg = self.regime_config(place, split, regime, visible_until).asked()
         for run in others:
             run.config.check_scored(split)
-        with open_sampler(place.store, cfg, place.name) as sampler:
-            target, labels = _read(sampler, place)
-            predictions, made = self._predictions(
-                cfg, sampler, place, lambda opened: opened.epoch(split, task=place.name), target,
-                labels, contexts, others,
-            )  # fmt: skip
-        result = evaluate(
-            predictions, labels, target, split=split, metric=cfg.metric,
-            visible_until=cfg.until(split),
-            trees=tree_baselines(place.store, cfg, target, labels, split) if trees else None,
-            has_history=visible_history(place.store, cfg, target, labels, split),
-            resamples=resamples,
+        asked = ask(
+            self, place, cfg, lambda sampler: sampler.epoch(split, task=place.name),
+            contexts=contexts, others=others,
         )  # fmt: skip
-        result |= {**made, "task": place.title, "step": self.step}
-        keep_result(self.out, self.results(task), EVALUATION, result)
-        return result
+
+        def score() -> dict[str, Any]:
+            target, labels = asked.target, asked.labels
+            result = evaluate(
+                asked.predictions, labels, target, split=split, metric=cfg.metric,
+                visible_until=cfg.until(split),
+                trees=tree_baselines(place.store, cfg, target, labels, split) if trees else None,
+                has_history=visible_history(place.store, cfg, target, labels, split),
+                resamples=resamples,
+            )  # fmt: skip
+            return {**result, **asked.made, "task": place.title, "step": self.step}
+
+        return Scoring(self.out, self.results(task), score)
 
     def predict(
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
@@ -187,6 +194,9 @@ class Run:
             path: the file, .csv or .parquet; by default `predictions_file`.
             contexts: how many contexts of each seed are averaged (`contexts.py`).
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
+
+        Where this process has joined others all call this alike, share the questions and get all
+        answers; rank 0 writes the file.
         """
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
@@ -195,7 +205,8 @@ class Run:
             if at is not None:
                 raise ValueError("the seeds of a split have times of their own: at is for keys")
         file = Path(path) if path else self.predictions_file(split, task=task, others=others)
-        check_output(file)
+        if current().is_first:
+            check_output(file)
         place = self.place(task)
         cfg = self.config.asked()
         store = headwater.Store(place.store)
@@ -208,19 +219,17 @@ class Run:
                 return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
             return opened.batches_for(place.name, keys=keys, obs_time=at)
 
-        with open_sampler(place.store, cfg, place.name) as sampler:
-            target, labels = _read(sampler, place)
-            predictions, _ = self._predictions(
-                cfg, sampler, place, batches, target, labels, contexts, others
-            )
+        said = ask(self, place, cfg, batches, contexts=contexts, others=others)
+        predictions, is_first = said.predictions, current().is_first
         order = predictions.seed_index
-        if split is None:
-            warn_of_far_times(predictions.obs_times, labels, place.name)
-            warn_of_late_anchors(predictions, store, place.name)
-        else:
+        if split is not None:
             order = store.task_seeds(place.name)["position"][order]
-        answers = Answers(reordered(predictions, np.argsort(order)), target, store)
-        answers.write(file)
+        elif is_first:
+            warn_of_far_times(predictions.obs_times, said.labels, place.name)
+            warn_of_late_anchors(predictions, store, place.name)
+        answers = Answers(reordered(predictions, np.argsort(order)), said.target, store)
+        if is_first:
+            answers.write(file)
         return answers
 
     def key_of_anchors(self, task: str | None = None) -> tuple[str, ...]:
@@ -257,18 +266,16 @@ class Run:
             (path, self._held_out_sums(path, seeds, split))
             for path, seeds in zip(self.stores, self.seeds, strict=True)
         ]
-        result = evaluate_held_out(stores, split)
-        result["step"] = self.step
-        keep_result(self.out, self.out, EVALUATION, result)
-        return result
+        return {**evaluate_held_out(stores, split, current().gather), "step": self.step}
 
     def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
-        with open_seeds(path, self.config, seeds) as sampler:
+        group = current()
+        with open_seeds(path, self.config, seeds, **group.share()) as sampler:
             held_out = HeldOut(
                 self.config, device_tables(sampler, 1),
                 row_shape=read_row_shape(sampler.database_metadata(), self.config),
             )  # fmt: skip
-            return held_out.sums(self.average, sampler, split)
+            return held_out.sums(self.average, sampler, split, watched=group.watched)
 
     def regime_config(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
@@ -300,79 +307,19 @@ class Run:
             raise ValueError(f"split '{split}' of task '{place.name}' has no times to freeze at")
         return text
 
-    def _predictions(
-        self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
-        task: Task, labels: Labels, contexts: int, others: Sequence[Run],
-    ) -> tuple[Predictions, dict[str, Any]]:  # fmt: skip
-        """Answers, and how they were made; `batches` makes a pass from a sampler."""
-        theirs = self._places_of(place, others)
-        own, task = self._speaker(cfg, sampler, place, batches, task, labels, contexts)
-        levels = [task.level]
 
-        def others_say() -> Generator[Says, None, None]:
-            for run, where in zip(others, theirs, strict=True):
-                settings = run.config.asked().replace(visible_until=cfg.visible_until)
-                with open_sampler(where.store, settings, where.name) as opened:
-                    target, known = _read(opened, where)
-                    speaker, target = run._speaker(
-                        settings, opened, where, batches, target, known, contexts
-                    )
-                    levels.append(target.level)
-                    yield run.out, target, speaker.outputs(run.average, iter(batches(opened)))
+class Scoring(NamedTuple):
+    """An evaluation of which the answers are there."""
 
-        with contextlib.closing(others_say()) as says:
-            speaker = SeveralRuns(own, task, says) if others else own
-            passed = iter(batches(sampler))
-            found = predict(speaker, self.average, passed, task, clamp=cfg.clamp)
-        made: dict[str, Any] = {"contexts": {"count": 1}}
-        if isinstance(own, SeveralContexts):
-            made["contexts"] = {
-                "count": contexts, "differ_by": describe_contexts(cfg, contexts),
-                "changed_share": own.changed_share,
-            }  # fmt: skip
-        if others:
-            made["runs"] = [
-                {"out": str(run.out), "step": run.step, "level": level}
-                for run, level in zip((self, *others), levels, strict=True)
-            ]
-        elif task.level:
-            made["level"] = task.level
-        return found, made
+    out: Path  # of the run
+    folder: Path  # of the result
+    score: Callable[[], dict[str, Any]]
 
-    def _places_of(self, place: TaskPlace, others: Sequence[Run]) -> list[TaskPlace]:
-        """Where each of some runs has a task of this one; raises if they cannot answer together."""
-        runs = (self, *others)
-        if len({(run.out.resolve(), run.step) for run in runs}) < len(runs):
-            raise ValueError("of the runs that are to answer together one is given twice")
-        return [same_place(place, run.out, run.places) for run in others]
-
-    def _speaker(
-        self, cfg: Config, sampler: Any, place: TaskPlace, batches: Callable[[Any], Any],
-        task: Task, labels: Labels, contexts: int,
-    ) -> tuple[Speaker, Task]:  # fmt: skip
-        """What gives this model's outputs for a pass, and the task with the level of its answers.
-        Further contexts of each seed it walks itself."""
-        settings = context_settings(cfg, contexts)
-        predictor = Predictor(
-            cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
-            row_shape=read_row_shape(sampler.database_metadata(), cfg),
-        )  # fmt: skip
-        task = levelled(task, labels, sampler, predictor, self.average, cfg)
-
-        def other_passes() -> Iterator[Any]:
-            for changed in settings[1:]:
-                with open_sampler(place.store, cfg, place.name, **changed) as other:
-                    yield batches(other)
-
-        return (SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor), task
-
-
-def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
-    """A task as it was at training, and its labels as they are."""
-    labels = read_labels(place.store, sampler, place.name)
-    task = read_task(sampler.database_metadata(), labels, place.name)
-    moments: dict[str, Any] = dict(place.moments)
-    return dataclasses.replace(task, **moments), labels
+    def result(self) -> dict[str, Any]:
+        """Score, and keep the result in the run's folder."""
+        result = self.score()
+        keep_result(self.out, self.folder, EVALUATION, result)
+        return result
 
 
 def check_split(split: str) -> None:

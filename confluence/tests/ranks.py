@@ -120,8 +120,14 @@ def run_ranks(
 ) -> subprocess.CompletedProcess[str]:
     """`confluence` with these arguments in so many ranks. `before`: Python code that each runs
     first."""
-    code = FIRST_PARTS + before + COMMAND
+    return run_code(count, before + COMMAND, *arguments)
+
+
+def run_code(count: int, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python code in so many ranks, which finds the arguments from `sys.argv[2]` on and the modules
+    of this folder."""
+    code, folder = FIRST_PARTS + code, str(Path(__file__).parent)
     return subprocess.run(
-        [sys.executable, "-c", LAUNCHING, str(count), code, str(Path(__file__).parent), *arguments],
+        [sys.executable, "-c", LAUNCHING, str(count), code, folder, *arguments],
         capture_output=True, text=True, timeout=550,
     )  # fmt: skip

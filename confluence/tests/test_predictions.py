@@ -202,7 +202,7 @@ def test_parquet_has_the_rows_of_the_csv_with_types(
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
     run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.run.Predictor", None)  # nothing is predicted
+    monkeypatch.setattr("confluence.asking.Predictor", None)  # nothing is predicted
     with pytest.raises(ValueError, match=r"'.*p\.txt' ends in neither \.csv nor \.parquet"):
         run.predict(split="val", path=tmp_path / "p.txt")
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)

@@ -227,6 +227,15 @@ def test_two_ranks_learn_masked_cells_of_two_stores_as_one_process_does(
             np.testing.assert_allclose([e[kind] for e in events(run, name)], expected, rtol=1e-4)
 
 
+def test_two_ranks_evaluate_masked_cells_as_one_process_does(of_two: Run) -> None:
+    told = run_ranks(2, ["evaluate", str(of_two.out), "--split", "val", "--json"])
+    assert told.returncode == 0, told.stderr
+    found, expected = json.loads(told.stdout), of_two.evaluate("val")
+    for one, other in zip([found, *found["stores"]], [expected, *expected["stores"]], strict=True):
+        assert one["contexts"] == other["contexts"] > 0
+        np.testing.assert_allclose(one["loss"], other["loss"], rtol=1e-5)
+
+
 def test_a_run_of_other_stores_or_shares_does_not_go_on(
     of_two: Run, shop_store: Path, other_store: Path
 ) -> None:

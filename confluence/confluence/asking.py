@@ -1,0 +1,167 @@
+"""Asks a run about seeds, or several runs that answer together.
+
+    one pass over the seeds by each run, several contexts of each seed or one
+        ──► heads' outputs ──► their average ──► Predictions, of all seeds on every rank
+
+Where this process has joined others (`parallel.Joined`) they share the work: each asks about the
+seeds that the sampler deals to it, in batches as large as those of one process, and gets the
+answers of all, in the order of one process's pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from confluence.config import Config
+from confluence.contexts import SeveralContexts, context_settings, describe_contexts, gathered
+from confluence.data import (
+    Labels,
+    Task,
+    device_tables,
+    open_sampler,
+    read_labels,
+    read_row_shape,
+    read_task,
+)
+from confluence.ensemble import Says, SeveralRuns, same_place
+from confluence.evaluate import Predictions
+from confluence.level import levelled
+from confluence.model import Output, Params
+from confluence.parallel import Group, current
+from confluence.predict import Speaker, predict
+from confluence.stores import TaskPlace
+from confluence.train import Predictor
+
+if TYPE_CHECKING:
+    from confluence.run import Run
+
+Batches = Callable[[Any], Any]
+"""Makes a pass over the seeds that are asked about, from a sampler."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a run said, alone or with others, and what it was asked with."""
+
+    predictions: Predictions
+    target: Task
+    labels: Labels
+    made: dict[str, Any]  # how the answers came to be: contexts, runs, level
+
+
+class OfAllRanks:
+    """Stands where a `Predictor` does: what all ranks say, each of its share of the seeds. How
+    seeds are dealt depends on a run's `seed`, so passes are put together before they are compared.
+    """
+
+    def __init__(self, predictor: Speaker, group: Group) -> None:
+        self._predictor = predictor
+        self._group = group
+
+    def outputs(
+        self, params: Params, batches: Iterator[Any]
+    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+        """All seeds at once, on every rank, in the order of one process's pass."""
+        output, info = gathered(self._predictor.outputs(params, self._group.watched(batches)))
+        if output is None:  # on all ranks, which have equally many batches
+            return
+        whose = {name: info[name] for name in ("seed_index", "anchor_rows", "obs_time")}
+        whole = self._group.joined_arrays({**output._asdict(), **whose})
+        yield Output(**{n: whole[n] for n in Output._fields}), {n: whole[n] for n in whose}
+
+
+def ask(
+    run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, contexts: int = 1,
+    others: Sequence[Run] = (),
+) -> Asked:  # fmt: skip
+    """What a run says of a task's seeds, or the average of what it and others say.
+
+    Args:
+        cfg: the run's settings, as it is asked (`Config.asked`).
+        contexts: how many contexts of each seed are averaged (`contexts.py`).
+    """
+    group = current()
+    theirs = _places_of(run, place, others)
+    with open_sampler(place.store, cfg, place.name, **group.share()) as sampler:
+        group.check_same(
+            {
+                **cfg.to_dict(), "steps": [each.step for each in (run, *others)],
+                "fingerprint": str(sampler.database_metadata()["fingerprint"]),
+            }
+        )  # fmt: skip
+        target, labels = _read(sampler, place)
+        own, task = _speaker(run, cfg, sampler, place, batches, target, labels, contexts)
+        levels = [task.level]
+
+        def others_say() -> Generator[Says, None, None]:
+            for other, where in zip(others, theirs, strict=True):
+                settings = other.config.asked().replace(visible_until=cfg.visible_until)
+                with open_sampler(where.store, settings, where.name, **group.share()) as opened:
+                    wanted, known = _read(opened, where)
+                    speaker, wanted = _speaker(
+                        other, settings, opened, where, batches, wanted, known, contexts
+                    )
+                    levels.append(wanted.level)
+                    yield other.out, wanted, speaker.outputs(other.average, iter(batches(opened)))
+
+        with contextlib.closing(others_say()) as says:
+            speaker = SeveralRuns(own, task, says) if others else own
+            passed = iter(batches(sampler))
+            found = predict(speaker, run.average, passed, task, clamp=cfg.clamp)
+    made: dict[str, Any] = {"contexts": {"count": 1}}
+    if isinstance(own, SeveralContexts):
+        made["contexts"] = {
+            "count": contexts, "differ_by": describe_contexts(cfg, contexts),
+            "changed_share": own.changed_share,
+        }  # fmt: skip
+    if others:
+        made["runs"] = [
+            {"out": str(each.out), "step": each.step, "level": level}
+            for each, level in zip((run, *others), levels, strict=True)
+        ]
+    elif task.level:
+        made["level"] = task.level
+    return Asked(predictions=found, target=target, labels=labels, made=made)
+
+
+def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPlace]:
+    """Where each of some runs has a task of this one; raises if they cannot answer together."""
+    runs = (run, *others)
+    if len({(each.out.resolve(), each.step) for each in runs}) < len(runs):
+        raise ValueError("of the runs that are to answer together one is given twice")
+    return [same_place(place, other.out, other.places) for other in others]
+
+
+def _speaker(
+    run: Run, cfg: Config, sampler: Any, place: TaskPlace, batches: Batches, task: Task,
+    labels: Labels, contexts: int,
+) -> tuple[Speaker, Task]:  # fmt: skip
+    """What gives a model's outputs for a pass, and the task with the level of its answers. Further
+    contexts of each seed it walks itself."""
+    group, settings = current(), context_settings(cfg, contexts)
+    predictor: Speaker = Predictor(
+        cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
+        row_shape=read_row_shape(sampler.database_metadata(), cfg),
+    )  # fmt: skip
+    if group.size > 1:
+        predictor = OfAllRanks(predictor, group)
+    task = levelled(task, labels, sampler, predictor, run.average, cfg)
+
+    def other_passes() -> Iterator[Any]:
+        for changed in settings[1:]:
+            options = {**group.share(), **changed}
+            with open_sampler(place.store, cfg, place.name, **options) as other:
+                yield batches(other)
+
+    return (SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor), task
+
+
+def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
+    """A task as it was at training, and its labels as they are."""
+    labels = read_labels(place.store, sampler, place.name)
+    task = read_task(sampler.database_metadata(), labels, place.name)
+    moments: dict[str, Any] = dict(place.moments)
+    return dataclasses.replace(task, **moments), labels
