@@ -192,6 +192,12 @@ def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
     )
 
 
+def weights_by_age(times: NDArray[np.int64], last: float, half_life_days: float) -> Floats:
+    """1 for what is of the time `last` (µs) or later, half of it for each half-life before."""
+    ages = np.maximum(0.0, last - times.astype(np.float64))
+    return np.asarray(np.exp2(-ages / (half_life_days * US_PER_DAY)))
+
+
 def check_task(store_path: str, name: str) -> None:
     """Raise unless the store exists and has the task; before anything slow begins."""
     with headwater.Store(store_path) as store:

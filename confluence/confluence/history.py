@@ -31,11 +31,20 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.data import NO_TIME, TRAIN, US_PER_DAY, Floats, Labels, Task
-from confluence.lists import NO_OWNER, Ints, Lists, Moments, count_features, make_lists
-from confluence.lists import value_features as list_value_features
+from confluence.lists import (
+    NO_OWNER,
+    Ints,
+    Lists,
+    Moments,
+    Questions,
+    count_features,
+    make_lists,
+    value_features,
+)
 
 WINDOWS = (30, 365)  # days before T in which rows are counted
-RECENT = 5  # the latest values of which a mean is taken
+RECENTS = (5, 16)  # the latest values of which means are taken
+SHARES = 3  # of the most common categories, how often each came
 MAX_PATHS = 64  # paths beyond those of the anchor itself
 MAX_ENTRIES = 20_000_000  # rows of a path over two keys
 VALUE_STYPES = ("numerical", "boolean", "categorical")
@@ -203,6 +212,37 @@ class History:
 
     # ---- values --------------------------------------------------------------------------
 
+    def value_features(
+        self, path: Path, column: dict[str, Any], limits: Ints
+    ) -> tuple[dict[str, Floats], str | None]:
+        """Features of a column along a path, and which of them is a category, if any."""
+        lists, values = self.values(path, column["name"])
+        name = f"{path.name}: {column['name']}"
+        if column["stype"] != "categorical":
+            found = value_features(lists, values, path.owners, limits, RECENTS)
+            return {f"{name} {kind}": found[kind] for kind in found}, None
+        last = value_features(lists, values, path.owners, limits, RECENTS)["last"]
+        features = {f"{name} last": last}
+        texts = (column.get("stats") or {}).get("categories") or ()
+        for category in self._most_common(lists, values):
+            is_it = (values == category).astype(np.float64)
+            found = value_features(lists, is_it, path.owners, limits, RECENTS)
+            share = f"{name} = {texts[category] if category < len(texts) else category}"
+            features |= {f"{share} {kind}": found[kind] for kind in found if kind != "last"}
+        return features, f"{name} last"
+
+    def _most_common(self, lists: Lists, values: Floats) -> Ints:
+        """The most common categories of those that the last train seed could see."""
+        known = values[lists.times <= self._train_end]
+        categories, counts = np.unique(known.astype(np.int64), return_counts=True)
+        return np.asarray(categories[np.argsort(-counts, kind="stable")[:SHARES]], np.int64)
+
+    @cached_property
+    def _train_end(self) -> int:
+        """When the last train seed is asked; NO_TIME where one has no time. µs"""
+        times = self.labels.obs_times[self.labels.splits == TRAIN]
+        return int(times.max()) if times.size else int(NO_TIME)
+
     def value_columns(self, table: str, *, anchors_unseen: bool) -> list[dict[str, Any]]:
         """Columns of a table whose values may be features."""
         return [
@@ -250,18 +290,28 @@ class LabelLists:
 
     lists: Lists
     seeds: Ints  # [n] seed of each label
+    anchor_rows: Ints  # [owners] global row of each list's anchor, ascending
     owners: Ints  # [seeds] list of each seed's anchor
+
+    def owners_of(self, anchor_rows: Ints) -> Ints:
+        """The lists of some anchors, NO_OWNER of those that no seed is about. [m]"""
+        if not self.anchor_rows.size:
+            return np.full(anchor_rows.size, NO_OWNER)
+        place = np.minimum(
+            np.searchsorted(self.anchor_rows, anchor_rows), self.anchor_rows.size - 1
+        )
+        return np.where(self.anchor_rows[place] == anchor_rows, place, NO_OWNER)
 
 
 def label_lists(labels: Labels, label_window_us: int) -> LabelLists:
     """Lists of train labels. A label is known when the store says so, else `label_window_us` after
     its obs_time; always later than it, so that no seed sees its own."""
     train = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
-    _, owners = np.unique(labels.anchor_rows, return_inverse=True)
+    anchors, owners = np.unique(labels.anchor_rows.astype(np.int64), return_inverse=True)
     owners = owners.reshape(-1).astype(np.int64)
-    count = int(owners.max()) + 1 if owners.size else 0
-    lists, order = make_lists(owners[train], known_times(labels, label_window_us)[train], count)
-    return LabelLists(lists=lists, seeds=train[order], owners=owners)
+    known = known_times(labels, label_window_us)[train]
+    lists, order = make_lists(owners[train], known, anchors.size)
+    return LabelLists(lists=lists, seeds=train[order], anchor_rows=anchors, owners=owners)
 
 
 def known_times(labels: Labels, label_window_us: int) -> Ints:
@@ -275,17 +325,19 @@ def known_times(labels: Labels, label_window_us: int) -> Ints:
 
 
 def label_features(
-    labels: Labels, lists: LabelLists, seeds: Ints, moments: Moments, stype: SemanticType
+    labels: Labels, lists: LabelLists, questions: Questions, stype: SemanticType
 ) -> dict[str, Floats]:
     """Count, means, last and age of the anchor's own known labels; times as days after obs_time.
 
-    Seeds without a time, which no label is earlier than, have none.
+    Questions without a time, which no label is earlier than, have none.
     """
-    owners = np.where(moments.obs_times == NO_TIME, NO_OWNER, lists.owners[seeds])
+    moments = questions.moments
+    own = lists.owners_of(questions.anchor_rows)
+    owners = np.where(moments.obs_times == NO_TIME, NO_OWNER, own)
     found = count_features(lists.lists, owners, moments, ())
     targets = labels.targets[lists.seeds]
     if stype == SemanticType.TIMESTAMP:
         targets = (targets - labels.obs_times[lists.seeds]) / US_PER_DAY
-    found |= list_value_features(lists.lists, targets, owners, moments.limits, RECENT)
+    found |= value_features(lists.lists, targets, owners, moments.limits, RECENTS)
     kept = ("count", "age of last", "last") if stype == SemanticType.CATEGORICAL else tuple(found)
     return {f"labels: {name}": found[name] for name in kept}

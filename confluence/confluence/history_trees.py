@@ -1,14 +1,17 @@
-"""Baselines of boosted trees: on the anchor's own columns, and on what happened to it before.
+"""Boosted trees on the anchor's own columns, and on what happened to it before.
 
     own_columns.py ──► the anchor's row                       ┐
-    history.py     ──► counts, recencies and means of rows    ├──► LightGBM ──► a value per seed
-                       that point at it, its known labels     ┘
+    history.py     ──► counts, recencies and means of rows    ├──► LightGBM ──► an answer
+                       that point at it, its known labels     ┘                 per question
 
-The second is the strong baseline: what a careful person would make by hand from the tables, one key
-and two keys away, as visible at each seed's time. Where the database is frozen, the seeds to score
-look at data that is older than their question; train seeds, which lie before that, would not. So
-each of them is shown COPIES times with its cutoff moved back by a gap drawn from the gaps of the
-seeds to score. Same store and settings, same trees. Cost: O(F m log n) and the trees.
+Both are baselines, and the second is the strong one: what a careful person would make by hand from
+the tables, one key and two keys away, as visible at each question's time. It may also answer beside
+a model (`with_trees.py`). Seeds weigh by age as in the run's training.
+
+Where the database is frozen, or ends before the question, what is visible is older than the
+question; train seeds, which lie before that, would see fresh data. So each of them is shown COPIES
+times with its cutoff moved back by a gap drawn from the gaps of the questions. Same store and
+settings, same trees. Cost: O(F m log n) and the trees.
 """
 
 from __future__ import annotations
@@ -22,49 +25,51 @@ from headwater.keys import time_us
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import NO_TIME, SPLITS, TRAIN, US_PER_DAY, Floats, Labels, Task
-from confluence.history import RECENT, WINDOWS, History, label_features, label_lists
-from confluence.lists import Ints, Moments, count_features, value_features
-from confluence.own_columns import MISSING, Features, fit_and_predict, own_columns
+from confluence.data import (
+    NO_TIME,
+    SPLITS,
+    TRAIN,
+    US_PER_DAY,
+    Floats,
+    Labels,
+    Task,
+    weights_by_age,
+)
+from confluence.history import WINDOWS, History, label_features, label_lists
+from confluence.lists import ALWAYS, Ints, Moments, Questions, count_features
+from confluence.own_columns import MISSING, Answers, Features, fit_and_predict, own_columns
 
-COPIES = 3  # of each train seed where the database is frozen, each with a gap of its own
+COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
 MAX_FEATURES = 1_000
+HELD_OUT = 0.2  # of the train seeds, by which the number of trees is chosen
 HISTORY_MODEL = (
     "boosted trees on counts, recencies and means of the rows that point at the anchor, its known"
     " labels and its own columns"
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seeds:
-    """Some seeds of a task, maybe several times, and when each may look."""
-
-    index: Ints  # [m] within the task
-    moments: Moments
-
-
 def seeds_of(
     labels: Labels, index: Ints, until_us: int, *, inclusive: bool, gaps: Ints | int = 0
-) -> Seeds:
-    """Seeds that see the database up to a time, less a gap [m] in µs."""
+) -> Questions:
+    """Seeds of the task that see the database up to a time, less a gap [m] in µs."""
     obs = labels.obs_times[index]
     stale = np.where(obs == NO_TIME, NO_TIME, obs - gaps)
     moments = Moments(
         obs_times=obs, cutoffs=np.minimum(stale, until_us), inclusive=inclusive
     )  # fmt: skip
-    return Seeds(index=index, moments=moments)
+    rows = labels.anchor_rows[index].astype(np.int64)
+    return Questions(index=index, anchor_rows=rows, moments=moments)
 
 
-def anchors_of(history: History, seeds: Seeds) -> Ints:
+def anchors_of(history: History, questions: Questions) -> Ints:
     """Rows of the anchors within their table. [m]"""
-    low = history.row_range(history.anchor_table)[0]
-    return history.labels.anchor_rows[seeds.index].astype(np.int64) - low
+    return questions.anchor_rows - history.row_range(history.anchor_table)[0]
 
 
-def unseen(history: History, seeds: Seeds) -> bool:
-    """Whether nothing that is visible to a seed can be its own anchor."""
-    return history.anchors_unseen(anchors_of(history, seeds), seeds.moments)
+def unseen(history: History, questions: Questions) -> bool:
+    """Whether nothing that is visible to a question can be its own anchor."""
+    return history.anchors_unseen(anchors_of(history, questions), questions.moments)
 
 
 def until_of(cfg: Config, split: str) -> int:
@@ -73,8 +78,8 @@ def until_of(cfg: Config, split: str) -> int:
     return int(NO_TIME) if until is None else time_us(until)
 
 
-def train_seeds(labels: Labels, wanted: Seeds, until_us: int, *, inclusive: bool) -> Seeds:
-    """The labelled train seeds, as fresh or stale as those to score."""
+def train_seeds(labels: Labels, wanted: Questions, until_us: int, *, inclusive: bool) -> Questions:
+    """The labelled train seeds, as fresh or stale as what the questions see."""
     rng = np.random.default_rng(0)
     index = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
     moments = wanted.moments
@@ -91,18 +96,21 @@ def train_seeds(labels: Labels, wanted: Seeds, until_us: int, *, inclusive: bool
 # ------------------------------------------------------------------------------------ the features
 
 
-def history_features(history: History, seeds: Seeds, *, anchors_unseen: bool) -> Features:
-    """Counts, recencies and means of every path, and the anchor's known labels, of each seed.
+def history_features(history: History, questions: Questions, *, anchors_unseen: bool) -> Features:
+    """Counts, recencies and means of every path, the anchor's known labels, and the time of year.
 
     Args:
-        anchors_unseen: `unseen` of these seeds, and of others that are to have the same features.
+        anchors_unseen: `unseen` of these questions, and of others that are to have the same
+            features.
     """
-    moments, labels = seeds.moments, history.labels
-    anchors = anchors_of(history, seeds)
-    found: dict[str, Floats] = {"days not visible": _gaps(moments)}
+    moments, labels = questions.moments, history.labels
+    anchors = anchors_of(history, questions)
+    found: dict[str, Floats] = {
+        "days not visible": _gaps(moments), "day of the year": _days_of_year(moments),
+    }  # fmt: skip
     categories: set[str] = set()
     known = label_lists(labels, history.task.label_window_us)
-    found |= label_features(labels, known, seeds.index, moments, history.task.stype)
+    found |= label_features(labels, known, questions, history.task.stype)
     if history.task.categories:
         categories.add("labels: last")
     for path in history.paths(anchors, moments):
@@ -111,15 +119,11 @@ def history_features(history: History, seeds: Seeds, *, anchors_unseen: bool) ->
         for column in history.value_columns(path.table, anchors_unseen=anchors_unseen):
             if not path.has_values or len(found) >= MAX_FEATURES:
                 break
-            lists, values = history.values(path, column["name"])
-            name = f"{path.name}: {column['name']}"
-            by_kind = value_features(lists, values, path.owners, moments.limits, RECENT)
-            if column["stype"] == "categorical":
-                by_kind = {"last": by_kind["last"]}
-                categories.add(f"{name} last")
-            found |= {f"{name} {kind}": by_kind[kind] for kind in by_kind}
+            of_column, category = history.value_features(path, column, moments.limits)
+            found |= of_column
+            categories |= {category} if category else set()
     return Features(
-        seed_index=seeds.index,
+        index=questions.index,
         values=np.column_stack(list(found.values())),
         names=tuple(found),
         is_category=tuple(name in categories for name in found),
@@ -132,11 +136,18 @@ def _gaps(moments: Moments) -> Floats:
     return np.where(moments.obs_times == NO_TIME, np.nan, gaps)
 
 
+def _days_of_year(moments: Moments) -> Floats:
+    """Days from the last New Year to obs_time, UTC. [m]"""
+    times = moments.obs_times.astype("datetime64[us]")
+    days = (times - times.astype("datetime64[Y]")) / np.timedelta64(1, "D")
+    return np.where(moments.obs_times == NO_TIME, np.nan, days)
+
+
 def joined(first: Features, second: Features) -> Features:
-    """Two kinds of features of the same seeds; the first has each of them once, ascending."""
-    rows = np.searchsorted(first.seed_index, second.seed_index)
+    """Two kinds of features of the same questions; the first has each once, ascending."""
+    rows = np.searchsorted(first.index, second.index)
     return Features(
-        seed_index=second.seed_index,
+        index=second.index,
         values=np.column_stack([first.values[rows], second.values]),
         names=first.names + second.names,
         is_category=first.is_category + second.is_category,
@@ -167,41 +178,137 @@ def visible_history(
 
 
 def tree_baselines(
-    store_path: str, cfg: Config, task: Task, labels: Labels, split: str
-) -> dict[str, dict[str, Any]]:
+    store_path: str, cfg: Config, task: Task, labels: Labels, split: str, *,
+    history: Answers | None = None,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Predictions of boosted trees for every seed of a split, by baseline, or why there are none.
 
     Args:
         labels: whose `splits` say what is train and what is to be scored.
+        history: what "history" answers to the seeds of the split in their order, where that is
+            known already.
 
     Returns: "own_columns" and "history", each {"model", "features", "values"} with values float64
     by seed of the task, NaN outside the split; or {"missing": reason}.
     """
+    if (reason := why_missing()) is not None:
+        return {name: {"missing": reason} for name in ("own_columns", "history")}
+    index = np.flatnonzero(labels.splits == SPLITS[split])
+    trees = HistoryTrees(store_path, cfg, task, labels, split)
+    wanted = seeds_of(labels, index, trees.until_us, inclusive=task.inclusive)
+
+    def baseline(model: str, answers: Answers) -> dict[str, Any]:
+        values = np.full(labels.targets.size, np.nan)
+        values[index] = answers.values
+        return {"model": model, "features": list(answers.features), "values": values}
+
+    own = trees.answers(wanted, own_columns_alone=True)
+    history = trees.answers(wanted) if history is None else history
+    return {
+        "own_columns": baseline("boosted trees on the anchor's own columns", own),
+        "history": baseline(HISTORY_MODEL, history),
+    }
+
+
+def why_missing() -> str | None:
+    """Why there are no trees here; None where there are."""
     try:
         import lightgbm  # noqa: F401
     except (ImportError, OSError) as error:  # OSError: its OpenMP library is missing
-        reason = MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"
-        return {name: {"missing": reason} for name in ("own_columns", "history")}
+        return MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"
+    return None
+
+
+class HistoryTrees:
+    """What boosted trees that learn from a task's train seeds answer to questions."""
+
+    def __init__(
+        self, store_path: str, cfg: Config, task: Task, labels: Labels, split: str
+    ) -> None:
+        """
+        Args:
+            cfg: of the run: the regime, whose labels contexts show, and what seeds weigh by age.
+            labels: whose `splits` say what is train.
+            split: whose `visible_until` holds for the questions.
+        """
+        self._store_path = store_path
+        self._cfg = cfg
+        self._task = task
+        self._labels = labels
+        self._split = split
+
+    @property
+    def until_us(self) -> int:
+        """When the database that questions see ends: frozen, or where there are no newer rows."""
+        return min(until_of(self._cfg, self._split), last_time(self._store_path))
+
+    def answers(self, wanted: Questions, *, own_columns_alone: bool = False) -> Answers:
+        """An answer to each question, in their order."""
+        cfg, task, labels = self._cfg, self._task, self._labels
+        train = train_seeds(labels, wanted, until_of(cfg, "train"), inclusive=task.inclusive)
+        if not (wanted.index.size and train.index.size):
+            return Answers(np.full(wanted.index.size, np.nan))
+        both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
+        features = [self._own(questions, until) for questions, until in both]
+        if not own_columns_alone:
+            with headwater.Store(self._store_path) as store:
+                history = History(store, task, labels, shown=cfg.context_labels)
+                none = all(unseen(history, questions) for questions, _ in both)
+                features = [
+                    joined(own, history_features(history, questions, anchors_unseen=none))
+                    for own, (questions, _) in zip(features, both, strict=True)
+                ]
+        learned = features[0].index
+        return fit_and_predict(
+            features[0], labels.targets[learned], features[1], task.stype, metric=cfg.metric,
+            weights=self._weights(learned), held_out=self._held_out(learned),
+            classes=len(task.categories),
+        )  # fmt: skip
+
+    def _own(self, questions: Questions, until: str | None) -> Features:
+        """The own columns of each question once."""
+        index, place = np.unique(questions.index, return_index=True)
+        moments = dataclasses.replace(
+            questions.moments, obs_times=questions.moments.obs_times[place],
+            cutoffs=questions.moments.cutoffs[place],
+        )  # fmt: skip
+        once = Questions(index=index, anchor_rows=questions.anchor_rows[place], moments=moments)
+        return own_columns(self._store_path, self._cfg, self._task, once, until=until)
+
+    def _held_out(self, seeds: Ints) -> NDArray[np.bool_]:
+        """The seeds asked last, a fifth of them; where all have one time, those of a fifth of the
+        anchors."""
+        times = self._labels.obs_times[seeds]
+        since = np.quantile(times.astype(np.float64), 1.0 - HELD_OUT)
+        if since > times.min():
+            return np.asarray(times >= since)
+        anchors, whose = np.unique(self._labels.anchor_rows[seeds], return_inverse=True)
+        lot = np.random.default_rng(0).permutation(anchors.size)
+        return np.asarray(lot[whose.reshape(-1)] < HELD_OUT * anchors.size)
+
+    def _weights(self, seeds: Ints) -> Floats | None:
+        """What train seeds weigh by their age, 1 in the mean, as in training."""
+        half_life = self._cfg.half_life_days
+        times = self._labels.obs_times[seeds]
+        has_time = times != NO_TIME
+        if half_life is None or not has_time.any():
+            return None
+        weights = weights_by_age(times, float(times[has_time].max()), half_life)
+        return np.where(has_time, weights / weights[has_time].mean(), 1.0)
+
+
+def last_time(store_path: str) -> int:
+    """The latest time of all rows of a store, of any table, µs; NO_TIME where none has one."""
+    found = []
     with headwater.Store(store_path) as store:
-        history = History(store, task, labels, shown=cfg.context_labels)
-        index = np.flatnonzero(labels.splits == SPLITS[split])
-        wanted = seeds_of(labels, index, until_of(cfg, split), inclusive=history.inclusive)
-        train = train_seeds(labels, wanted, until_of(cfg, "train"), inclusive=history.inclusive)
-        both = (train, wanted)
-        none = all(unseen(history, seeds) for seeds in both)
-        features = [history_features(history, seeds, anchors_unseen=none) for seeds in both]
-    own = [own_columns(store_path, cfg, task, np.unique(seeds.index)) for seeds in both]
-    all_known = [joined(mine, more) for mine, more in zip(own, features, strict=True)]
-
-    def fitted(model: str, train: Features, wanted: Features) -> dict[str, Any]:
-        values = np.full(labels.targets.size, np.nan)
-        if wanted.seed_index.size and train.seed_index.size:
-            values[wanted.seed_index] = fit_and_predict(
-                train, labels.targets[train.seed_index], wanted, task.stype, metric=cfg.metric
-            )
-        return {"model": model, "features": list(train.names), "values": values}
-
-    return {
-        "own_columns": fitted("boosted trees on the anchor's own columns", own[0], own[1]),
-        "history": fitted(HISTORY_MODEL, all_known[0], all_known[1]),
-    }
+        for table in store.metadata["tables"]:
+            if table["temporal_column"] is None:
+                continue
+            low, high = map(int, table["row_range"])
+            while low < high:  # the first row without a time, which stand last
+                middle = (low + high) // 2
+                is_timed = store.core.row_time(middle) < NO_TIME
+                low, high = (middle + 1, high) if is_timed else (low, middle)
+            if low > int(table["row_range"][0]):
+                found.append(int(store.core.row_time(low - 1)))
+    return max((time for time in found if time > ALWAYS), default=int(NO_TIME))

@@ -45,6 +45,15 @@ class Moments:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Questions:
+    """Who is asked about when, maybe several times, and up to when each may look."""
+
+    index: Ints  # [m] of the seed within its task, or of the question; copies of one have the same
+    anchor_rows: Ints  # [m] global
+    moments: Moments
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lists:
     """Entries of owners, ascending by the time from which they may be seen."""
 
@@ -96,9 +105,13 @@ def count_features(
 
 
 def value_features(
-    lists: Lists, values: Floats, owners: Ints, limits: Ints, recent: int
+    lists: Lists, values: Floats, owners: Ints, limits: Ints, recents: tuple[int, ...]
 ) -> dict[str, Floats]:
-    """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none."""
+    """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none.
+
+    Args:
+        recents: how many the latest few are, ascending.
+    """
     seen = lists.counts(owners, limits)
     end = np.where(owners == NO_OWNER, 0, lists.starts[owners]) + seen
     filled = np.append(values, 0.0)  # what places outside of lists read
@@ -107,14 +120,13 @@ def value_features(
         return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
     whole = np.append(_running_sums(values, lists.starts), 0.0)[end - 1]
+    found = {"mean": mean(whole, seen)}
     latest = np.zeros(seen.size)
-    for back in range(1, recent + 1):
+    for back in range(1, max(recents) + 1):
         latest += np.where(seen >= back, filled[np.maximum(end - back, 0)], 0.0)
-    return {
-        "mean": mean(whole, seen),
-        f"mean of last {recent}": mean(latest, np.minimum(seen, recent)),
-        "last": np.where(seen > 0, filled[end - 1], np.nan),
-    }
+        if back in recents:
+            found[f"mean of last {back}"] = mean(latest, np.minimum(seen, back))
+    return found | {"last": np.where(seen > 0, filled[end - 1], np.nan)}
 
 
 def _running_sums(values: Floats, starts: Ints) -> Floats:

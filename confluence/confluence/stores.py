@@ -22,7 +22,6 @@ from confluence.config import Config
 from confluence.data import (
     NO_TIME,
     TRAIN,
-    US_PER_DAY,
     Labels,
     Task,
     TaskError,
@@ -33,6 +32,7 @@ from confluence.data import (
     read_labels,
     read_row_shape,
     read_task,
+    weights_by_age,
 )
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
@@ -156,7 +156,7 @@ class SeedWeights:
 
     def __init__(self, stores: Sequence[OpenStore], half_life_days: float) -> None:
         self._rates: list[dict[int, tuple[float, float]]] = []  # by store and task: last, scale
-        self._half_life_us = half_life_days * US_PER_DAY
+        self._half_life_days = half_life_days
         for store in stores:
             rates = {}
             for task, labels in zip(store.tasks, store.labels, strict=True):
@@ -168,8 +168,7 @@ class SeedWeights:
             self._rates.append(rates)
 
     def _raw(self, times: NDArray[np.int64], last: float) -> NDArray[np.float64]:
-        ages = np.maximum(0.0, last - times.astype(np.float64))
-        return np.asarray(np.exp2(-ages / self._half_life_us))
+        return weights_by_age(times, last, self._half_life_days)
 
     def __call__(self, batch: Any, store: int) -> NDArray[np.float32]:
         """The weights of a batch's sequences. → [B]"""

@@ -24,6 +24,7 @@ from confluence.data import (
     read_row_shape,
     read_task,
 )
+from confluence.history_trees import seeds_of
 from confluence.own_columns import own_columns
 from confluence.pretrain import pretrain
 from confluence.run import train
@@ -143,9 +144,10 @@ def test_baselines_see_all_columns(shop_store: Path) -> None:
     with open_sampler(str(shop_store), cfg, "subscribed") as sampler:
         labels = read_labels(str(shop_store), sampler, "subscribed")
         task = read_task(sampler.database_metadata(), labels, "subscribed")
-    seeds = np.flatnonzero(labels.splits == SPLITS["val"])
+    index = np.flatnonzero(labels.splits == SPLITS["val"])
+    seeds = seeds_of(labels, index, 2**63 - 1, inclusive=task.inclusive)
     without = cfg.replace(ignored_columns=("customers.region", "customers.birth_year"))
-    one, two = (own_columns(str(shop_store), c, task, seeds) for c in (cfg, without))
+    one, two = (own_columns(str(shop_store), c, task, seeds, until=None) for c in (cfg, without))
     assert not np.isnan(one.values[:, one.names.index("region")]).all()
     for field in dataclasses.fields(one):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(two, field.name))

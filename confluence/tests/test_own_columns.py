@@ -15,8 +15,9 @@ from headwater import SemanticType
 
 from confluence.config import Config, preset
 from confluence.data import SPLITS, Labels, Task, open_sampler, read_labels, read_task
-from confluence.history_trees import tree_baselines
-from confluence.own_columns import Features, fit_and_predict, own_columns
+from confluence.history_trees import seeds_of, tree_baselines
+from confluence.own_columns import Features, fit_and_predict
+from confluence.own_columns import own_columns as own_columns_of
 
 US_PER_DAY = 86_400_000_000
 
@@ -25,6 +26,13 @@ def opened(store: Path, name: str, cfg: Config) -> tuple[Task, Labels]:
     with open_sampler(str(store), cfg, name) as sampler:
         labels = read_labels(str(store), sampler, name)
         return read_task(sampler.database_metadata(), labels, name), labels
+
+
+def own_columns(store: str, cfg: Config, task: Task, seeds: Any) -> Features:
+    with open_sampler(store, cfg, task.name) as sampler:
+        labels = read_labels(store, sampler, task.name)
+    questions = seeds_of(labels, seeds, 2**63 - 1, inclusive=task.inclusive)
+    return own_columns_of(store, cfg, task, questions, until=cfg.until("val"))
 
 
 def seeds_in(labels: Labels, split: str) -> Any:
@@ -57,7 +65,7 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
     store, source = headwater.Store(shop_store), customers(shop_database)
     regions = sorted({row["region"] for row in source.values()})
     kinds = set()
-    for seed, values in zip(found.seed_index, found.values, strict=True):
+    for seed, values in zip(found.index, found.values, strict=True):
         row = source[store.row(int(labels.anchor_rows[seed]))["key"]["customer_id"]]
         now = labels.obs_times[seed] / US_PER_DAY
         seen_until = min(now, days(until)) if until else now
@@ -112,7 +120,7 @@ def synthetic(count: int, seed: int) -> tuple[Features, Any]:
     values[rng.random((count, 3)) < 0.05] = np.nan
     columns = ("number", "category", "noise")
     features = Features(
-        seed_index=np.arange(count), values=values, names=columns, is_category=(False, True, False)
+        index=np.arange(count), values=values, names=columns, is_category=(False, True, False)
     )
     return features, values
 
@@ -131,7 +139,22 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
             return np.where(category == 2, 9.0, np.where(number > 0, 4.0, 1.0))
         return 1000.0 + 50.0 * category
 
-    found = fit_and_predict(train, truth(seen), wanted, stype, metric="mae")
+    found, shares, names = fit_and_predict(
+        train,
+        truth(seen),
+        wanted,
+        stype,
+        metric="mae",
+        classes=12,
+        held_out=np.arange(600) % 5 == 0,
+    )
+    assert names == ("number", "category", "noise")
+    if stype == SemanticType.CATEGORICAL:
+        assert shares is not None and shares.shape == (200, 12)
+        np.testing.assert_array_equal(shares.argmax(axis=1), found)
+        np.testing.assert_allclose(shares[:, [1, 4, 9]].sum(axis=1), 1.0)  # none of the others
+    else:
+        assert shares is None
     expected = truth(new)
     if stype == SemanticType.NUMERICAL:
         assert np.median(np.abs(found - expected)) < 10.0
@@ -142,14 +165,15 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
 def test_one_class_alone_and_rows_without_values_are_no_error() -> None:
     train, _ = synthetic(50, 0)
     constant = fit_and_predict(train, np.full(50, 3.0), train, SemanticType.CATEGORICAL, metric="")
-    assert set(constant) == {3.0}
+    assert set(constant.values) == {3.0}
+    np.testing.assert_array_equal(constant.shares, np.tile([0.0, 0.0, 0.0, 1.0], (50, 1)))
     empty = Features(
-        seed_index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
+        index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
         is_category=(False,),
     )  # fmt: skip
     targets = np.repeat([0.0, 1.0], 25)
     found = fit_and_predict(empty, targets, empty, SemanticType.BOOLEAN, metric="")
-    np.testing.assert_allclose(found, 0.5, atol=1e-6)
+    np.testing.assert_allclose(found.values, 0.5, atol=1e-6)
 
 
 def test_without_lightgbm_the_line_says_so(
