@@ -117,6 +117,7 @@ def _add_run(commands: Any) -> None:
         help="replace the run in the folder where it is of another task, store or settings",
     )  # fmt: skip
     command.add_argument("--split", default="test", choices=SPLITS)
+    _add_tree_share(command)
     _add_settings(command)
 
 
@@ -155,6 +156,7 @@ def _add_evaluate(commands: Any) -> None:
     _add_opened_run(command, task="which, of a run of several", several=True)
     _add_scoring(command, split="test")
     _add_contexts(command)
+    _add_tree_share(command)
     _add_ranks(command)
 
 
@@ -186,6 +188,7 @@ def _add_predict(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
     _add_contexts(command)
+    _add_tree_share(command)
     command.add_argument(
         "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
     )
@@ -217,6 +220,7 @@ def _add_backtest(commands: Any) -> None:
         "--beside", type=Path, action="append", default=[], metavar="FOLDER",
         help="another backtest at these cutoffs, whose runs answer with these; once for each",
     )  # fmt: skip
+    _add_tree_share(command)
     _add_settings(command)
 
 
@@ -269,6 +273,13 @@ def _add_contexts(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--contexts", type=int, default=1, metavar="K", help="average K contexts of each seed"
     )
+
+
+def _add_tree_share(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tree-share", type=float, default=0.0, metavar="SHARE",
+        help="of each answer, 0 to 1, that boosted trees on history give; 0: the model alone",
+    )  # fmt: skip
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:

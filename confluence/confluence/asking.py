@@ -1,7 +1,8 @@
 """Asks a run about seeds, or several runs that answer together.
 
     one pass over the seeds by each run, several contexts of each seed or one
-        ──► heads' outputs ──► their average ──► Predictions, of all seeds on every rank
+        ──► heads' outputs ──► their average, maybe with trees' ──► Predictions, of all seeds on
+                                                                    every rank
 
 Where this process has joined others (`parallel.Joined`) they share the work: each asks about the
 seeds that the sampler deals to it, in batches as large as those of one process, and gets the
@@ -28,12 +29,15 @@ from confluence.data import (
 )
 from confluence.ensemble import Says, SeveralRuns, same_place
 from confluence.evaluate import Predictions
+from confluence.history_trees import HISTORY_MODEL, HistoryTrees
 from confluence.level import levelled
 from confluence.model import Output, Params
+from confluence.own_columns import Answers
 from confluence.parallel import Group, current
 from confluence.predict import Speaker, predict
 from confluence.stores import TaskPlace
 from confluence.train import Predictor
+from confluence.with_trees import WithTrees, check_share
 
 if TYPE_CHECKING:
     from confluence.run import Run
@@ -49,7 +53,8 @@ class Asked:
     predictions: Predictions
     target: Task
     labels: Labels
-    made: dict[str, Any]  # how the answers came to be: contexts, runs, level
+    made: dict[str, Any]  # how the answers came to be: contexts, runs, level, trees
+    trees: Answers | None = None  # what trees said of the seeds, ascending; None: not asked
 
 
 class OfAllRanks:
@@ -74,21 +79,27 @@ class OfAllRanks:
 
 
 def ask(
-    run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, contexts: int = 1,
-    others: Sequence[Run] = (),
+    run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, split: str | None,
+    contexts: int = 1, others: Sequence[Run] = (), tree_share: float = 0.0,
 ) -> Asked:  # fmt: skip
     """What a run says of a task's seeds, or the average of what it and others say.
 
     Args:
         cfg: the run's settings, as it is asked (`Config.asked`).
+        split: whose seeds the pass is over; None: questions of the caller's.
         contexts: how many contexts of each seed are averaged (`contexts.py`).
+        tree_share: what boosted trees have of each answer (`with_trees.py`); every rank fits them,
+            as that is no work to share.
     """
+    check_share(tree_share)
     group = current()
     theirs = _places_of(run, place, others)
+    with_trees: WithTrees | None = None
     with open_sampler(place.store, cfg, place.name, **group.share()) as sampler:
         group.check_same(
             {
                 **cfg.to_dict(), "steps": [each.step for each in (run, *others)],
+                "tree_share": tree_share,
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
             }
         )  # fmt: skip
@@ -109,6 +120,9 @@ def ask(
 
         with contextlib.closing(others_say()) as says:
             speaker = SeveralRuns(own, task, says) if others else own
+            if tree_share > 0:
+                trees = HistoryTrees(place.store, cfg, task, labels, split or "test")
+                speaker = with_trees = WithTrees(speaker, trees, task, tree_share, split=split)
             passed = iter(batches(sampler))
             found = predict(speaker, run.average, passed, task, clamp=cfg.clamp)
     made: dict[str, Any] = {"contexts": {"count": 1}}
@@ -124,7 +138,10 @@ def ask(
         ]
     elif task.level:
         made["level"] = task.level
-    return Asked(predictions=found, target=target, labels=labels, made=made)
+    if with_trees is not None:
+        made["trees"] = {"share": tree_share, "model": HISTORY_MODEL}
+    said = with_trees.answers if with_trees is not None else None
+    return Asked(predictions=found, target=target, labels=labels, made=made, trees=said)
 
 
 def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPlace]:

@@ -24,22 +24,23 @@ class Average:
 
     def __init__(self) -> None:
         self._sums: list[NDArray[np.float64]] = []
-        self._count = 0
+        self._weight = 0.0
 
-    def add(self, output: Output) -> None:
-        """One more opinion of the same seeds, in the same order."""
+    def add(self, output: Output, weight: float = 1.0) -> None:
+        """One more opinion of the same seeds, in the same order, and what it weighs."""
         null, numerical, timestamp, boolean, categorical = (
             np.asarray(part, np.float64) for part in output
         )
         parts = [sigmoid(null), numerical, timestamp, sigmoid(boolean), softmax(categorical)]
-        if self._count > 0:
+        parts = [weight * part for part in parts]
+        if self._sums:
             parts = [sums + part for sums, part in zip(self._sums, parts, strict=True)]
         self._sums = parts
-        self._count += 1
+        self._weight += weight
 
     def output(self) -> Output:
         """Outputs that a reader of heads turns into the averages."""
-        null, numerical, timestamp, boolean, shares = (sums / self._count for sums in self._sums)
+        null, numerical, timestamp, boolean, shares = (sums / self._weight for sums in self._sums)
         with np.errstate(divide="ignore"):
             parts: list[Any] = [
                 _logit(null), numerical, timestamp, _logit(boolean), np.log(shares),

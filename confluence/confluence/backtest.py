@@ -32,6 +32,7 @@ from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
 from confluence.stores import TaskPlace, find_places
+from confluence.with_trees import check_share
 
 FILE = "backtest.json"
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
@@ -42,7 +43,7 @@ def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
     seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
-    preset: str = "small", **overrides: Any,
+    tree_share: float = 0.0, preset: str = "small", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json.
 
@@ -55,6 +56,7 @@ def backtest(
         seeds: of `Config.seed`.
         beside: folder of another backtest by another recipe, or a list: of this build of the store,
             at these cutoffs, of these tasks and maybe more. Its runs answer together with these.
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
         preset, overrides: the recipe, as for `train`.
 
     Returns:
@@ -64,10 +66,11 @@ def backtest(
         "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
         "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
         seeds, and those beside them, answer together; empty and without means where there is one
-        run. None where a metric is nowhere defined.
+        run; and "tree_share" as given. None where a metric is nowhere defined.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
+    check_share(tree_share)
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     asked = find_places([path], names)
@@ -86,30 +89,40 @@ def backtest(
             }  # fmt: skip
             run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
             places.append(place)
-            found += [_score(run, title, time_text(at), time_text(until)) for title in run.titles]
-            _write(folder, _result(found, together))
+            found += [
+                _score(run, title, time_text(at), time_text(until), tree_share)
+                for title in run.titles
+            ]
+            _write(folder, _result(found, together, tree_share))
         places += others[at, until]
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path) for place in places]
             together += [
-                _score_together(runs, title, time_text(at), time_text(until))
+                _score_together(runs, title, time_text(at), time_text(until), tree_share)
                 for title in runs[0].titles
             ]
-            _write(folder, _result(found, together))
-    return _result(found, together)
+            _write(folder, _result(found, together, tree_share))
+    return _result(found, together, tree_share)
 
 
-def _result(folds: Sequence[Fold], together: Sequence[Fold]) -> dict[str, Any]:
+def _result(
+    folds: Sequence[Fold], together: Sequence[Fold], tree_share: float
+) -> dict[str, Any]:  # fmt: skip
     return {
-        "tasks": summarise(folds, together), "folds": list(folds), "together": list(together)
+        "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
+        "tree_share": tree_share,
     }  # fmt: skip
 
 
-def _score(run: Run, title: str, at: str, until: str) -> Fold:
+def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
-    rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0)
-    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at)
+    rolling = run.evaluate(
+        "val", task=title, regime="rolling", trees=False, resamples=0, tree_share=tree_share
+    )
+    frozen = run.evaluate(
+        "val", task=title, regime="frozen", visible_until=at, tree_share=tree_share
+    )
     return {
         "cutoff": at,
         "until": until,
@@ -126,10 +139,14 @@ def _score(run: Run, title: str, at: str, until: str) -> Fold:
     }
 
 
-def _score_together(runs: Sequence[Run], title: str, at: str, until: str) -> Fold:
+def _score_together(
+    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float
+) -> Fold:  # fmt: skip
     """One task of all fits of a cutoff, as `_score` does it without the baselines."""
     first, others = runs[0], runs[1:]
-    options: dict[str, Any] = {"task": title, "trees": False, "resamples": 0, "others": others}
+    options: dict[str, Any] = {
+        "task": title, "trees": False, "resamples": 0, "others": others, "tree_share": tree_share
+    }  # fmt: skip
     rolling = first.evaluate("val", regime="rolling", **options)
     frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
     return {

@@ -62,7 +62,8 @@ def run_command(options: argparse.Namespace) -> Told:
         options.source, task, options.out or Path("runs") / task, question=question,
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
-        strict=options.strict, overwrite=options.overwrite, say=_say,
+        strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
+        say=_say,
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
@@ -173,6 +174,7 @@ def evaluate_command(options: argparse.Namespace) -> Told:
                 options.split, task=title, regime=options.regime,
                 visible_until=options.visible_until, contexts=options.contexts,
                 resamples=options.resamples, trees=not options.no_trees, others=others,
+                tree_share=options.tree_share,
             )
             for title in ((run.titles or [None]) if options.task is None else [options.task])
         ]  # fmt: skip
@@ -217,6 +219,7 @@ def predict_command(options: argparse.Namespace) -> Told:
         return path, run.predict(
             split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
             task=options.task, contexts=options.contexts, others=others,
+            tree_share=options.tree_share,
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
@@ -247,8 +250,8 @@ def backtest_command(options: argparse.Namespace) -> Told:
         options.store, task=options.task,
         out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
-        seeds=options.seeds, beside=options.beside, preset=options.preset,
-        **overrides_of(options),
+        seeds=options.seeds, beside=options.beside, tree_share=options.tree_share,
+        preset=options.preset, **overrides_of(options),
     )  # fmt: skip
     return Told(result, describe_backtest(result))
 

@@ -6,6 +6,7 @@ the others stand beside it. Everything else is in the JSON.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from confluence.baselines import title_of
@@ -36,7 +37,7 @@ def describe_evaluation(result: Result) -> list[str]:
     names = list(result["metrics"])
     first, others = names[0], names[1:]
     rows = [["", first, f"model's {first} less this", *others]]
-    rows.append(_row("probe" if "probe" in result else "model", result, first, others))
+    rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
     return [
@@ -66,7 +67,9 @@ def describe_backtest(result: Result) -> list[str]:
         if summary["together"]:
             both = [summary["together"][regime] for regime in ("frozen", "rolling")]
             rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
-        lines += ["", f"{title}, {metric}, frozen at each cutoff", *_aligned(rows)]
+        share = result.get("tree_share") or 0.0
+        with_trees = f", {describe_trees({'share': share})}" if share else ""
+        lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *_aligned(rows)]
         if summary["std"] is not None:
             lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
         if summary["together"]:
@@ -123,8 +126,22 @@ def _notes(result: Result) -> list[str]:
     if contexts["count"] > 1:
         whose = "of the first run: " if "runs" in result else ""
         lines.append(f"  {whose}{_describe_contexts(contexts)}")
+    if "trees" in result:
+        lines.append(f"  {describe_trees(result['trees'])}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
+
+
+def who_answers(result: Mapping[str, Any]) -> str:
+    """Whose scores a result's own are."""
+    if "probe" in result:
+        return "probe"
+    return "model and trees" if "trees" in result else "model"
+
+
+def describe_trees(trees: Result) -> str:
+    """What trees have of the answers."""
+    return f"trees on history have {trees['share']:g} of each answer"
 
 
 def _told_by_columns(result: Result) -> list[str]:

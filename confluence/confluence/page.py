@@ -26,7 +26,7 @@ from confluence.checkpoint import CheckpointError, load_record, saved_steps, sto
 from confluence.config import Config
 from confluence.ensemble import describe_runs
 from confluence.evaluate import HISTORY_PARTS
-from confluence.evaluation_table import describe_probe
+from confluence.evaluation_table import describe_probe, describe_trees, who_answers
 from confluence.folder import write_whole
 from confluence.log import FILE
 from confluence.page_style import STYLE
@@ -249,8 +249,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
     apart = any("differences" in entry for entry in baselines.values())
     first = metrics[0] if metrics else ""
     header = ["", *metrics, *([f"the model's {first} less this"] if apart else [])]
-    ours = "probe" if "probe" in result else "model"
-    rows = [[ours, *_scores(result, metrics), *([""] if apart else [])]]
+    rows = [[who_answers(result), *_scores(result, metrics), *([""] if apart else [])]]
     for name, entry in baselines.items():
         difference = _with_interval(
             (entry.get("differences") or {}).get(first),
@@ -302,6 +301,8 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
         )
     if "runs" in result:
         notes.append(describe_runs(result["runs"]))
+    if "trees" in result:
+        notes.append(describe_trees(result["trees"]))
     contexts = result.get("contexts") or {}
     if isinstance(contexts, Mapping) and contexts.get("count", 1) > 1:
         notes.append(f"average of {contexts['count']} contexts for each seed")

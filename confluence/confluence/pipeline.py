@@ -25,6 +25,7 @@ from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
 from confluence.stores import find_places
+from confluence.with_trees import check_share
 
 METADATA = "metadata.json"
 BEFORE = "metadata.before.json"  # what inference is about to overwrite
@@ -299,7 +300,7 @@ def run_pipeline(
     source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
     selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
-    overwrite: bool = False, say: Say = lambda message: None,
+    overwrite: bool = False, tree_share: float = 0.0, say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
@@ -309,10 +310,12 @@ def run_pipeline(
         selected: what infer() and build() of headwater take to choose tables.
         strict: stop where without metadata anything must be assumed, or the build drops anything.
         overwrite: replace what `out` holds of a run of another task, store or other settings.
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
         say: told what happens, a line or a paragraph at a time.
     """
     cfg = preset_config(preset, **overrides)  # complain before anything slow
     check_installed(cfg.log_to)
+    check_share(tree_share)
     cfg.check_scored(split)
     check_folder(out, task, cfg, overwrite=overwrite)
     out.mkdir(parents=True, exist_ok=True)
@@ -338,8 +341,8 @@ def run_pipeline(
         store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
     )
     say(f"evaluating on {split}")
-    evaluation = run.evaluate(split)
-    rows = run.predict(split=split)
+    evaluation = run.evaluate(split, tree_share=tree_share)
+    rows = run.predict(split=split, tree_share=tree_share)
     files = {
         "store": str(store),
         "predictions": str(out / f"predictions-{split}.csv"),

@@ -2,14 +2,15 @@
 
     evaluation-<split>-rolling.json
     evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so,
-                                                 -3-runs-<which> where runs answered together
+                                                 -3-runs-<which> where runs answered together,
+                                                 -trees-0.5 where trees had so much of it
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
 
 The name of an evaluation or a probe says all that two of one run differ by: the split, the regime
-and its time, how many contexts were averaged, which runs were, and the checkpoint if it was not the
-last. So none replaces another, and the same asked again does. Of predictions the last stay. Of a
-run of several tasks the files of each are in a folder of its own.
+and its time, how many contexts were averaged, which runs were, the share of trees, and the
+checkpoint if it was not the last. So none replaces another, and the same asked again does. Of
+predictions the last stay. Of a run of several tasks the files of each are in a folder of its own.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
         parts.append(f"{contexts['count']}-contexts")
     if "runs" in result:
         parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
+    if "trees" in result:
+        parts.append(f"trees-{result['trees']['share']:g}")
     if result["step"] != last_step:
         parts.append(f"step-{result['step']}")
     return "-".join(parts)

@@ -109,7 +109,7 @@ class Run:
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
-        trees: bool = True, others: Sequence[Run] = (),
+        trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
     ) -> dict[str, Any]:  # fmt: skip
         """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
         whose name says how they were asked for (`results.py`).
@@ -123,20 +123,21 @@ class Run:
             resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
             trees: whether to fit the baselines of boosted trees.
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
+            tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
 
         Where this process has joined others all call this alike and share the seeds; rank 0 scores,
         and the result of the others is empty.
         """
         scoring = self.scoring(
             split, task=task, regime=regime, visible_until=visible_until, contexts=contexts,
-            resamples=resamples, trees=trees, others=others,
+            resamples=resamples, trees=trees, others=others, tree_share=tree_share,
         )  # fmt: skip
         return scoring.result() if current().is_first else {}
 
     def scoring(
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
-        trees: bool = True, others: Sequence[Run] = (),
+        trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
     ) -> Scoring:  # fmt: skip
         """`evaluate` up to where the answers are there. What is left, intervals and baselines, may
         take long and is up to rank 0: the others need not wait for it."""
@@ -147,6 +148,7 @@ class Run:
             asked_for = {
                 "task": task, "regime": regime, "visible_until": visible_until,
                 "contexts": None if contexts == 1 else contexts, "resamples": resamples or None,
+                "tree_share": tree_share or None,
             }  # fmt: skip
             if given := [name for name, value in asked_for.items() if value is not None]:
                 raise ValueError(
@@ -160,16 +162,20 @@ class Run:
         for run in others:
             run.config.check_scored(split)
         asked = ask(
-            self, place, cfg, lambda sampler: sampler.epoch(split, task=place.name),
-            contexts=contexts, others=others,
+            self, place, cfg, lambda sampler: sampler.epoch(split, task=place.name), split=split,
+            contexts=contexts, others=others, tree_share=tree_share,
         )  # fmt: skip
 
         def score() -> dict[str, Any]:
             target, labels = asked.target, asked.labels
+            beside = None
+            if trees:
+                beside = tree_baselines(
+                    place.store, cfg, target, labels, split, history=asked.trees
+                )  # fmt: skip
             result = evaluate(
                 asked.predictions, labels, target, split=split, metric=cfg.metric,
-                visible_until=cfg.until(split),
-                trees=tree_baselines(place.store, cfg, target, labels, split) if trees else None,
+                visible_until=cfg.until(split), trees=beside,
                 has_history=visible_history(place.store, cfg, target, labels, split),
                 resamples=resamples,
             )  # fmt: skip
@@ -181,7 +187,7 @@ class Run:
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None, contexts: int = 1,
-        others: Sequence[Run] = (),
+        others: Sequence[Run] = (), tree_share: float = 0.0,
     ) -> Answers:  # fmt: skip
         """Predictions for a split in the order of the task's rows, or for keys in theirs; also as
         a file. No answer depends on anything later than its time.
@@ -194,6 +200,7 @@ class Run:
             path: the file, .csv or .parquet; by default `predictions_file`.
             contexts: how many contexts of each seed are averaged (`contexts.py`).
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
+            tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
 
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file.
@@ -219,7 +226,10 @@ class Run:
                 return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
             return opened.batches_for(place.name, keys=keys, obs_time=at)
 
-        said = ask(self, place, cfg, batches, contexts=contexts, others=others)
+        said = ask(
+            self, place, cfg, batches, split=split, contexts=contexts, others=others,
+            tree_share=tree_share,
+        )  # fmt: skip
         predictions, is_first = said.predictions, current().is_first
         order = predictions.seed_index
         if split is not None:

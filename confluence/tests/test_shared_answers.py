@@ -54,14 +54,19 @@ def answer(folders: list[Path], out: Path) -> None:
         "val": first.evaluate("val", resamples=20),
         "together": first.evaluate(
             "val", contexts=3, others=[second], regime="frozen", visible_until="2025-02-20",
-            resamples=0, trees=False,
+            resamples=0, trees=False, tree_share=0.5,
         ),
     }  # fmt: skip
     asked: dict[str, dict[str, Any]] = {
         "train": {"split": "train", "others": [second]},
         "test": {"split": "test", "contexts": 2},
         "two keys": {"keys": [("Aachen", 3), ("007", 12)], "at": AT},  # fewer than ranks
-        "keys": {"keys": bakery.SHOPS[:7] + bakery.SHOPS[40:30:-1], "at": AT, "others": [second]},
+        "keys": {
+            "keys": bakery.SHOPS[:7] + bakery.SHOPS[40:30:-1],
+            "at": AT,
+            "others": [second],
+            "tree_share": 0.25,
+        },
     }
     for name, options in asked.items():
         path = out / f"{name}.csv" if rank == 0 else out / "no such folder" / "of other ranks.csv"
