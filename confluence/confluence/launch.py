@@ -54,6 +54,7 @@ class Launcher:
         self._ranks: list[subprocess.Popen[str]] = []
         self._readers: list[threading.Thread] = []
         self._lock = threading.Lock()  # of stderr, so that lines stay whole
+        self._handed_on: int | None = None  # a signal
 
     def run(self, processes: int) -> int:
         """Start, wait, and end them all."""
@@ -115,6 +116,10 @@ class Launcher:
         if failed is None:
             return 0
         status = self._ranks[failed].returncode
+        if self._handed_on is not None:
+            # One rank may say so, and the others that it ended.
+            stopped = [p.poll() for p in self._ranks]
+            status = next((s for s in stopped if s and s - SIGNALLED in SIGNALS), status)
         if status < 0:
             name = signal.Signals(-status).name
             self._say(f"confluence: rank {failed} was ended by {name}, the others with it")
@@ -127,6 +132,7 @@ class Launcher:
         return next((r for r, process in enumerate(self._ranks) if process.poll()), None)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        self._handed_on = number
         for process in self._ranks:
             if process.returncode is None:
                 process.send_signal(number)

@@ -75,3 +75,22 @@ def test_signals_are_handed_on_and_ranks_end_by_themselves(tmp_path: object) -> 
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(timeout=60) == 143
         assert launcher.stderr.read() == ""  # stopped as asked is no failure
+
+
+def test_a_signal_that_was_handed_on_is_the_status_whichever_rank_ended_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of ranks that answer one ends by Ctrl-C, and another because that one did."""
+    status = run(
+        "def end(*_):\n"
+        "    time.sleep(0.5 * rank)\n"
+        "    sys.exit(130 if rank == 1 else 1)\n"
+        "signal.signal(signal.SIGINT, end)\n"
+        "if rank == 0:\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(60)\n",
+        processes=2,
+    )
+    assert status == 130
+    assert "failed" not in capfd.readouterr().err
