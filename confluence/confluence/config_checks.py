@@ -26,20 +26,25 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "≥ 1",
         lambda value: value >= 1,
         "width heads layers child_width batch_size steps members accumulate log_every keep_last"
-        " num_threads",
+        " num_threads max_targets_per_type",
     ),
     (
         "≥ 0",
         lambda value: value >= 0,
         "feed_forward attention_block max_hops label_rows num_prefetch eval_every save_every"
         " muon_learning_rate learning_rate final_learning_rate temperature_multiplier weight_decay"
-        " warmup_steps warmup_fraction auxiliary_weight z_loss epoch_weight epsilon"
-        " newton_schulz_steps max_targets_per_type",
+        " warmup_steps warmup_fraction auxiliary_weight z_loss epoch_weight"
+        " newton_schulz_steps",
     ),
     (
         "> 0",
         lambda value: value > 0,
-        "clip_norm half_life_days level_days collective_timeout_s",
+        "clip_norm half_life_days epsilon",
+    ),
+    (
+        "> 0 and finite",
+        lambda value: 0 < value < math.inf,
+        "level_days collective_timeout_s",
     ),
     ("in [0, 1)", lambda value: 0 <= value < 1, "muon_momentum beta1 beta2 cell_dropout"),
     ("in [0, 1]", lambda value: 0 <= value <= 1, "average_from"),
