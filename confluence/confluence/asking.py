@@ -80,13 +80,14 @@ class OfAllRanks:
 
 def ask(
     run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, split: str | None,
-    contexts: int = 1, others: Sequence[Run] = (), tree_share: float = 0.0,
+    questions: str = "", contexts: int = 1, others: Sequence[Run] = (), tree_share: float = 0.0,
 ) -> Asked:  # fmt: skip
     """What a run says of a task's seeds, or the average of what it and others say.
 
     Args:
         cfg: the run's settings, as it is asked (`Config.asked`).
         split: whose seeds the pass is over; None: questions of the caller's.
+        questions: tells these from others, so that ranks that ask otherwise are refused.
         contexts: how many contexts of each seed are averaged (`contexts.py`).
         tree_share: what boosted trees have of each answer (`with_trees.py`); every rank fits them,
             as that is no work to share.
@@ -94,17 +95,23 @@ def ask(
     check_share(tree_share)
     group = current()
     theirs = _places_of(run, place, others)
+    # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
+    apart = group.size > 1 and not others and contexts == 1 and tree_share == 0
     with_trees: WithTrees | None = None
     with open_sampler(place.store, cfg, place.name, **group.share()) as sampler:
         group.check_same(
             {
                 **cfg.to_dict(), "steps": [each.step for each in (run, *others)],
+                "others": [each.config.to_dict() for each in others], "task": place.title,
+                "split": split, "questions": questions, "contexts": contexts,
                 "tree_share": tree_share,
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
             }
         )  # fmt: skip
         target, labels = _read(sampler, place)
-        own, task = _speaker(run, cfg, sampler, place, batches, target, labels, contexts)
+        own, task = _speaker(
+            run, cfg, sampler, place, batches, target, labels, contexts, apart=apart
+        )  # fmt: skip
         levels = [task.level]
 
         def others_say() -> Generator[Says, None, None]:
@@ -123,8 +130,9 @@ def ask(
             if tree_share > 0:
                 trees = HistoryTrees(place.store, cfg, task, labels, split or "test")
                 speaker = with_trees = WithTrees(speaker, trees, task, tree_share, split=split)
-            passed = iter(batches(sampler))
+            passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
             found = predict(speaker, run.average, passed, task, clamp=cfg.clamp)
+            found = group.joined(found) if apart else found
     made: dict[str, Any] = {"contexts": {"count": 1}}
     if isinstance(own, SeveralContexts):
         made["contexts"] = {
@@ -132,6 +140,7 @@ def ask(
             "changed_share": own.changed_share,
         }  # fmt: skip
     if others:
+        levels += [0.0] * (1 + len(others) - len(levels))  # of those that were asked nothing
         made["runs"] = [
             {"out": str(each.out), "step": each.step, "level": level}
             for each, level in zip((run, *others), levels, strict=True)
@@ -154,15 +163,25 @@ def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPl
 
 def _speaker(
     run: Run, cfg: Config, sampler: Any, place: TaskPlace, batches: Batches, task: Task,
-    labels: Labels, contexts: int,
+    labels: Labels, contexts: int, *, apart: bool = False,
 ) -> tuple[Speaker, Task]:  # fmt: skip
     """What gives a model's outputs for a pass, and the task with the level of its answers. Further
-    contexts of each seed it walks itself."""
+    contexts of each seed it walks itself.
+
+    Args:
+        apart: each rank has the outputs of its own seeds, not of all.
+    """
     group, settings = current(), context_settings(cfg, contexts)
     predictor: Speaker = Predictor(
         cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
         row_shape=read_row_shape(sampler.database_metadata(), cfg),
     )  # fmt: skip
+    if apart:
+        task = levelled(
+            task, labels, sampler, predictor, run.average, cfg, joined=group.joined,
+            watched=group.watched,
+        )  # fmt: skip
+        return predictor, task
     if group.size > 1:
         predictor = OfAllRanks(predictor, group)
     task = levelled(task, labels, sampler, predictor, run.average, cfg)

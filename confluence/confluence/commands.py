@@ -210,20 +210,26 @@ def predict_command(options: argparse.Namespace) -> Told:
     """Predict with a trained run."""
 
     def ask() -> tuple[Path, Answers]:
+        from confluence.answers import check_output
+        from confluence.parallel import current
+
         run, *others = _load_runs(options)
         keys = options.keys
         if keys is not None:
             keys = _keys(keys, run.key_of_anchors(options.task))
         path = options.output
         path = path or run.predictions_file(options.split, task=options.task, others=others)
-        return path, run.predict(
-            split=options.split, keys=keys, keys_file=options.keys_file, at=options.at, path=path,
+        if current().is_first:
+            check_output(path)
+        return path, run.answers(
+            split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
             task=options.task, contexts=options.contexts, others=others,
             tree_share=options.tree_share,
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
         path, answers = done
+        answers.write(path)
         result = {"predictions": str(path), "predicted": len(answers)}
         if options.keys is not None:
             result["rows"] = list(answers)

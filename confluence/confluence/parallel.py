@@ -67,6 +67,14 @@ class Group:
         """Whether this rank reads and writes the run's folder."""
         return self.rank == 0
 
+    def check_can_train(self) -> None:
+        """Raise in a process that has left its ranks: JAX counts them still."""
+        if self.size == 1 and _has_left:
+            raise RendezvousError(
+                "this process was one of several ranks and has left them: it can evaluate and"
+                " predict; start another process to train"
+            )
+
     def beat(self, doing: str) -> None:
         """This rank goes on; all ranks make the same beats."""
         if self.watchdog is not None:
@@ -237,6 +245,7 @@ def _sum_of_bits(words: list[Array], *, types: list[Any]) -> list[Array]:
 
 ALONE = Group()
 _current = ALONE
+_has_left = False  # a group that it was of
 _messages = 0
 
 
@@ -278,6 +287,11 @@ def join(
     global _current
     if place is None:
         return ALONE
+    if _has_left:
+        raise RendezvousError(
+            "this process was one of several ranks and has left them: JAX lets a process join once."
+            " Do all the work within one `Joined`, or start another process"
+        )
     abouts = meet(place, about_this_process(), timeout_s=timeout_s)
     _jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     limit = int(collective_timeout_s) + HEARTBEAT_MARGIN_S
@@ -379,7 +393,7 @@ class Joined:
                 os.close(self._stdout)
 
     def _end(self, error: BaseException | None) -> None:
-        global _current
+        global _current, _has_left
         watchdog = _current.watchdog
         if watchdog is None:
             return
@@ -387,7 +401,7 @@ class Joined:
             _current.beat("leaving")
             _jax.distributed.shutdown()
             watchdog.stop()
-            _current = ALONE
+            _current, _has_left = ALONE, True
             return
         atexit.register(leave_after_failure, 1)
         reason = watchdog.reason()  # then this error is only what came of it

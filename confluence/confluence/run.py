@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -203,17 +204,32 @@ class Run:
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
 
         Where this process has joined others all call this alike, share the questions and get all
-        answers; rank 0 writes the file.
+        answers; rank 0 writes the file, and the others wait for it.
         """
+        file = Path(path) if path else self.predictions_file(split, task=task, others=others)
+        if current().is_first:
+            check_output(file)
+        answers = self.answers(
+            split=split, keys=keys, keys_file=keys_file, at=at, task=task, contexts=contexts,
+            others=others, tree_share=tree_share,
+        )  # fmt: skip
+        if current().is_first:
+            answers.write(file)
+        return answers
+
+    def answers(
+        self, *, split: str | None = None, keys: Sequence[Any] | None = None,
+        keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
+        task: str | None = None, contexts: int = 1, others: Sequence[Run] = (),
+        tree_share: float = 0.0,
+    ) -> Answers:  # fmt: skip
+        """What `predict` says, without a file."""
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
         if split is not None:
             check_split(split)
             if at is not None:
                 raise ValueError("the seeds of a split have times of their own: at is for keys")
-        file = Path(path) if path else self.predictions_file(split, task=task, others=others)
-        if current().is_first:
-            check_output(file)
         place = self.place(task)
         cfg = self.config.asked()
         store = headwater.Store(place.store)
@@ -229,18 +245,16 @@ class Run:
         said = ask(
             self, place, cfg, batches, split=split, contexts=contexts, others=others,
             tree_share=tree_share,
+            questions=_digest([keys, at] if asked is None else [asked.rows, asked.obs_times]),
         )  # fmt: skip
-        predictions, is_first = said.predictions, current().is_first
+        predictions = said.predictions
         order = predictions.seed_index
         if split is not None:
             order = store.task_seeds(place.name)["position"][order]
-        elif is_first:
+        elif current().is_first:
             warn_of_far_times(predictions.obs_times, said.labels, place.name)
             warn_of_late_anchors(predictions, store, place.name)
-        answers = Answers(reordered(predictions, np.argsort(order)), said.target, store)
-        if is_first:
-            answers.write(file)
-        return answers
+        return Answers(reordered(predictions, np.argsort(order)), said.target, store)
 
     def key_of_anchors(self, task: str | None = None) -> tuple[str, ...]:
         """The columns by which rows of the task's anchor table are asked about."""
@@ -316,6 +330,12 @@ class Run:
         if not text:
             raise ValueError(f"split '{split}' of task '{place.name}' has no times to freeze at")
         return text
+
+
+def _digest(questions: Sequence[Any]) -> str:
+    """Tells keys or rows, and their times, from others."""
+    texts = (repr(list(part)) if isinstance(part, Iterable) else repr(part) for part in questions)
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 class Scoring(NamedTuple):
@@ -398,6 +418,7 @@ def learn(
     """
     attention_path(cfg)  # raises where there is none, before anything is removed
     group = current()
+    group.check_can_train()
     record = checkpoint.make_record(
         cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder
     )

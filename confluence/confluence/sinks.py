@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from confluence.folder import write_whole
 from confluence.run_log import completed
 
 NAMES_FILE = "sinks.json"  # under which ids the sinks know this run
@@ -187,7 +188,7 @@ class Sinks:
             self._sinks[name] = KINDS[name](folder, known.get(name), resume_step or 0)
         if self._sinks:
             known |= {name: sink.run_id for name, sink in self._sinks.items()}
-            file.write_text(json.dumps(known) + "\n", encoding="utf-8")
+            write_whole(file, json.dumps(known) + "\n")
         self._end = "failed"  # unless an event says otherwise
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -132,6 +132,14 @@ def test_a_prediction_is_the_mean_of_those_of_the_runs(runs: list[confluence.Run
     np.testing.assert_allclose([row["prediction"] for row in turned], said, rtol=1e-5)
 
 
+def test_of_no_keys_there_are_no_answers(runs: list[confluence.Run], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("city,number,obs_time\n", encoding="utf-8")
+    ask: dict[str, Any] = {"keys_file": empty, "task": "next_sale", "path": tmp_path / "p.csv"}
+    assert len(runs[0].predict(**ask)) == 0
+    assert len(runs[0].predict(**ask, others=runs[1:])) == 0
+
+
 def test_keys_are_answered_together_too(runs: list[confluence.Run], tmp_path: Path) -> None:
     keys, at = [("Aachen", 3), ("007", 1)], "2025-04-01"
 

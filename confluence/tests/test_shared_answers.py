@@ -29,10 +29,36 @@ from test_shared_answers import answer
 
 with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
     answer([Path(folder) for folder in sys.argv[3:]], Path(sys.argv[2]))
-if group.is_first:  # which is alone again
-    import confluence
+import confluence
 
+if group.is_first:  # which is alone again
     assert confluence.load(sys.argv[3]).evaluate("val", trees=False, resamples=0)["metrics"]
+for work in (
+    lambda: confluence.load(sys.argv[3]) and confluence.train(
+        confluence.load(sys.argv[3]).stores[0], task="next_sale",
+        out=sys.argv[2] + f"/late-{group.rank}", preset="tiny", steps=1,
+    ),
+    lambda: Joined(find_place({}, os.environ)).__enter__(),
+):
+    try:
+        work()
+        raise SystemExit("a process that has left its ranks went on")
+    except ConnectionError as error:
+        assert "was one of several ranks and has left them" in str(error), error
+"""
+ASKING_OTHERWISE = """
+from confluence.meeting import find_place
+from confluence.parallel import Joined
+import confluence
+
+with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
+    run = confluence.load(sys.argv[3])
+    at = "2025-04-20" if group.is_first else "2025-03-20"
+    run.answers(**{
+        "keys": {"keys": [("Aachen", 3), ("007", 12)], "at": at},
+        "split": {"split": "val" if group.is_first else "test"},
+        "contexts": {"split": "val", "contexts": 1 + group.rank},
+    }[sys.argv[2]])
 """
 
 
@@ -133,6 +159,14 @@ def test_what_is_wrong_is_said_by_the_ranks(runs: list[Path]) -> None:
     assert told.returncode == 1
     assert "no task 'nex_sale': the run has next_sale" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("what", ["keys", "split", "contexts"])
+def test_ranks_that_ask_otherwise_are_refused(what: str, runs: list[Path]) -> None:
+    told = run_code(2, ASKING_OTHERWISE, what, str(runs[0]))
+    assert told.returncode == 1
+    named = "questions" if what == "keys" else what
+    assert f"the ranks do not work on the same: {named} is " in told.stderr
 
 
 def test_a_probe_is_not_shared(
