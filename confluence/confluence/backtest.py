@@ -28,13 +28,14 @@ from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
 from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
+from confluence.folder import write_whole
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
 from confluence.stores import TaskPlace, find_places
 from confluence.with_trees import check_share
 
-FILE = "backtest.json"
+FILES = "backtest*.json"  # with the share of trees in the name where they have one
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
 Fold = dict[str, Any]
 
@@ -45,7 +46,8 @@ def backtest(
     seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
     tree_share: float = 0.0, preset: str = "small", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train and score at every cutoff with every seed; the result is also `out`/backtest.json.
+    """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
+    backtest-trees-<share>.json.
 
     Args:
         task: one, or a list, which is then trained jointly.
@@ -111,7 +113,7 @@ def _result(
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
-        "tree_share": tree_share,
+        "tree_share": float(tree_share),
     }  # fmt: skip
 
 
@@ -198,9 +200,10 @@ def _runs_beside(
 
 def _seeds_of(folder: Path) -> dict[tuple[str, str], list[int]]:
     """The seeds of the runs of a backtest by the span that they were scored on."""
-    path = folder / FILE
-    if not path.exists():
-        raise FileNotFoundError(f"'{folder}' holds no backtest: there is no {FILE}")
+    paths = sorted(folder.glob(FILES))
+    if not paths:
+        raise FileNotFoundError(f"'{folder}' holds no backtest: there is no backtest.json")
+    path = paths[0]  # the same fits, however they were scored
     scored: dict[tuple[str, str], list[int]] = {}
     try:
         for fold in json.loads(path.read_text(encoding="utf-8"))["folds"]:
@@ -300,9 +303,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _write(folder: Path, result: Mapping[str, Any]) -> None:
-    part = folder / f"{FILE}.part"
-    part.write_text(to_json(dict(result)) + "\n", encoding="utf-8")
-    part.replace(folder / FILE)
+    share = result["tree_share"]
+    name = f"backtest-trees-{share}.json" if share else "backtest.json"
+    write_whole(folder / name, to_json(dict(result)) + "\n")
 
 
 # ------------------------------------------------------------------------------------ the cutoffs

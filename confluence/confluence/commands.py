@@ -218,7 +218,9 @@ def predict_command(options: argparse.Namespace) -> Told:
         if keys is not None:
             keys = _keys(keys, run.key_of_anchors(options.task))
         path = options.output
-        path = path or run.predictions_file(options.split, task=options.task, others=others)
+        path = path or run.predictions_file(
+            options.split, task=options.task, others=others, tree_share=options.tree_share
+        )
         if current().is_first:
             check_output(path)
         return path, run.answers(

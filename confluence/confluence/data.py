@@ -247,7 +247,7 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
         column_mean=_moment(scaling, "mean", 0.0),
         column_std=_moment(scaling, "std", 1.0) or 1.0,
         mean=float(known.mean()),
-        std=_spread(known),
+        std=spread(known),
         low=float(low),
         high=float(high),
         positive_share=float(np.mean(known > 0.5)),
@@ -257,7 +257,7 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
     )
 
 
-def _spread(values: Floats) -> float:
+def spread(values: Floats) -> float:
     """The standard deviation of values; 1 where they differ by no more than rounding."""
     std = float(values.std())
     return std if std > LEAST_SPREAD * float(np.max(np.abs(values))) else 1.0

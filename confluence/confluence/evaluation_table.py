@@ -36,7 +36,8 @@ def describe_evaluation(result: Result) -> list[str]:
         return describe_held_out(result)
     names = list(result["metrics"])
     first, others = names[0], names[1:]
-    rows = [["", first, f"model's {first} less this", *others]]
+    who = "with trees," if "trees" in result else "model's"
+    rows = [["", first, f"{who} {first} less this", *others]]
     rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
@@ -48,11 +49,13 @@ def describe_evaluation(result: Result) -> list[str]:
 def describe_backtest(result: Result) -> list[str]:
     """The metric of each task by cutoff and in the mean, beside the baselines."""
     lines: list[str] = []
+    share = result.get("tree_share") or 0.0
+    who = "with trees" if share else "model"
     for title, summary in result["tasks"].items():
         metric, names = summary["metric"], list(summary["baselines"])
         folds = [fold for fold in result["folds"] if fold["task"] == title]
         joint = {fold["cutoff"]: fold for fold in result["together"] if fold["task"] == title}
-        rows = [["cutoff", "seed", "scored", "model", "rolling", *map(title_of, names)]]
+        rows = [["cutoff", "seed", "scored", who, "rolling", *map(title_of, names)]]
         for number, fold in enumerate(folds, start=1):
             values = [fold["frozen"][metric], fold["rolling"][metric]]
             values += [fold["baselines"][name].get(metric) for name in names]
@@ -67,7 +70,6 @@ def describe_backtest(result: Result) -> list[str]:
         if summary["together"]:
             both = [summary["together"][regime] for regime in ("frozen", "rolling")]
             rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
-        share = result.get("tree_share") or 0.0
         with_trees = f", {describe_trees({'share': share})}" if share else ""
         lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *_aligned(rows)]
         if summary["std"] is not None:
@@ -141,7 +143,7 @@ def who_answers(result: Mapping[str, Any]) -> str:
 
 def describe_trees(trees: Result) -> str:
     """What trees have of the answers."""
-    return f"trees on history have {trees['share']:g} of each answer"
+    return f"trees on history have {trees['share']} of each answer"
 
 
 def _told_by_columns(result: Result) -> list[str]:
@@ -178,7 +180,8 @@ def _parts(result: Result, first: str) -> list[str]:
     if not parts:
         return []
     named = [title_of(name) for name in result["baselines"]]
-    rows = [["", "seeds", "anchors", f"{first} of the model", *named]]
+    whose = "with trees" if "trees" in result else "of the model"
+    rows = [["", "seeds", "anchors", f"{first} {whose}", *named]]
     for title, part in parts:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
         theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]

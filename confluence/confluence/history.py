@@ -76,15 +76,18 @@ class History:
     """What is visible to some seeds of a task."""
 
     def __init__(
-        self, store: headwater.Store, task: Task, labels: Labels, *, shown: str | None = None
-    ) -> None:
+        self, store: headwater.Store, task: Task, labels: Labels, *, shown: str | None = None,
+        train_until: int = int(NO_TIME),
+    ) -> None:  # fmt: skip
         """
         Args:
             shown: whose labels contexts show, as `Config.context_labels`; None: as the task says.
+            train_until: nothing later is visible to train seeds, µs.
         """
         self.store = store
         self.task = task
         self.labels = labels
+        self.train_until = train_until
         self.entry = store.metadata["tasks"][task.index]
         self.shown = shown or self.entry.get("context_labels") or "train"
         self.anchor_table = str(self.entry["anchor_table"])
@@ -239,9 +242,15 @@ class History:
 
     @cached_property
     def _train_end(self) -> int:
-        """When the last train seed is asked; NO_TIME where one has no time. µs"""
+        """Up to when the last train seed sees; NO_TIME where nothing is hidden from it. µs"""
         times = self.labels.obs_times[self.labels.splits == TRAIN]
-        return int(times.max()) if times.size else int(NO_TIME)
+        return min(int(times.max()) if times.size else int(NO_TIME), self.train_until)
+
+    @property
+    def knows_labels(self) -> bool:
+        """Whether the store says when labels are known, as it must to be asked for them: without
+        that, contexts have no label rows either. A cell task's are cells."""
+        return self.is_cell or self.labels.label_times is not None
 
     def value_columns(self, table: str, *, anchors_unseen: bool) -> list[dict[str, Any]]:
         """Columns of a table whose values may be features."""

@@ -16,11 +16,11 @@ settings, same trees. Cost: O(F m log n) and the trees.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import headwater
 import numpy as np
+from headwater import SemanticType
 from headwater.keys import time_us
 from numpy.typing import NDArray
 
@@ -60,6 +60,18 @@ def seeds_of(
     )  # fmt: skip
     rows = labels.anchor_rows[index].astype(np.int64)
     return Questions(index=index, anchor_rows=rows, moments=moments)
+
+
+def at_places(questions: Questions, places: Any) -> Questions:
+    """Some of the questions: where a mask is true, or at these places."""
+    moments = questions.moments
+    return Questions(
+        index=questions.index[places], anchor_rows=questions.anchor_rows[places],
+        moments=Moments(
+            obs_times=moments.obs_times[places], cutoffs=moments.cutoffs[places],
+            inclusive=moments.inclusive,
+        ),
+    )  # fmt: skip
 
 
 def anchors_of(history: History, questions: Questions) -> Ints:
@@ -109,10 +121,10 @@ def history_features(history: History, questions: Questions, *, anchors_unseen: 
         "days not visible": _gaps(moments), "day of the year": _days_of_year(moments),
     }  # fmt: skip
     categories: set[str] = set()
-    known = label_lists(labels, history.task.label_window_us)
-    found |= label_features(labels, known, questions, history.task.stype)
-    if history.task.categories:
-        categories.add("labels: last")
+    if history.knows_labels:
+        known = label_lists(labels, history.task.label_window_us)
+        found |= label_features(labels, known, questions, history.task.stype)
+        categories |= {"labels: last"} if history.task.categories else set()
     for path in history.paths(anchors, moments):
         counted = count_features(path.lists, path.owners, moments, WINDOWS)
         found |= {f"{path.name}: {name}": values for name, values in counted.items()}
@@ -195,15 +207,15 @@ def tree_baselines(
         return {name: {"missing": reason} for name in ("own_columns", "history")}
     index = np.flatnonzero(labels.splits == SPLITS[split])
     trees = HistoryTrees(store_path, cfg, task, labels, split)
-    wanted = seeds_of(labels, index, trees.until_us, inclusive=task.inclusive)
+    wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
 
     def baseline(model: str, answers: Answers) -> dict[str, Any]:
         values = np.full(labels.targets.size, np.nan)
         values[index] = answers.values
         return {"model": model, "features": list(answers.features), "values": values}
 
-    own = trees.answers(wanted, own_columns_alone=True)
-    history = trees.answers(wanted) if history is None else history
+    own = trees.answers(*wanted, own_columns_alone=True)
+    history = trees.answers(*wanted) if history is None else history
     return {
         "own_columns": baseline("boosted trees on the anchor's own columns", own),
         "history": baseline(HISTORY_MODEL, history),
@@ -237,42 +249,80 @@ class HistoryTrees:
         self._labels = labels
         self._split = split
 
-    @property
-    def until_us(self) -> int:
-        """When the database that questions see ends: frozen, or where there are no newer rows."""
-        return min(until_of(self._cfg, self._split), last_time(self._store_path))
+    def answers(
+        self, index: Ints, anchor_rows: Ints, obs_times: Ints, *, own_columns_alone: bool = False
+    ) -> Answers:
+        """An answer to each question, in their order.
 
-    def answers(self, wanted: Questions, *, own_columns_alone: bool = False) -> Answers:
-        """An answer to each question, in their order."""
+        Those that see fresh data and those that see old data have trees of their own, so that a
+        question after the end of the database changes no answer but of others such.
+
+        Args:
+            index: [m] which question; of seeds their numbers within the task.
+            anchor_rows: [m] global rows.
+            obs_times: [m] µs, NO_TIME where there is none.
+        """
+        moments = Moments(
+            obs_times=obs_times, cutoffs=self.cutoffs(obs_times), inclusive=self._task.inclusive
+        )
+        wanted = Questions(index=index, anchor_rows=anchor_rows, moments=moments)
+        is_old = (moments.cutoffs < obs_times) & (obs_times != NO_TIME)
+        if not (is_old.any() and (~is_old).any()):
+            return self._alike(wanted, own_columns_alone=own_columns_alone)
+        values, features = np.empty(index.size), tuple[str, ...]()
+        shares: Floats | None = None
+        for part in (is_old, ~is_old):
+            said = self._alike(at_places(wanted, part), own_columns_alone=own_columns_alone)
+            values[part], features = said.values, said.features
+            if said.shares is not None:
+                shares = np.empty((index.size, said.shares.shape[1])) if shares is None else shares
+                shares[part] = said.shares
+        return Answers(values, shares, features)
+
+    def cutoffs(self, obs_times: Ints) -> Ints:
+        """Up to when questions may look: their time, where the database is frozen, or where it
+        ends. Rows at that end are seen, under an exclusive cutoff too: they are before the
+        question. [m]"""
+        until = until_of(self._cfg, self._split)
+        end = last_time(self._store_path)
+        end += 0 if self._task.inclusive or end == NO_TIME else 1
+        ends = np.where(obs_times == NO_TIME, NO_TIME, end)
+        return np.minimum(np.minimum(obs_times, until), ends)
+
+    def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> Answers:
+        """Answers to questions by the same trees."""
         cfg, task, labels = self._cfg, self._task, self._labels
-        train = train_seeds(labels, wanted, until_of(cfg, "train"), inclusive=task.inclusive)
+        train_until = until_of(cfg, "train")
+        train = train_seeds(labels, wanted, train_until, inclusive=task.inclusive)
         if not (wanted.index.size and train.index.size):
             return Answers(np.full(wanted.index.size, np.nan))
         both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
         features = [self._own(questions, until) for questions, until in both]
         if not own_columns_alone:
             with headwater.Store(self._store_path) as store:
-                history = History(store, task, labels, shown=cfg.context_labels)
+                history = History(
+                    store, task, labels, shown=cfg.context_labels, train_until=train_until
+                )
                 none = all(unseen(history, questions) for questions, _ in both)
                 features = [
                     joined(own, history_features(history, questions, anchors_unseen=none))
                     for own, (questions, _) in zip(features, both, strict=True)
                 ]
         learned = features[0].index
-        return fit_and_predict(
-            features[0], labels.targets[learned], features[1], task.stype, metric=cfg.metric,
-            weights=self._weights(learned), held_out=self._held_out(learned),
+        since = [questions.moments.obs_times.astype(np.float64) for questions, _ in both]
+        if task.stype != SemanticType.TIMESTAMP or any((s >= NO_TIME).any() for s in since):
+            since = [np.zeros(1), np.zeros(1)]  # else times are told from the question on
+        said = fit_and_predict(
+            features[0], labels.targets[learned] - since[0], features[1], task.stype,
+            metric=cfg.metric, weights=self._weights(learned), held_out=self._held_out(learned),
             classes=len(task.categories),
         )  # fmt: skip
+        return said._replace(values=said.values + since[1])
 
     def _own(self, questions: Questions, until: str | None) -> Features:
         """The own columns of each question once."""
-        index, place = np.unique(questions.index, return_index=True)
-        moments = dataclasses.replace(
-            questions.moments, obs_times=questions.moments.obs_times[place],
-            cutoffs=questions.moments.cutoffs[place],
-        )  # fmt: skip
-        once = Questions(index=index, anchor_rows=questions.anchor_rows[place], moments=moments)
+        _, place = np.unique(questions.index, return_index=True)
+        once = at_places(questions, place)
         return own_columns(self._store_path, self._cfg, self._task, once, until=until)
 
     def _held_out(self, seeds: Ints) -> NDArray[np.bool_]:

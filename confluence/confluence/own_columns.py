@@ -26,7 +26,7 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import NO_TIME, US_PER_DAY, Floats, Task, open_sampler
+from confluence.data import NO_TIME, US_PER_DAY, Floats, Task, open_sampler, spread
 from confluence.lists import Questions
 
 FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
@@ -171,7 +171,7 @@ def fit_and_predict(
         settings |= {"objective": "multiclass", "num_class": int(known.size)}
     else:
         settings["objective"] = "l1" if metric == "mae" else "l2"
-        shift, scale = float(targets.mean()), float(targets.std())
+        shift, scale = float(targets.mean()), spread(targets)
         labels = (targets - shift) / scale
     weights = np.ones(targets.size) if weights is None else weights
     settings, rounds = _chosen(train, labels, weights, settings, held_out)

@@ -248,7 +248,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
     baselines = result.get("baselines", {})
     apart = any("differences" in entry for entry in baselines.values())
     first = metrics[0] if metrics else ""
-    header = ["", *metrics, *([f"the model's {first} less this"] if apart else [])]
+    header = ["", *metrics, *([f"{_whose(result)} {first} less this"] if apart else [])]
     rows = [[who_answers(result), *_scores(result, metrics), *([""] if apart else [])]]
     for name, entry in baselines.items():
         difference = _with_interval(
@@ -264,6 +264,10 @@ def _evaluation(result: Mapping[str, Any]) -> str:
         f'<div class="scores">{_table(header, rows)}</div>'
         f"{_parts(result, first)}{_list(_notes(result))}"
     )
+
+
+def _whose(result: Mapping[str, Any]) -> str:
+    return "with trees," if "trees" in result else "the model's"
 
 
 def _regime(result: Mapping[str, Any]) -> str:
@@ -323,7 +327,7 @@ def _parts(result: Mapping[str, Any], first: str) -> str:
     for title, part in parts:
         beside = [_scores(part.get("baselines", {}).get(name, {}), [first])[0] for name in names]
         rows.append([title, _whole(part.get("scored")), *_scores(part, [first]), *beside])
-    header = ["seeds apart", "scored", f"{first} of the model"]
+    header = ["seeds apart", "scored", f"{_whose(result)} {first}"]
     return _table([*header, *(title_of(name) for name in names)], rows)
 
 

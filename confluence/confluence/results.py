@@ -3,7 +3,7 @@
     evaluation-<split>-rolling.json
     evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so,
                                                  -3-runs-<which> where runs answered together,
-                                                 -trees-0.5 where trees had so much of it
+                                                 -trees-0.5 where trees had that share
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
 
@@ -56,7 +56,7 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
     if "runs" in result:
         parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
     if "trees" in result:
-        parts.append(f"trees-{result['trees']['share']:g}")
+        parts.append(f"trees-{result['trees']['share']}")
     if result["step"] != last_step:
         parts.append(f"step-{result['step']}")
     return "-".join(parts)

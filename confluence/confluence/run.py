@@ -206,7 +206,9 @@ class Run:
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file, and the others wait for it.
         """
-        file = Path(path) if path else self.predictions_file(split, task=task, others=others)
+        file = Path(
+            path or self.predictions_file(split, task=task, others=others, tree_share=tree_share)
+        )
         if current().is_first:
             check_output(file)
         answers = self.answers(
@@ -263,13 +265,17 @@ class Run:
             return tuple(anchor_key(store, place.name)[1])
 
     def predictions_file(
-        self, split: str | None, *, task: str | None = None, others: Sequence[Run] = ()
-    ) -> Path:
+        self, split: str | None, *, task: str | None = None, others: Sequence[Run] = (),
+        tree_share: float = 0.0,
+    ) -> Path:  # fmt: skip
         """Where `predict` writes by default: predictions-<split>.csv or predictions-keys.csv in the
-        run's folder, or that of its task; with other runs the name says which (`ensemble.mark`)."""
+        run's folder, or that of its task; with other runs the name says which (`ensemble.mark`),
+        with trees their share."""
         parts = ["predictions", split or "keys"]
         if others:
             parts.append(mark([(run.out, run.step) for run in (self, *others)]))
+        if tree_share:
+            parts.append(f"trees-{float(tree_share)}")
         return self.results(task) / f"{'-'.join(parts)}.csv"
 
     def probe(self, split: str = "val", **options: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from confluence.average import Average
 from confluence.contexts import as_output, gathered
 from confluence.data import Task, TaskError
 from confluence.history_trees import HistoryTrees, why_missing
-from confluence.lists import Ints, Moments, Questions
+from confluence.lists import Ints
 from confluence.model import Output, Params
 from confluence.own_columns import Answers
 from confluence.predict import Speaker
@@ -68,11 +68,12 @@ class WithTrees:
         if self._split is None:
             index = np.arange(index.size)
         order = np.argsort(index)
-        self.answers = self._trees.answers(self._questions(info, index, order))
+        rows, times = (np.asarray(info[n], np.int64)[order] for n in ("anchor_rows", "obs_time"))
+        self.answers = self._trees.answers(index[order], rows, times)
         if np.isnan(self.answers.values).any():
             raise TaskError(
-                f"task '{self._task.name}' has no train seed with a value: trees have nothing to"
-                " learn from, so tree_share must be 0"
+                f"trees have no answers for task '{self._task.name}': no train seed has a value, or"
+                " one is not finite. tree_share must be 0"
             )
         place = np.empty(order.size, np.int64)
         place[order] = np.arange(order.size)
@@ -80,15 +81,6 @@ class WithTrees:
         average.add(output, weight=1.0 - self._share)
         average.add(_as_outputs(self.answers, place, output, self._task), weight=self._share)
         yield average.output(), info
-
-    def _questions(self, info: dict[str, Any], index: Ints, order: Ints) -> Questions:
-        times = np.asarray(info["obs_time"], np.int64)[order]
-        moments = Moments(
-            obs_times=times, cutoffs=np.minimum(times, self._trees.until_us),
-            inclusive=self._task.inclusive,
-        )  # fmt: skip
-        rows = np.asarray(info["anchor_rows"], np.int64)[order]
-        return Questions(index=index[order], anchor_rows=rows, moments=moments)
 
 
 def _as_outputs(answers: Answers, place: Ints, model: Output, task: Task) -> Output:

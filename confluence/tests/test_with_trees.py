@@ -20,10 +20,19 @@ from headwater.keys import time_us
 import confluence
 from confluence.cli import main
 from confluence.config import preset
-from confluence.data import Task, TaskError, open_sampler, read_labels, read_task
+from confluence.data import (
+    NO_TIME,
+    TRAIN,
+    Labels,
+    Task,
+    TaskError,
+    open_sampler,
+    read_labels,
+    read_task,
+)
 from confluence.evaluation_table import describe_evaluation
-from confluence.history_trees import COPIES, HistoryTrees, last_time, train_seeds
-from confluence.lists import Moments, Questions
+from confluence.history_trees import HistoryTrees, last_time, train_seeds
+from confluence.lists import Questions
 from confluence.model import Output
 from confluence.own_columns import Answers
 from confluence.with_trees import WithTrees
@@ -60,15 +69,12 @@ class Pass:
 class Trees:
     """Stands for `HistoryTrees`: has an answer for each seed or question by its number."""
 
-    until_us = 100
-
     def __init__(self, values: dict[int, float], shares: dict[int, list[float]] | None = None):
         self.values, self.shares = values, shares
-        self.asked: list[Questions] = []
+        self.asked: list[Any] = []
 
-    def answers(self, questions: Questions) -> Answers:
-        self.asked.append(questions)
-        index = questions.index.tolist()
+    def answers(self, index: Any, anchor_rows: Any, obs_times: Any) -> Answers:
+        self.asked.append([part.tolist() for part in (index, anchor_rows, obs_times)])
         shares = None if self.shares is None else np.array([self.shares[i] for i in index])
         return Answers(np.array([self.values[i] for i in index]), shares)
 
@@ -107,11 +113,7 @@ def test_trees_have_their_share_of_a_probability_and_none_of_null() -> None:
     np.testing.assert_allclose(sigmoid(output.boolean), expected)
     np.testing.assert_allclose(output.null, [0, 1, 2], atol=1e-9)
     np.testing.assert_allclose(output.numerical, [0, 1, 2])
-    (asked,) = trees.asked  # in the order of seeds, up to the end of the database
-    assert asked.index.tolist() == [2, 4, 9]
-    assert asked.anchor_rows.tolist() == [7, 9, 14]
-    assert asked.moments.obs_times.tolist() == [60, 120, 270]
-    assert asked.moments.cutoffs.tolist() == [60, 100, 100]
+    assert trees.asked == [[[2, 4, 9], [7, 9, 14], [60, 120, 270]]]  # in the order of seeds
 
 
 def test_numbers_and_times_are_averaged_in_the_units_of_the_model() -> None:
@@ -140,7 +142,7 @@ def test_questions_have_no_numbers_of_their_own() -> None:
 
 
 def test_trees_that_had_nothing_to_learn_from_are_refused() -> None:
-    with pytest.raises(TaskError, match="no train seed with a value"):
+    with pytest.raises(TaskError, match="trees have no answers for task"):
         said(SemanticType.BOOLEAN, Trees({2: 0.9, 4: np.nan, 9: 0.6}), 0.5)
 
 
@@ -169,10 +171,10 @@ def test_answers_are_shared_and_the_trees_are_the_baseline(
     assert again["metrics"] != alone["metrics"] or title == "mood"
     assert alone["trees"]["share"] == 1.0 and "trees" not in again
     names = {file.name for file in run.results(title).glob("evaluation-*.json")}
-    assert {"evaluation-val-rolling.json", "evaluation-val-rolling-trees-1.json"} <= names
+    assert {"evaluation-val-rolling.json", "evaluation-val-rolling-trees-1.0.json"} <= names
     lines = describe_evaluation(alone)
     assert any(line.startswith("  model and trees ") for line in lines)
-    assert "  trees on history have 1 of each answer" in lines
+    assert "  trees on history have 1.0 of each answer" in lines
 
 
 def test_a_key_is_answered_as_its_seed_is(run: confluence.Run, tmp_path: Path) -> None:
@@ -204,23 +206,68 @@ def test_what_comes_later_changes_no_answer(run: confluence.Run, tmp_path: Path)
     assert before != after
 
 
-def test_seeds_after_the_end_of_the_database_see_old_data(store: Path) -> None:
+def trees_of(store: Path, name: str, split: str = "test", **settings: Any) -> HistoryTrees:
+    cfg = preset("tiny", **settings)
+    with open_sampler(str(store), cfg, name) as sampler:
+        labels = read_labels(str(store), sampler, name)
+        task = read_task(sampler.database_metadata(), labels, name)
+    return HistoryTrees(str(store), cfg, task, labels, split)
+
+
+def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> None:
     end = last_time(str(store))
     assert end == time_us("2025-05-08 12:00:00")
-    cfg = preset("tiny")
-    with open_sampler(str(store), cfg, "next_sale") as sampler:
-        labels = read_labels(str(store), sampler, "next_sale")
-        task = read_task(sampler.database_metadata(), labels, "next_sale")
-    trees = HistoryTrees(str(store), cfg, task, labels, "test")
-    assert trees.until_us == end
-    times = np.array([end + 30 * DAY, end - DAY])
-    moments = Moments(obs_times=times, cutoffs=np.minimum(times, trees.until_us), inclusive=True)
-    asked = Questions(index=np.arange(2), anchor_rows=labels.anchor_rows[:2].astype(np.int64),
-                      moments=moments)  # fmt: skip
-    train = train_seeds(labels, asked, 2**63 - 1, inclusive=True)
-    assert train.index.size == COPIES * 40
-    assert set((train.moments.obs_times - train.moments.cutoffs).tolist()) == {0, 30 * DAY}
-    assert trees.answers(asked).values.shape == (2,)
+    trees = trees_of(store, "next_sale")
+    rows = np.array([trees._labels.anchor_rows[0]] * 2, np.int64)
+    early, late = end - DAY, end + 30 * DAY
+    times = np.array([late, early, NO_TIME])
+    assert trees.cutoffs(times).tolist() == [end, early, NO_TIME]
+    frozen = trees_of(store, "next_sale", visible_until="2025-03-05")
+    until = time_us("2025-03-05")
+    assert frozen.cutoffs(times).tolist() == [until, until, until]
+    exclusive = trees_of(store, "next_sale")
+    exclusive._task = dataclasses.replace(exclusive._task, inclusive=False)
+    assert exclusive.cutoffs(times).tolist() == [end + 1, early, NO_TIME]  # the last rows are seen
+    # Train seeds learn from data as old, and only where there is such a question.
+    learned: list[set[int]] = []
+
+    def noting(labels: Labels, wanted: Questions, until_us: int, *, inclusive: bool) -> Questions:
+        train = train_seeds(labels, wanted, until_us, inclusive=inclusive)
+        learned.append(set((train.moments.obs_times - train.moments.cutoffs).tolist()))
+        return train
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("confluence.history_trees.train_seeds", noting)
+        both = trees.answers(np.arange(2), rows, times[:2]).values
+        alone = [trees.answers(np.arange(1), rows[:1], times[[i]]).values[0] for i in (0, 1)]
+    assert learned == [{30 * DAY}, {0}, {30 * DAY}, {0}]
+    assert both.tolist() == alone  # a question after the end changes no answer before it
+    assert both[0] != both[1]
+
+
+def test_times_are_told_from_the_question_on(shop_store: Path) -> None:
+    """However late it is asked: as epochs they end with the last that trees have seen."""
+    trees = trees_of(shop_store, "next_order")
+    labels = trees._labels
+    rows = labels.anchor_rows[labels.splits == TRAIN][:20].astype(np.int64)
+    first, later = time_us("2025-06-01"), time_us("2027-06-01")
+    for asked in (first, later):
+        days = (trees.answers(np.arange(20), rows, np.full(20, asked)).values - asked) / DAY
+        assert days.min() > 0
+        assert days.max() < 400
+
+
+def test_labels_of_which_nobody_says_when_they_are_known_are_no_features(
+    store: Path, shop_store: Path
+) -> None:
+    for trees, expected in ((trees_of(store, "next_sale"), False),
+                            (trees_of(shop_store, "churn"), True)):  # fmt: skip
+        labels = trees._labels
+        some = np.flatnonzero(labels.splits == TRAIN)[:3]
+        said = trees.answers(
+            some, labels.anchor_rows[some].astype(np.int64), labels.obs_times[some]
+        )
+        assert any(name.startswith("labels: ") for name in said.features) == expected
 
 
 def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
@@ -269,7 +316,8 @@ def test_the_commands_take_a_share(
     assert main(evaluation) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trees"]["share"] == 0.5
-    assert main(["predict", str(run.out), *asked, "--output", str(tmp_path / "p.csv")]) == 0
+    assert main(["predict", str(run.out), *asked]) == 0
+    assert (run.results("next_sale") / "predictions-val-trees-0.5.csv").is_file()
     assert main(["evaluate", str(run.out), "--task", "next_sale", "--tree-share", "1.5"]) == 1
     assert "tree_share is 1.5, expected a number from 0 to 1" in capsys.readouterr().err
 
@@ -283,8 +331,8 @@ def test_a_backtest_scores_the_model_with_trees(
         arguments += [f"--{name.replace('_', '-')}", str(value).lower()]
     assert main([*arguments, "--tree-share", "1"]) == 0
     text = capsys.readouterr().out
-    assert "next_sale, mae, frozen at each cutoff, trees on history have 1 of each answer" in text
-    found = json.loads((tmp_path / "b" / "backtest.json").read_text())
+    assert "next_sale, mae, frozen at each cutoff, trees on history have 1.0 of each answer" in text
+    found = json.loads((tmp_path / "b" / "backtest-trees-1.0.json").read_text())
     assert found["tree_share"] == 1.0
     task = found["tasks"]["next_sale"]
     assert task["std"] == 0.0  # of two seeds the trees are the same
