@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import bakery
 import numpy as np
 import pytest
+from stand_ins import Pass, batch
 
 import confluence
 from confluence.cli import main
@@ -18,7 +18,6 @@ from confluence.config import Config, ConfigError
 from confluence.data import Task, TaskError
 from confluence.ensemble import SeveralRuns, describe_runs, in_units_of, mark
 from confluence.evaluation_table import describe_evaluation
-from confluence.model import Output
 from confluence.train import Predictor
 
 SMALL: dict[str, Any] = {
@@ -47,24 +46,6 @@ def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[confluen
 
 
 # ---- outputs
-
-
-class Pass:
-    """Stands for a Predictor: a batch says what its outputs are."""
-
-    def outputs(self, params: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        yield from batches
-
-
-def batch(seeds: list[int], value: list[float]) -> Any:
-    number = np.array(value)
-    categories = np.log(np.stack([np.full(number.size, 0.25), np.full(number.size, 0.75)], axis=1))
-    output = Output(
-        null=number, numerical=number, timestamp=np.repeat(number[:, None], 15, axis=1),
-        boolean=number, categorical=categories,
-    )  # type: ignore[arg-type]  # fmt: skip
-    index = np.array(seeds)
-    return output, {"seed_index": index, "anchor_rows": index + 5, "obs_time": index * 3}
 
 
 def task(**moments: float) -> Task:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 from headwater.keys import time_us
+from stand_ins import Pass, batch
 
 import confluence
 from confluence.cli import main
@@ -59,13 +59,6 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run
 # ---- outputs
 
 
-class Pass:
-    """Stands for a Predictor: a batch says what its outputs are."""
-
-    def outputs(self, params: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        yield from batches
-
-
 class Trees:
     """Stands for `HistoryTrees`: has an answer for each seed or question by its number."""
 
@@ -77,17 +70,6 @@ class Trees:
         self.asked.append([part.tolist() for part in (index, anchor_rows, obs_times)])
         shares = None if self.shares is None else np.array([self.shares[i] for i in index])
         return Answers(np.array([self.values[i] for i in index]), shares)
-
-
-def batch(seeds: list[int], value: list[float]) -> Any:
-    number = np.array(value)
-    categories = np.log(np.stack([np.full(number.size, 0.25), np.full(number.size, 0.75)], axis=1))
-    output = Output(
-        null=number, numerical=number, timestamp=np.repeat(number[:, None], 15, axis=1),
-        boolean=number, categorical=categories,
-    )  # type: ignore[arg-type]  # fmt: skip
-    index = np.array(seeds)
-    return output, {"seed_index": index, "anchor_rows": index + 5, "obs_time": index * 30}
 
 
 def said(
