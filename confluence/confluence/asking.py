@@ -32,11 +32,11 @@ from confluence.evaluate import Predictions
 from confluence.history_trees import HISTORY_MODEL, HistoryTrees
 from confluence.level import levelled
 from confluence.model import Output, Params
-from confluence.own_columns import Answers
 from confluence.parallel import Group, current
 from confluence.predict import Speaker, predict
 from confluence.stores import TaskPlace
 from confluence.train import Predictor
+from confluence.trees import TreeAnswers
 from confluence.with_trees import WithTrees, check_share
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Asked:
     target: Task
     labels: Labels
     made: dict[str, Any]  # how the answers came to be: contexts, runs, level, trees
-    trees: Answers | None = None  # what trees said of the seeds, ascending; None: not asked
+    trees: TreeAnswers | None = None  # what trees said of the seeds, ascending; None: not asked
 
 
 class OfAllRanks:

@@ -37,7 +37,8 @@ from confluence.data import (
 )
 from confluence.history import WINDOWS, History, label_features, label_lists
 from confluence.lists import ALWAYS, Ints, Moments, Questions, count_features
-from confluence.own_columns import MISSING, Answers, Features, fit_and_predict, own_columns
+from confluence.own_columns import own_columns
+from confluence.trees import MISSING, Features, TreeAnswers, fit_and_predict
 
 COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
@@ -191,7 +192,7 @@ def visible_history(
 
 def tree_baselines(
     store_path: str, cfg: Config, task: Task, labels: Labels, split: str, *,
-    history: Answers | None = None,
+    history: TreeAnswers | None = None,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Predictions of boosted trees for every seed of a split, by baseline, or why there are none.
 
@@ -209,7 +210,7 @@ def tree_baselines(
     trees = HistoryTrees(store_path, cfg, task, labels, split)
     wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
 
-    def baseline(model: str, answers: Answers) -> dict[str, Any]:
+    def baseline(model: str, answers: TreeAnswers) -> dict[str, Any]:
         values = np.full(labels.targets.size, np.nan)
         values[index] = answers.values
         return {"model": model, "features": list(answers.features), "values": values}
@@ -251,7 +252,7 @@ class HistoryTrees:
 
     def answers(
         self, index: Ints, anchor_rows: Ints, obs_times: Ints, *, own_columns_alone: bool = False
-    ) -> Answers:
+    ) -> TreeAnswers:
         """An answer to each question, in their order.
 
         Those that see fresh data and those that see old data have trees of their own, so that a
@@ -277,7 +278,7 @@ class HistoryTrees:
             if said.shares is not None:
                 shares = np.empty((index.size, said.shares.shape[1])) if shares is None else shares
                 shares[part] = said.shares
-        return Answers(values, shares, features)
+        return TreeAnswers(values, shares, features)
 
     def cutoffs(self, obs_times: Ints) -> Ints:
         """Up to when questions may look: their time, where the database is frozen, or where it
@@ -289,13 +290,13 @@ class HistoryTrees:
         ends = np.where(obs_times == NO_TIME, NO_TIME, end)
         return np.minimum(np.minimum(obs_times, until), ends)
 
-    def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> Answers:
-        """Answers to questions by the same trees."""
+    def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> TreeAnswers:
+        """TreeAnswers to questions by the same trees."""
         cfg, task, labels = self._cfg, self._task, self._labels
         train_until = until_of(cfg, "train")
         train = train_seeds(labels, wanted, train_until, inclusive=task.inclusive)
         if not (wanted.index.size and train.index.size):
-            return Answers(np.full(wanted.index.size, np.nan))
+            return TreeAnswers(np.full(wanted.index.size, np.nan))
         both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
         features = [self._own(questions, until) for questions, until in both]
         if not own_columns_alone:

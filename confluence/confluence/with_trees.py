@@ -24,8 +24,8 @@ from confluence.data import Task, TaskError
 from confluence.history_trees import HistoryTrees, why_missing
 from confluence.lists import Ints
 from confluence.model import Output, Params
-from confluence.own_columns import Answers
 from confluence.predict import Speaker
+from confluence.trees import TreeAnswers
 
 
 def check_share(share: float) -> None:
@@ -55,7 +55,7 @@ class WithTrees:
         self._task = task
         self._share = share
         self._split = split
-        self.answers: Answers | None = None  # the trees' own, seeds ascending; after `outputs`
+        self.answers: TreeAnswers | None = None  # the trees' own, seeds ascending; after `outputs`
 
     def outputs(
         self, params: Params, batches: Iterator[Any]
@@ -83,7 +83,7 @@ class WithTrees:
         yield average.output(), info
 
 
-def _as_outputs(answers: Answers, place: Ints, model: Output, task: Task) -> Output:
+def _as_outputs(answers: TreeAnswers, place: Ints, model: Output, task: Task) -> Output:
     """Heads' outputs that mean what trees answer in the head of the task's type; the others as the
     model has them.
 

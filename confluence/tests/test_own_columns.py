@@ -11,13 +11,12 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
-from headwater import SemanticType
 
 from confluence.config import Config, preset
 from confluence.data import SPLITS, Labels, Task, open_sampler, read_labels, read_task
 from confluence.history_trees import seeds_of, tree_baselines
-from confluence.own_columns import Features, fit_and_predict
 from confluence.own_columns import own_columns as own_columns_of
+from confluence.trees import Features
 
 US_PER_DAY = 86_400_000_000
 
@@ -111,69 +110,6 @@ def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
     for which, baseline in first.items():
         np.testing.assert_array_equal(baseline["values"], again[which]["values"])
         assert np.array_equal(~np.isnan(baseline["values"]), labels.splits == SPLITS["val"])
-
-
-def synthetic(count: int, seed: int) -> tuple[Features, Any]:
-    rng = np.random.default_rng(seed)
-    values = rng.normal(size=(count, 3))
-    values[:, 1] = rng.integers(0, 4, count)
-    values[rng.random((count, 3)) < 0.05] = np.nan
-    columns = ("number", "category", "noise")
-    features = Features(
-        index=np.arange(count), values=values, names=columns, is_category=(False, True, False)
-    )
-    return features, values
-
-
-@pytest.mark.parametrize(
-    "stype", [SemanticType.BOOLEAN, SemanticType.CATEGORICAL, SemanticType.NUMERICAL]
-)
-def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
-    (train, seen), (wanted, new) = synthetic(600, 0), synthetic(200, 1)
-
-    def truth(values: Any) -> Any:
-        number, category = np.nan_to_num(values[:, 0]), np.nan_to_num(values[:, 1])
-        if stype == SemanticType.BOOLEAN:
-            return (number > 0).astype(np.float64)
-        if stype == SemanticType.CATEGORICAL:  # of classes 0 to 9 only these three occur
-            return np.where(category == 2, 9.0, np.where(number > 0, 4.0, 1.0))
-        return 1000.0 + 50.0 * category
-
-    found, shares, names = fit_and_predict(
-        train,
-        truth(seen),
-        wanted,
-        stype,
-        metric="mae",
-        classes=12,
-        held_out=np.arange(600) % 5 == 0,
-    )
-    assert names == ("number", "category", "noise")
-    if stype == SemanticType.CATEGORICAL:
-        assert shares is not None and shares.shape == (200, 12)
-        np.testing.assert_array_equal(shares.argmax(axis=1), found)
-        np.testing.assert_allclose(shares[:, [1, 4, 9]].sum(axis=1), 1.0)  # none of the others
-    else:
-        assert shares is None
-    expected = truth(new)
-    if stype == SemanticType.NUMERICAL:
-        assert np.median(np.abs(found - expected)) < 10.0
-    else:
-        assert np.mean((found > 0.5 if stype == SemanticType.BOOLEAN else found) == expected) > 0.9
-
-
-def test_one_class_alone_and_rows_without_values_are_no_error() -> None:
-    train, _ = synthetic(50, 0)
-    constant = fit_and_predict(train, np.full(50, 3.0), train, SemanticType.CATEGORICAL, metric="")
-    assert set(constant.values) == {3.0}
-    np.testing.assert_array_equal(constant.shares, np.tile([0.0, 0.0, 0.0, 1.0], (50, 1)))
-    empty = Features(
-        index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
-        is_category=(False,),
-    )  # fmt: skip
-    targets = np.repeat([0.0, 1.0], 25)
-    found = fit_and_predict(empty, targets, empty, SemanticType.BOOLEAN, metric="")
-    np.testing.assert_allclose(found.values, 0.5, atol=1e-6)
 
 
 def test_without_lightgbm_the_line_says_so(

@@ -34,7 +34,7 @@ from confluence.evaluation_table import describe_evaluation
 from confluence.history_trees import HistoryTrees, last_time, train_seeds
 from confluence.lists import Questions
 from confluence.model import Output
-from confluence.own_columns import Answers
+from confluence.trees import TreeAnswers
 from confluence.with_trees import WithTrees
 
 DAY = 86_400_000_000
@@ -66,10 +66,10 @@ class Trees:
         self.values, self.shares = values, shares
         self.asked: list[Any] = []
 
-    def answers(self, index: Any, anchor_rows: Any, obs_times: Any) -> Answers:
+    def answers(self, index: Any, anchor_rows: Any, obs_times: Any) -> TreeAnswers:
         self.asked.append([part.tolist() for part in (index, anchor_rows, obs_times)])
         shares = None if self.shares is None else np.array([self.shares[i] for i in index])
-        return Answers(np.array([self.values[i] for i in index]), shares)
+        return TreeAnswers(np.array([self.values[i] for i in index]), shares)
 
 
 def said(
