@@ -291,7 +291,7 @@ class HistoryTrees:
         return np.minimum(np.minimum(obs_times, until), ends)
 
     def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> TreeAnswers:
-        """TreeAnswers to questions by the same trees."""
+        """What the same trees answer to all of these."""
         cfg, task, labels = self._cfg, self._task, self._labels
         train_until = until_of(cfg, "train")
         train = train_seeds(labels, wanted, train_until, inclusive=task.inclusive)
