@@ -93,6 +93,7 @@ def ask(
             as that is no work to share.
     """
     check_share(tree_share)
+    contexts, tree_share = int(contexts), float(tree_share)
     group = current()
     theirs = _places_of(run, place, others)
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.

@@ -203,15 +203,15 @@ def _seeds_of(folder: Path) -> dict[tuple[str, str], list[int]]:
     paths = sorted(folder.glob(FILES))
     if not paths:
         raise FileNotFoundError(f"'{folder}' holds no backtest: there is no backtest.json")
-    path = paths[0]  # the same fits, however they were scored
     scored: dict[tuple[str, str], list[int]] = {}
-    try:
-        for fold in json.loads(path.read_text(encoding="utf-8"))["folds"]:
-            seeds = scored.setdefault((str(fold["cutoff"]), str(fold["until"])), [])
-            if fold["seed"] not in seeds:
-                seeds.append(int(fold["seed"]))
-    except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"'{path}' is not that of a backtest: {error!r}") from error
+    for path in paths:  # of the same fits, scored with trees and without, maybe not all yet
+        try:
+            for fold in json.loads(path.read_text(encoding="utf-8"))["folds"]:
+                seeds = scored.setdefault((str(fold["cutoff"]), str(fold["until"])), [])
+                if fold["seed"] not in seeds:
+                    seeds.append(int(fold["seed"]))
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"'{path}' is not that of a backtest: {error!r}") from error
     return scored
 
 

@@ -40,6 +40,7 @@ from confluence.lists import ALWAYS, Ints, Moments, Questions, count_features
 from confluence.own_columns import own_columns
 from confluence.trees import MISSING, Features, TreeAnswers, fit_and_predict
 
+FRESH, OLD, UNTIMED = range(3)  # kinds of questions, by what they see
 COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
 MAX_FEATURES = 1_000
@@ -186,7 +187,7 @@ def visible_history(
         known = label_lists(labels, task.label_window_us)
         earlier = known.lists.counts(known.owners[index], seeds.moments.limits)
         has_time = seeds.moments.obs_times != NO_TIME
-        found[index] |= (earlier > 0) & has_time
+        found[index] |= (earlier > 0) & has_time & history.knows_labels
     return found
 
 
@@ -255,8 +256,9 @@ class HistoryTrees:
     ) -> TreeAnswers:
         """An answer to each question, in their order.
 
-        Those that see fresh data and those that see old data have trees of their own, so that a
-        question after the end of the database changes no answer but of others such.
+        Those that see fresh data, those that see old data and those without a time have trees of
+        their own, so that a question after the end of the database changes no answer but of
+        others such.
 
         Args:
             index: [m] which question; of seeds their numbers within the task.
@@ -267,12 +269,15 @@ class HistoryTrees:
             obs_times=obs_times, cutoffs=self.cutoffs(obs_times), inclusive=self._task.inclusive
         )
         wanted = Questions(index=index, anchor_rows=anchor_rows, moments=moments)
-        is_old = (moments.cutoffs < obs_times) & (obs_times != NO_TIME)
-        if not (is_old.any() and (~is_old).any()):
-            return self._alike(wanted, own_columns_alone=own_columns_alone)
+        kinds = np.where(obs_times == NO_TIME, UNTIMED, FRESH)
+        if not own_columns_alone:  # which do not age
+            kinds[(moments.cutoffs < obs_times) & (kinds == FRESH)] = OLD
+        if not index.size:
+            return TreeAnswers(np.empty(0))
         values, features = np.empty(index.size), tuple[str, ...]()
         shares: Floats | None = None
-        for part in (is_old, ~is_old):
+        for kind in np.unique(kinds):
+            part = kinds == kind
             said = self._alike(at_places(wanted, part), own_columns_alone=own_columns_alone)
             values[part], features = said.values, said.features
             if said.shares is not None:
@@ -309,10 +314,21 @@ class HistoryTrees:
                     joined(own, history_features(history, questions, anchors_unseen=none))
                     for own, (questions, _) in zip(features, both, strict=True)
                 ]
-        learned = features[0].index
-        since = [questions.moments.obs_times.astype(np.float64) for questions, _ in both]
-        if task.stype != SemanticType.TIMESTAMP or any((s >= NO_TIME).any() for s in since):
-            since = [np.zeros(1), np.zeros(1)]  # else times are told from the question on
+        learned, asked = (part.index for part in features)
+        since = [np.zeros(1), np.zeros(1)]
+        if task.stype == SemanticType.TIMESTAMP and (wanted.moments.obs_times != NO_TIME).all():
+            # Times are told from the question on; train seeds without a time are no help there.
+            is_timed = labels.obs_times[learned] != NO_TIME
+            if is_timed.any():
+                features[0] = features[0].at(is_timed)
+                learned = features[0].index
+                obs = dict(
+                    zip(wanted.index.tolist(), wanted.moments.obs_times.tolist(), strict=True)
+                )
+                since = [
+                    labels.obs_times[learned].astype(np.float64),
+                    np.array([obs[one] for one in asked.tolist()], np.float64),
+                ]
         said = fit_and_predict(
             features[0], labels.targets[learned] - since[0], features[1], task.stype,
             metric=cfg.metric, weights=self._weights(learned), held_out=self._held_out(learned),

@@ -116,7 +116,7 @@ class Launcher:
         if failed is None:
             return 0
         status = self._ranks[failed].returncode
-        if self._handed_on is not None:
+        if self._handed_on is not None and status > 0:
             # One rank may say so, and the others that it ended.
             stopped = [p.poll() for p in self._ranks]
             status = next((s for s in stopped if s and s - SIGNALLED in SIGNALS), status)
@@ -132,7 +132,8 @@ class Launcher:
         return next((r for r, process in enumerate(self._ranks) if process.poll()), None)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        self._handed_on = number
+        if self._first_failure() is None:  # else it is that which ends them
+            self._handed_on = number
         for process in self._ranks:
             if process.returncode is None:
                 process.send_signal(number)

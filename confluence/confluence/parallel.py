@@ -381,16 +381,24 @@ class Joined:
             sys.stdout.flush()
             self._stdout = os.dup(1)
             os.dup2(2, 1)
-        return join(self._place, **self._limits)
+        try:
+            return join(self._place, **self._limits)
+        except BaseException:
+            self._give_stdout_back()
+            raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             self._end(error)
         finally:
-            if self._stdout is not None:
-                sys.stdout.flush()
-                os.dup2(self._stdout, 1)
-                os.close(self._stdout)
+            self._give_stdout_back()
+
+    def _give_stdout_back(self) -> None:
+        if self._stdout is not None:
+            sys.stdout.flush()
+            os.dup2(self._stdout, 1)
+            os.close(self._stdout)
+            self._stdout = None
 
     def _end(self, error: BaseException | None) -> None:
         global _current, _has_left

@@ -345,7 +345,7 @@ def run_pipeline(
     rows = run.predict(split=split, tree_share=tree_share)
     files = {
         "store": str(store),
-        "predictions": str(out / f"predictions-{split}.csv"),
+        "predictions": str(run.predictions_file(split, tree_share=tree_share)),
         "log": str(out / "log.jsonl"),
         "curve": str(out / "loss.png"),
         "page": str(out / PAGE),

@@ -234,6 +234,9 @@ class Run:
                 raise ValueError("the seeds of a split have times of their own: at is for keys")
         place = self.place(task)
         cfg = self.config.asked()
+        # They are read more than once.
+        keys = None if keys is None else list(keys)
+        at = list(at) if isinstance(at, Iterable) and not isinstance(at, str) else at
         store = headwater.Store(place.store)
         asked = None if keys_file is None else read_keys(Path(keys_file), store, place.name, at)
 

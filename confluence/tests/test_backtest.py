@@ -13,7 +13,7 @@ import pytest
 from headwater.keys import time_us
 
 import confluence
-from confluence.backtest import _duration, _spans, summarise
+from confluence.backtest import _duration, _seeds_of, _spans, summarise
 from confluence.cli import main
 from confluence.config import Config
 from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
@@ -330,3 +330,15 @@ def test_fewer_folds_than_asked_for_are_told(shop_store: Path) -> None:
     with pytest.warns(UserWarning, match=r"\d+ folds, not 90: the train seeds of task 'churn'"):
         spans = _spans(str(shop_store), "churn", None, 90, 30.0, "tiny", {})
     assert len(spans) < 90
+
+
+def test_fits_beside_are_those_of_all_files_of_a_folder(tmp_path: Path) -> None:
+    """Scored with trees and without, maybe not all of them yet."""
+
+    def write(name: str, folds: list[tuple[str, int]]) -> None:
+        found = [{"cutoff": at, "until": "u", "seed": seed} for at, seed in folds]
+        (tmp_path / name).write_text(json.dumps({"folds": found}), encoding="utf-8")
+
+    write("backtest-trees-0.5.json", [("a", 1)])
+    write("backtest.json", [("a", 1), ("a", 2), ("b", 1)])
+    assert _seeds_of(tmp_path) == {("a", "u"): [1, 2], ("b", "u"): [1]}

@@ -113,6 +113,16 @@ def test_a_prediction_is_the_mean_of_those_of_the_runs(runs: list[confluence.Run
     np.testing.assert_allclose([row["prediction"] for row in turned], said, rtol=1e-5)
 
 
+def test_keys_that_can_be_read_once_are_answered(
+    runs: list[confluence.Run], tmp_path: Path
+) -> None:
+    keys, at = [("Aachen", 3), ("007", 1)], ["2025-04-01", "2025-04-02"]
+    ask: dict[str, Any] = {"task": "next_sale", "path": tmp_path / "p.csv"}
+    once = runs[0].predict(keys=iter(keys), at=iter(at), contexts=np.int64(1), **ask)
+    assert list(once) == list(runs[0].predict(keys=keys, at=at, **ask))
+    assert len(once) == 2
+
+
 def test_of_no_keys_there_are_no_answers(runs: list[confluence.Run], tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text("city,number,obs_time\n", encoding="utf-8")

@@ -22,6 +22,7 @@ from confluence.cli import main
 from confluence.config import preset
 from confluence.data import (
     NO_TIME,
+    SPLITS,
     TRAIN,
     Labels,
     Task,
@@ -31,7 +32,7 @@ from confluence.data import (
     read_task,
 )
 from confluence.evaluation_table import describe_evaluation
-from confluence.history_trees import HistoryTrees, last_time, train_seeds
+from confluence.history_trees import HistoryTrees, last_time, train_seeds, tree_baselines
 from confluence.lists import Questions
 from confluence.model import Output
 from confluence.trees import TreeAnswers
@@ -222,7 +223,7 @@ def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> No
         patch.setattr("confluence.history_trees.train_seeds", noting)
         both = trees.answers(np.arange(2), rows, times[:2]).values
         alone = [trees.answers(np.arange(1), rows[:1], times[[i]]).values[0] for i in (0, 1)]
-    assert learned == [{30 * DAY}, {0}, {30 * DAY}, {0}]
+    assert learned == [{0}, {30 * DAY}, {30 * DAY}, {0}]
     assert both.tolist() == alone  # a question after the end changes no answer before it
     assert both[0] != both[1]
 
@@ -237,6 +238,33 @@ def test_times_are_told_from_the_question_on(shop_store: Path) -> None:
         days = (trees.answers(np.arange(20), rows, np.full(20, asked)).values - asked) / DAY
         assert days.min() > 0
         assert days.max() < 400
+
+
+@pytest.mark.parametrize("until", [None, "2025-02-01"])
+def test_baselines_of_times_are_answers_however_old_the_data_is(
+    until: str | None, shop_store: Path
+) -> None:
+    """Own columns are read once for each seed, though train seeds stand for old data thrice."""
+    cfg = preset("tiny", visible_until=None if until is None else {"test": until})
+    with open_sampler(str(shop_store), cfg, "next_order") as sampler:
+        labels = read_labels(str(shop_store), sampler, "next_order")
+        task = read_task(sampler.database_metadata(), labels, "next_order")
+    found = tree_baselines(str(shop_store), cfg, task, labels, "test")
+    asked = labels.splits == SPLITS["test"]
+    for name in ("own_columns", "history"):
+        days = (found[name]["values"] - labels.obs_times)[asked] / DAY
+        assert days.min() > 0
+        assert days.max() < 400
+
+
+def test_questions_without_a_time_leave_the_others_their_times(shop_store: Path) -> None:
+    trees = trees_of(shop_store, "next_order")
+    rows = trees._labels.anchor_rows[:2].astype(np.int64)
+    asked = time_us("2025-06-01")
+    alone = trees.answers(np.arange(1), rows[:1], np.array([asked])).values
+    both = trees.answers(np.arange(2), rows, np.array([asked, NO_TIME])).values
+    assert both[0] == alone[0]
+    assert np.isfinite(both[1])
 
 
 def test_labels_of_which_nobody_says_when_they_are_known_are_no_features(
