@@ -332,6 +332,7 @@ def test_the_commands_take_a_share(
     assert "tree_share is 1.5, expected a number from 0 to 1" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default::UserWarning")  # of the task, which says little
 def test_a_backtest_scores_the_model_with_trees(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
