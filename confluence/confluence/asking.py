@@ -149,7 +149,7 @@ def ask(
     elif task.level:
         made["level"] = task.level
     if with_trees is not None:
-        made["trees"] = {"share": float(tree_share), "model": HISTORY_MODEL}
+        made["trees"] = {"share": tree_share, "model": HISTORY_MODEL}
     said = with_trees.answers if with_trees is not None else None
     return Asked(predictions=found, target=target, labels=labels, made=made, trees=said)
 

@@ -215,7 +215,7 @@ class History:
 
     # ---- values --------------------------------------------------------------------------
 
-    def value_features(
+    def column_features(
         self, path: Path, column: dict[str, Any], limits: Ints
     ) -> tuple[dict[str, Floats], str | None]:
         """Features of a column along a path, and which of them is a category, if any."""

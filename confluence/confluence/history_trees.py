@@ -133,7 +133,7 @@ def history_features(history: History, questions: Questions, *, anchors_unseen: 
         for column in history.value_columns(path.table, anchors_unseen=anchors_unseen):
             if not path.has_values or len(found) >= MAX_FEATURES:
                 break
-            of_column, category = history.value_features(path, column, moments.limits)
+            of_column, category = history.column_features(path, column, moments.limits)
             found |= of_column
             categories |= {category} if category else set()
     return Features(
@@ -264,14 +264,14 @@ class HistoryTrees:
             index: [m] which question; of seeds their numbers within the task.
             anchor_rows: [m] global rows.
             obs_times: [m] µs, NO_TIME where there is none.
+            own_columns_alone: without what happened; then each seed once, ascending.
         """
-        moments = Moments(
-            obs_times=obs_times, cutoffs=self.cutoffs(obs_times), inclusive=self._task.inclusive
-        )
+        # Own columns do not age: `_own` sees to what is visible of them.
+        cutoffs = obs_times if own_columns_alone else self.cutoffs(obs_times)
+        moments = Moments(obs_times=obs_times, cutoffs=cutoffs, inclusive=self._task.inclusive)
         wanted = Questions(index=index, anchor_rows=anchor_rows, moments=moments)
-        kinds = np.where(obs_times == NO_TIME, UNTIMED, FRESH)
-        if not own_columns_alone:  # which do not age
-            kinds[(moments.cutoffs < obs_times) & (kinds == FRESH)] = OLD
+        kinds = np.where(cutoffs < obs_times, OLD, FRESH)
+        kinds[obs_times == NO_TIME] = UNTIMED
         if not index.size:
             return TreeAnswers(np.empty(0))
         values, features = np.empty(index.size), tuple[str, ...]()
@@ -300,6 +300,13 @@ class HistoryTrees:
         cfg, task, labels = self._cfg, self._task, self._labels
         train_until = until_of(cfg, "train")
         train = train_seeds(labels, wanted, train_until, inclusive=task.inclusive)
+        # Times are told from the question on; seeds without a time are no help there.
+        is_timed = train.moments.obs_times != NO_TIME
+        from_question = (
+            task.stype == SemanticType.TIMESTAMP and is_timed.any()
+            and (wanted.moments.obs_times != NO_TIME).all()
+        )  # fmt: skip
+        train = at_places(train, is_timed) if from_question else train
         if not (wanted.index.size and train.index.size):
             return TreeAnswers(np.full(wanted.index.size, np.nan))
         both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
@@ -314,27 +321,15 @@ class HistoryTrees:
                     joined(own, history_features(history, questions, anchors_unseen=none))
                     for own, (questions, _) in zip(features, both, strict=True)
                 ]
-        learned, asked = (part.index for part in features)
-        since = [np.zeros(1), np.zeros(1)]
-        if task.stype == SemanticType.TIMESTAMP and (wanted.moments.obs_times != NO_TIME).all():
-            # Times are told from the question on; train seeds without a time are no help there.
-            is_timed = labels.obs_times[learned] != NO_TIME
-            if is_timed.any():
-                features[0] = features[0].at(is_timed)
-                learned = features[0].index
-                obs = dict(
-                    zip(wanted.index.tolist(), wanted.moments.obs_times.tolist(), strict=True)
-                )
-                since = [
-                    labels.obs_times[learned].astype(np.float64),
-                    np.array([obs[one] for one in asked.tolist()], np.float64),
-                ]
+        targets = labels.targets[train.index]
         said = fit_and_predict(
-            features[0], labels.targets[learned] - since[0], features[1], task.stype,
-            metric=cfg.metric, weights=self._weights(learned), held_out=self._held_out(learned),
-            classes=len(task.categories),
+            features[0], targets - train.moments.obs_times if from_question else targets,
+            features[1], task.stype, metric=cfg.metric, weights=self._weights(train.index),
+            held_out=self._held_out(train.index), classes=len(task.categories),
         )  # fmt: skip
-        return said._replace(values=said.values + since[1])
+        if not from_question:
+            return said
+        return said._replace(values=said.values + wanted.moments.obs_times)
 
     def _own(self, questions: Questions, until: str | None) -> Features:
         """The own columns of each question once."""

@@ -58,10 +58,6 @@ class Features:
     names: tuple[str, ...]  # [F]
     is_category: tuple[bool, ...]  # [F]
 
-    def at(self, rows: NDArray[np.bool_]) -> Features:
-        """The features of some of the questions."""
-        return dataclasses.replace(self, index=self.index[rows], values=self.values[rows])
-
 
 class TreeAnswers(NamedTuple):
     """What trees answer to some questions."""

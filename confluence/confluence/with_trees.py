@@ -75,8 +75,7 @@ class WithTrees:
                 f"trees have no answers for task '{self._task.name}': no train seed has a value, or"
                 " one is not finite. tree_share must be 0"
             )
-        place = np.empty(order.size, np.int64)
-        place[order] = np.arange(order.size)
+        place = np.argsort(order)
         average = Average()
         average.add(output, weight=1.0 - self._share)
         average.add(_as_outputs(self.answers, place, output, self._task), weight=self._share)
