@@ -136,7 +136,7 @@ def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: 
 
 def _together(
     options: argparse.Namespace, work: Callable[[], Done], tell: Callable[[Done], Told], *,
-    timeout_s: float = Config().collective_timeout_s,
+    timeout_s: float,
 ) -> Told:  # fmt: skip
     """Work on one device or as one of several ranks, or start these.
 
@@ -186,7 +186,7 @@ def evaluate_command(options: argparse.Namespace) -> Told:
         lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
         return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
 
-    return _together(options, ask, tell)
+    return _together(options, ask, tell, timeout_s=_patience_of(options))
 
 
 def probe_command(options: argparse.Namespace) -> Told:
@@ -237,7 +237,7 @@ def predict_command(options: argparse.Namespace) -> Told:
             result["rows"] = list(answers)
         return Told(result, [f"{len(answers)} predictions in {path}"])
 
-    return _together(options, ask, tell)
+    return _together(options, ask, tell, timeout_s=_patience_of(options))
 
 
 def page_command(options: argparse.Namespace) -> Told:
@@ -294,6 +294,15 @@ def _load_runs(options: argparse.Namespace) -> list[Run]:
     from confluence.run import load
 
     return [load(run, store=options.store, which=options.checkpoint) for run in options.runs]
+
+
+def _patience_of(options: argparse.Namespace) -> float:
+    """`collective_timeout_s` of the first run; where its log does not say so, the default."""
+    from confluence.log import FILE
+    from confluence.run_log import first_event
+
+    settings = (first_event(Path(options.runs[0]) / FILE) or {}).get("config", {})
+    return float(settings.get("collective_timeout_s", Config().collective_timeout_s))
 
 
 def _keys(text: str, names: Sequence[str]) -> list[str]:

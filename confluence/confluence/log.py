@@ -28,6 +28,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from confluence.folder import whole
 from confluence.run_log import read_lines
 from confluence.sinks import Sinks
 from confluence.train import StepReport
@@ -263,4 +264,5 @@ def draw_losses(losses: list[float], path: Path) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
     axes.legend()
-    figure.savefig(path, dpi=120)
+    with whole(path) as unfinished:
+        figure.savefig(unfinished, dpi=120, format="png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import sys
@@ -43,6 +44,24 @@ def test_bad_input_exits_with_1_and_one_line(
     assert error.count("\n") == 1
     assert main(["train", "x.hw", "--task", "t", "--steps", "0"]) == 1
     assert "steps is 0, must be ≥ 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("logged", "expected"), [({"collective_timeout_s": 5.0}, 5.0), ({}, 600)])
+def test_ranks_that_answer_wait_as_long_as_those_that_trained(
+    logged: dict[str, Any], expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[dict[str, float]] = []
+
+    def joined(_: object, **given: float) -> None:
+        limits.append(given)
+        raise ValueError("far enough")
+
+    monkeypatch.setattr("confluence.parallel.Joined", joined)
+    (tmp_path / "log.jsonl").write_text(json.dumps({"event": "start", "config": logged}) + "\n")
+    for command in ("evaluate", "predict"):
+        assert main([command, str(tmp_path), "--split", "val"]) == 1
+    assert main(["evaluate", str(tmp_path / "none")]) == 1  # which loading it would say
+    assert [given["collective_timeout_s"] for given in limits] == [expected, expected, 600.0]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(

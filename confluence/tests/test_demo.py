@@ -71,6 +71,14 @@ def test_a_question_of_ones_own_needs_only_its_query(
     assert result["evaluation"]["task"] == "churned"
     assert result["predicted"] == result["evaluation"]["seeds"] > 50
 
+    assert main([*arguments, "--tree-share", "0.5"]) == 0  # of the same model
+    shared = json.loads(capsys.readouterr().out)
+    assert shared["evaluation"]["trees"]["share"] == 0.5
+    path = Path(shared["files"]["predictions"])
+    assert path.name == "predictions-test-trees-0.5.csv"
+    with path.open() as file, open(result["files"]["predictions"]) as before:
+        assert len(list(csv.DictReader(file))) == len(list(csv.DictReader(before))) > 50
+
 
 def test_what_is_wrong_is_said_in_one_line(
     shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
