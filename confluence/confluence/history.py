@@ -220,16 +220,17 @@ class History:
     ) -> tuple[dict[str, Floats], str | None]:
         """Features of a column along a path, and which of them is a category, if any."""
         lists, values = self.values(path, column["name"])
+        seen = lists.counts(path.owners, limits)
         name = f"{path.name}: {column['name']}"
         if column["stype"] != "categorical":
-            found = value_features(lists, values, path.owners, limits, RECENTS)
+            found = value_features(lists, values, path.owners, seen, RECENTS)
             return {f"{name} {kind}": found[kind] for kind in found}, None
-        last = value_features(lists, values, path.owners, limits, RECENTS)["last"]
+        last = value_features(lists, values, path.owners, seen, RECENTS)["last"]
         features = {f"{name} last": last}
         texts = (column.get("stats") or {}).get("categories") or ()
         for category in self._most_common(lists, values):
             is_it = (values == category).astype(np.float64)
-            found = value_features(lists, is_it, path.owners, limits, RECENTS)
+            found = value_features(lists, is_it, path.owners, seen, RECENTS)
             share = f"{name} = {texts[category] if category < len(texts) else category}"
             features |= {f"{share} {kind}": found[kind] for kind in found if kind != "last"}
         return features, f"{name} last"
@@ -347,6 +348,7 @@ def label_features(
     targets = labels.targets[lists.seeds]
     if stype == SemanticType.TIMESTAMP:
         targets = (targets - labels.obs_times[lists.seeds]) / US_PER_DAY
-    found |= value_features(lists.lists, targets, owners, moments.limits, RECENTS)
+    seen = lists.lists.counts(owners, moments.limits)
+    found |= value_features(lists.lists, targets, owners, seen, RECENTS)
     kept = ("count", "age of last", "last") if stype == SemanticType.CATEGORICAL else tuple(found)
     return {f"labels: {name}": found[name] for name in kept}

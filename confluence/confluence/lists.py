@@ -105,14 +105,14 @@ def count_features(
 
 
 def value_features(
-    lists: Lists, values: Floats, owners: Ints, limits: Ints, recents: tuple[int, ...]
+    lists: Lists, values: Floats, owners: Ints, seen: Ints, recents: tuple[int, ...]
 ) -> dict[str, Floats]:
     """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none.
 
     Args:
+        seen: how many are visible, from `Lists.counts`. [m]
         recents: how many the latest few are, ascending.
     """
-    seen = lists.counts(owners, limits)
     end = np.where(owners == NO_OWNER, 0, lists.starts[owners]) + seen
     filled = np.append(values, 0.0)  # what places outside of lists read
 

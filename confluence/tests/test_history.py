@@ -443,7 +443,7 @@ def test_means_are_of_an_owners_own_values_whatever_others_have() -> None:
     values = np.array([3e38, 100.0, 200.0, 300.0, 1e6, 2e6, 5.0])
     lists, _ = make_lists(owners, np.arange(7), 5)
     asked, limits = np.array([0, 1, 1, 2, 3, 4, -1]), np.array([9, 9, 2, 9, 9, 9, 9])
-    found = value_features(lists, values, asked, limits, (2,))
+    found = value_features(lists, values, asked, lists.counts(asked, limits), (2,))
     nan = np.nan
     np.testing.assert_array_equal(found["mean"], [3e38, 200, 150, 1.5e6, nan, 5, nan])
     np.testing.assert_array_equal(found["mean of last 2"], [3e38, 250, 150, 1.5e6, nan, 5, nan])
@@ -461,7 +461,7 @@ def test_means_are_as_by_a_loop() -> None:
     lists, order = make_lists(owners, times, 9)
     values = rng.normal(size=300)
     asked, limits = rng.integers(-1, 9, 400), rng.integers(-5, 55, 400)
-    found = value_features(lists, values[order], asked, limits, (2, 5))
+    found = value_features(lists, values[order], asked, lists.counts(asked, limits), (2, 5))
     for i, (owner, limit) in enumerate(zip(asked, limits, strict=True)):
         seen = values[order][(owners[order] == owner) & (times[order] <= limit)]
         parts = {"mean": seen, "mean of last 2": seen[-2:], "mean of last 5": seen[-5:],
