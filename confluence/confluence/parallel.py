@@ -16,6 +16,7 @@ Only rank 0 reads and writes the run's folder; what it finds there it tells the 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import json
@@ -430,8 +431,9 @@ def _is_of_a_link(error: BaseException) -> bool:
 def leave_after_failure(status: int) -> None:
     """End a rank that failed, now: at its regular end JAX would wait for the others."""
     if _current.size > 1 and status:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                stream.flush()
         os._exit(status)
 
 

@@ -204,7 +204,9 @@ class Watchdog:
 
 
 def leave(message: str) -> None:
-    """End this process now, with the reason."""
-    sys.stderr.write(f"confluence: {message}\n")
-    sys.stderr.flush()
+    """End this process now, with the reason; without it where nobody reads any more, such as where
+    the launcher that did is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"confluence: {message}\n")
+        sys.stderr.flush()
     os._exit(EXIT_STATUS)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -98,6 +101,18 @@ def test_ranks_end_when_their_launcher_is_gone(started: list[Ranks]) -> None:
     assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1]
     said = started[0].said(0) + started[0].said(1)
     assert "the process that started the ranks is gone" in said
+
+
+def test_a_rank_ends_where_nobody_reads_why() -> None:
+    """As where the launcher, which reads what its ranks say, was killed."""
+    code = "from confluence.watchdog import leave; leave('nobody reads this'); print('went on')"
+    readable, writable = os.pipe()
+    os.close(readable)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=writable, stdout=subprocess.PIPE, timeout=60
+    )
+    os.close(writable)
+    assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_the_ranks_with_the_fewest_beats_are_the_silent_ones() -> None:
