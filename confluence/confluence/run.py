@@ -234,6 +234,10 @@ class Run:
                 raise ValueError("the seeds of a split have times of their own: at is for keys")
         place = self.place(task)
         cfg = self.config.asked()
+        if isinstance(keys, str | bytes):
+            raise TypeError(
+                f"keys is the text {keys!r}, which would be a key per letter: give a list"
+            )
         # They are read more than once.
         keys = None if keys is None else list(keys)
         at = list(at) if isinstance(at, Iterable) and not isinstance(at, str) else at
@@ -498,7 +502,7 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
         )
     if not (is_saved or is_old or results or (folder / FILE).exists()):
         return
-    for path in (*results, folder / PAGE, folder / "loss.png"):
+    for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE):
         path.unlink(missing_ok=True)
     for name in (*LEFT_BEHIND, checkpoint.FIRST_FOLDER, checkpoint.FOLDER):
         path = folder / name

@@ -185,7 +185,10 @@ class Sinks:
         known = json.loads(file.read_text("utf-8")) if resume_step and file.is_file() else {}
         self._sinks: dict[str, Sink] = {}
         for name in names:
-            self._sinks[name] = KINDS[name](folder, known.get(name), resume_step or 0)
+            try:
+                self._sinks[name] = KINDS[name](folder, known.get(name), resume_step or 0)
+            except Exception as error:  # such as of a server that is not there
+                warnings.warn(f"{name} gets nothing of the log: {error!r}", stacklevel=2)
         if self._sinks:
             known |= {name: sink.run_id for name, sink in self._sinks.items()}
             write_whole(file, json.dumps(known) + "\n")

@@ -189,6 +189,20 @@ def test_a_sink_that_fails_is_left_out_and_the_log_goes_on(
     assert [line["step"] for line in lines] == [1, 2]
 
 
+def test_a_sink_that_cannot_begin_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError("no API key")
+
+    monkeypatch.setattr("confluence.sinks.KINDS", {"wandb": refuse})
+    monkeypatch.setattr("confluence.sinks.check_installed", lambda names: None)
+    with pytest.warns(UserWarning, match="wandb gets nothing of the log: .*no API key"):
+        sinks = Sinks(("wandb",), tmp_path, resume_step=None)
+    sinks.event("train", {"step": 1, **train_event(0.5)})
+    sinks.close()
+
+
 def test_numbers_of_events_have_names() -> None:
     assert dict(numbers("train", {"step": 3, **train_event(0.5)})) == {
         "train/loss": 0.5, "train/learning_rate": 1e-3,
