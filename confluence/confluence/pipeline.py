@@ -167,6 +167,7 @@ def build_store(
             say(f"{store} is up to date")
             return store
         say(f"{store} is damaged and is built again: {damage}")
+    before, built_before = _identity(store), _read_mark(mark)
     mark.unlink(missing_ok=True)
     say(f"building {store}")
     display = ProgressDisplay(sys.stderr)
@@ -175,6 +176,10 @@ def build_store(
             source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display,
             strict=strict, **selected,
         )  # fmt: skip
+    except BaseException:
+        if built_before is not None and before is not None and _identity(store) == before:
+            write_whole(mark, json.dumps(built_before))  # of the store that is still there
+        raise
     finally:
         display.close()
     say(str(report))
@@ -188,6 +193,14 @@ def _read_mark(mark: Path) -> Any:
         return json.loads(mark.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def _identity(store: Path) -> tuple[int, int] | None:
+    """What a store's folder and another that took its place have not in common; None of none."""
+    if not store.exists():
+        return None
+    about = store.stat()
+    return about.st_dev, about.st_ino
 
 
 def _damage(store: Path) -> str | None:
@@ -323,6 +336,7 @@ def run_pipeline(
         seeds_dir = metadata.resolve().parent
     say("reading the schema")
     before = (out / METADATA).read_bytes() if (out / METADATA).exists() else None
+    has_store = (out / BUILT).exists()
     path = write_metadata(
         source, task, question, out, metadata, selected or {}, strict=strict, say=say
     )
@@ -332,8 +346,8 @@ def run_pipeline(
             source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
             strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite,
         )  # fmt: skip
-    except (FileExistsError, TaskError):
-        if before is not None:
+    except BaseException as error:
+        if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):
             path.write_bytes(before)  # of what is there
         raise
     check_seeds(store, task, question, say)

@@ -156,6 +156,23 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_a_build_that_fails_leaves_the_run_that_is_there(
+    shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query, out = tmp_path / "x.sql", tmp_path / "run"
+    asked = ["--query", str(query), "--anchor", "customers.customer_id", "--target", "churned"]
+    asked += ["--split-column", "split"]
+    query.write_text(QUERY.read_text())
+    assert main(small(shop_database, out, *asked)) == 0
+    query.write_text("SELECT nothing AS churned, customer_id FROM customers")
+    assert main(small(shop_database, out, *asked, "--overwrite")) == 1
+    query.write_text(QUERY.read_text())
+    capsys.readouterr()
+    assert main(small(shop_database, out, *asked)) == 0
+    said = capsys.readouterr().err
+    assert "up to date" in said and "trained already" in said
+
+
 def test_answers_that_are_not_what_they_are_taken_for_are_refused(
     shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
