@@ -24,6 +24,7 @@ from headwater.keys import time_us
 from numpy.typing import NDArray
 
 from confluence import checkpoint
+from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
 from confluence.ensemble import same_place
@@ -72,6 +73,11 @@ def backtest(
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
+    for name, option in (("seed", "seeds"), ("time_split", "cutoffs")):
+        if name in overrides:
+            raise ValueError(
+                f"{name} is what a backtest sets itself: give {option} (--{option}) instead"
+            )
     check_share(tree_share)
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
@@ -80,6 +86,8 @@ def backtest(
     given = [beside] if isinstance(beside, str | Path) else beside
     others = _runs_beside([Path(one) for one in given], folder, asked, spans)
     _warn_of_late_labels(asked)
+    for name in names:
+        _check_spans(path, name, spans, preset_config(preset, **overrides))
     found: list[Fold] = []
     together: list[Fold] = []
     for at, until in spans:
@@ -360,6 +368,28 @@ def _spans(
             )
         spans.append((start, until))
     return spans
+
+
+def _check_spans(
+    path: str, name: str, spans: Sequence[tuple[int, int]], cfg: Config
+) -> None:  # fmt: skip
+    """Raise, before anything is trained, where a cutoff has nothing to learn from or to score."""
+    with open_sampler(path, cfg, name, num_prefetch=0) as sampler:
+        labels = read_labels(path, sampler, name)
+    has_label = labels.is_known & (labels.splits == SPLITS["train"])
+    times = labels.obs_times[has_label]
+    for start, until in spans:
+        if not (times < start).any():
+            raise TaskError(
+                f"cutoff {time_text(start)}: no labelled train seed of task '{name}' is asked"
+                " before it, choose a later one"
+            )
+        if not ((times >= start) & (times < until)).any():
+            raise TaskError(
+                f"cutoff {time_text(start)}: no labelled train seed of task '{name}' is asked from"
+                f" then until {time_text(until)}, choose another or a longer horizon"
+                " (--horizon-days)"
+            )
 
 
 def _duration(times: NDArray[np.int64]) -> tuple[int, int | None]:

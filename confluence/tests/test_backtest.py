@@ -287,6 +287,25 @@ def test_cutoffs_outside_of_the_train_split_are_refused(shop_store: Path, tmp_pa
             confluence.backtest(shop_store, task="churn", out=tmp_path, seeds=seeds, **SMALL)
 
 
+def test_what_cannot_be_a_backtest_is_said_before_anything_is_trained(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    def asked(**settings: Any) -> None:
+        confluence.backtest(
+            shop_store, out=tmp_path / "b", **{"task": "churn", **SMALL, **settings}
+        )
+
+    with pytest.raises(ValueError, match=r"seed is what a backtest sets itself: give seeds \(--se"):
+        asked(seed=7)
+    with pytest.raises(ValueError, match=r"time_split is what .* give cutoffs \(--cutoffs\)"):
+        asked(time_split=("2025-01-01", "2025-02-01"))
+    with pytest.raises(
+        confluence.TaskError, match=r"cutoff 2025-01-03T.* asked from then until 20"
+    ):
+        asked(cutoffs=["2024-11-01", "2025-01-03"], horizon_days=5)
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +313,7 @@ def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
         raise InterruptedError
 
     monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "_check_spans", lambda *_: None)
     asked = {"out": tmp_path, "cutoffs": ["2025-01-01"], **SMALL}
     with (
         pytest.warns(UserWarning, match="'subscribed' does not say when a label is known"),
