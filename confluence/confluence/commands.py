@@ -306,7 +306,7 @@ def _patience_of(options: argparse.Namespace) -> float:
 
 
 def _keys(text: str, names: Sequence[str]) -> list[str]:
-    """Keys between commas, as a line of CSV; a store has keys as texts.
+    """Keys between commas or on lines of their own, as in CSV; a store has keys as texts.
 
     Args:
         names: the columns of the key.
@@ -318,7 +318,8 @@ def _keys(text: str, names: Sequence[str]) -> list[str]:
         )
     if text.count('"') % 2:
         raise ValueError(f"--keys {text!r} has a quote that nothing closes")
-    keys = next(csv.reader([text], skipinitialspace=True), [])
+    lines = csv.reader(text.splitlines(keepends=True), skipinitialspace=True)
+    keys = [key for line in lines for key in line]
     if not keys:
         raise ValueError("--keys has no key")
     return [key.strip() for key in keys]

@@ -25,6 +25,7 @@ from headwater.store import NO_ROW
 from numpy.typing import NDArray
 
 from confluence.answers import anchor_key, import_duckdb, key_columns, quoted
+from confluence.data import NO_TIME
 
 TIME_COLUMN = "obs_time"
 RESULT_COLUMNS = ("prediction", "probability")  # of an earlier answer, not read
@@ -32,6 +33,10 @@ PIECE = 8_192  # lines that are looked up at once
 PROBLEMS_SHOWN = 20
 
 Line = tuple[int, Sequence[Any]]  # its number, from 1 for the header, and its values
+
+
+class _NoParquetError(Exception):
+    """What is read as Parquet is none."""
 
 
 class KeyFileError(ValueError):
@@ -67,6 +72,8 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
         reader.take(piece)
     except (csv.Error, UnicodeDecodeError) as error:
         reader.problems.append(f"it is no CSV file in UTF-8: {error}")
+    except _NoParquetError as error:
+        reader.problems.append(f"it is no Parquet file: {error}")
     return reader.finish()
 
 
@@ -78,10 +85,18 @@ def _csv_lines(path: Path) -> Iterator[Line]:
 
 def _parquet_lines(path: Path) -> Iterator[Line]:
     """Rows as lines under a header: keys in the texts of a store, times as microseconds."""
+    path.stat()  # an OSError that names the file
+    duckdb = import_duckdb()
+    try:
+        yield from _rows_as_lines(path, duckdb)
+    except duckdb.Error as error:
+        raise _NoParquetError(str(error).partition("\n")[0]) from error
+
+
+def _rows_as_lines(path: Path, duckdb: Any) -> Iterator[Line]:
     from headwater.convert import canonical_text
 
-    path.stat()  # an OSError that names the file
-    with import_duckdb().connect() as database:
+    with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
         source = "read_parquet('" + str(path).replace("'", "''") + "')"
         described = database.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
@@ -89,8 +104,9 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
         shown = []
         for name, kind, *_ in described:
             is_time = name == TIME_COLUMN and kind.startswith(("TIMESTAMP", "DATE"))
-            text = canonical_text(quoted(name), kind)
-            shown.append(f"epoch_us({quoted(name)})" if is_time else text)
+            text, time = canonical_text(quoted(name), kind), f"epoch_us({quoted(name)})"
+            endless = f"CASE WHEN {quoted(name)} IS NOT NULL THEN {NO_TIME} END"  # epoch_us is NULL
+            shown.append(f"coalesce({time}, {endless})" if is_time else text)
         number = 1
         found = database.execute(f"SELECT {', '.join(shown)} FROM {source}")
         while rows := found.fetchmany(PIECE):
@@ -129,6 +145,9 @@ class _Reader:
         if len(left) < len(names):
             self.problems.append(f"a name comes twice among the columns {', '.join(names)}")
         for part, alias in zip(self._parts, self._aliases, strict=True):
+            if part != alias and part in left and alias in left:
+                self.problems.append(f"the key is there twice, as '{part}' and as '{alias}'")
+                del left[alias]
             found = part if part in left else alias
             if found in left:
                 self._places.append(left.pop(found))
@@ -175,9 +194,13 @@ class _Reader:
                 self._untimed.append(number)
             value = self._at_us or 0
         try:
-            self._times.append(time_us(value))
+            time = time_us(value)
         except ValueError as error:
             self.problems.append(f"line {number}: {error}")
+            return
+        if time == NO_TIME:
+            self.problems.append(f"line {number}: {TIME_COLUMN} is infinite")
+        self._times.append(time)
 
     def finish(self) -> AskedRows:
         """What was asked, or all problems at once."""

@@ -227,6 +227,11 @@ def test_keys_of_text_are_taken_as_they_are(
     assert [row["key"] for row in rows] == ["007", "Ulm, Donau", 12, "Aachen"]
     assert [row["key"] for row in read_csv(path)] == ["007", "Ulm, Donau", "12", "Aachen"]
     assert {row["obs_time"] for row in rows} == {f"{AT}T00:00:00"}
+    command[3] = asked.replace(",Aachen", "\n\nAachen\n")
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == rows
+    with pytest.raises(TypeError, match="keys is the text '007', which would be a key per letter"):
+        moods.predict(keys="007", at=AT)
 
 
 def test_an_unknown_key_is_one_error_with_the_nearest(
@@ -386,6 +391,18 @@ def test_all_problems_of_a_file_come_at_once(store: Path, tmp_path: Path) -> Non
         read_keys(file, opened, "next_sale")
     with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
         read_keys(tmp_path / "none.parquet", opened, "next_sale")
+    for text in ("", "city,number\nAachen,1\n"):
+        (tmp_path / "no.parquet").write_text(text)
+        with pytest.raises(KeyFileError, match=r"no\.parquet': it is no Parquet file: .*"):
+            read_keys(tmp_path / "no.parquet", opened, "next_sale")
+    file.write_text("city,key_city,number\nAachen,Aachen,1\n")
+    with pytest.raises(KeyFileError, match="the key is there twice, as 'city' and as 'key_city'"):
+        read_keys(file, opened, "next_sale")
+    duckdb.sql(
+        "SELECT 'Aachen' AS city, 1 AS number, TIMESTAMP 'infinity' AS obs_time"
+    ).write_parquet(str(tmp_path / "ever.parquet"))
+    with pytest.raises(KeyFileError, match="line 2: obs_time is infinite"):
+        read_keys(tmp_path / "ever.parquet", opened, "next_sale")
 
 
 # ---- time
