@@ -154,7 +154,9 @@ def build_store(
         "files": {str(path): _stamp(path) for path in stamped},
         "metadata": metadata.read_text(encoding="utf-8"),
     }
-    same = _read_mark(mark) == inputs
+    # Which store it was built into says whether that is still there, whatever ended since.
+    there = {"store": _fingerprint(store)}
+    same = {**there, **_read_json(mark)} == {**inputs, **there}
     if store.exists() and keep and not same:
         raise FileExistsError(
             f"'{out}' holds a run of another source or other metadata, or the source has changed."
@@ -167,8 +169,6 @@ def build_store(
             say(f"{store} is up to date")
             return store
         say(f"{store} is damaged and is built again: {damage}")
-    before, built_before = _identity(store), _read_mark(mark)
-    mark.unlink(missing_ok=True)
     say(f"building {store}")
     display = ProgressDisplay(sys.stderr)
     try:
@@ -176,31 +176,25 @@ def build_store(
             source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display,
             strict=strict, **selected,
         )  # fmt: skip
-    except BaseException:
-        if built_before is not None and before is not None and _identity(store) == before:
-            write_whole(mark, json.dumps(built_before))  # of the store that is still there
-        raise
     finally:
         display.close()
     say(str(report))
-    write_whole(mark, json.dumps(inputs))
+    write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
     return store
 
 
-def _read_mark(mark: Path) -> Any:
-    """What the store was built from; None where that is not there or not whole."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """An object in a file; empty where that is not there or not whole."""
     try:
-        return json.loads(mark.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _identity(store: Path) -> tuple[int, int] | None:
-    """What a store's folder and another that took its place have not in common; None of none."""
-    if not store.exists():
-        return None
-    about = store.stat()
-    return about.st_dev, about.st_ino
+def _fingerprint(store: Path) -> str | None:
+    """Of the store in a folder, damaged or not; None where there is none."""
+    return _read_json(store / "manifest.json").get("fingerprint")
 
 
 def _damage(store: Path) -> str | None:

@@ -172,6 +172,11 @@ def test_a_build_that_fails_leaves_the_run_that_is_there(
     said = capsys.readouterr().err
     assert "up to date" in said and "trained already" in said
 
+    mark = out / "built.json"  # killed when another store had taken its place
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "store": "of before"}))
+    assert main(small(shop_database, out, *asked)) == 1
+    assert "holds a run of another source" in capsys.readouterr().err
+
 
 def test_answers_that_are_not_what_they_are_taken_for_are_refused(
     shop_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
