@@ -378,11 +378,12 @@ def _check_spans(
         labels = read_labels(path, sampler, name)
     has_label = labels.is_known & (labels.splits == SPLITS["train"])
     times = labels.obs_times[has_label]
+    known = times if labels.label_times is None else labels.label_times[has_label]
     for start, until in spans:
-        if not (times < start).any():
+        if not ((times < start) & (known <= start)).any():
             raise TaskError(
-                f"cutoff {time_text(start)}: no labelled train seed of task '{name}' is asked"
-                " before it, choose a later one"
+                f"cutoff {time_text(start)}: no label of a train seed of task '{name}' is known by"
+                " then, choose a later one"
             )
         if not ((times >= start) & (times < until)).any():
             raise TaskError(

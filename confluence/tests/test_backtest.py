@@ -303,6 +303,8 @@ def test_what_cannot_be_a_backtest_is_said_before_anything_is_trained(
         confluence.TaskError, match=r"cutoff 2025-01-03T.* asked from then until 20"
     ):
         asked(cutoffs=["2024-11-01", "2025-01-03"], horizon_days=5)
+    with pytest.raises(confluence.TaskError, match=r"cutoff 2024-04-15T.* is known by then"):
+        asked(cutoffs=["2024-04-15", "2024-11-01"], horizon_days=60)
     assert not (tmp_path / "b").exists()
 
 
