@@ -26,7 +26,15 @@ from numpy.typing import NDArray
 from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data import NO_TIME, SPLITS, US_PER_DAY, TaskError, open_sampler, read_labels
+from confluence.data import (
+    NO_TIME,
+    SPLITS,
+    US_PER_DAY,
+    Labels,
+    TaskError,
+    open_sampler,
+    read_labels,
+)
 from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
 from confluence.folder import write_whole
@@ -82,14 +90,20 @@ def backtest(
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     asked = find_places([path], names)
-    spans = _spans(path, names[0], cutoffs, folds, horizon_days, preset, overrides)
+    recipe = preset_config(preset, **overrides)
+    spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     given = [beside] if isinstance(beside, str | Path) else beside
     others = _runs_beside([Path(one) for one in given], folder, asked, spans)
     _warn_of_late_labels(asked)
-    for name in names:
-        _check_spans(path, name, spans, preset_config(preset, **overrides))
+    file = folder / (f"backtest-trees-{float(tree_share)}.json" if tree_share else "backtest.json")
+    scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
+
+    def write_unfinished() -> None:
+        if len(found) > scored_before:
+            _write(file, _result(found, together, tree_share))
+
     for at, until in spans:
         places: list[Path] = []
         for seed in seeds:
@@ -103,7 +117,7 @@ def backtest(
                 _score(run, title, time_text(at), time_text(until), tree_share)
                 for title in run.titles
             ]
-            _write(folder, _result(found, together, tree_share))
+            write_unfinished()
         places += others[at, until]
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
@@ -112,8 +126,10 @@ def backtest(
                 _score_together(runs, title, time_text(at), time_text(until), tree_share)
                 for title in runs[0].titles
             ]
-            _write(folder, _result(found, together, tree_share))
-    return _result(found, together, tree_share)
+            write_unfinished()
+    result = _result(found, together, tree_share)
+    _write(file, result)
+    return result
 
 
 def _result(
@@ -310,24 +326,43 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _write(folder: Path, result: Mapping[str, Any]) -> None:
-    share = result["tree_share"]
-    name = f"backtest-trees-{share}.json" if share else "backtest.json"
-    write_whole(folder / name, to_json(dict(result)) + "\n")
+def _write(file: Path, result: Mapping[str, Any]) -> None:
+    write_whole(file, to_json(dict(result)) + "\n")
+
+
+def _folds_in(file: Path) -> int:
+    """How many folds an earlier call left there: fewer do not replace them until all are done."""
+    try:
+        return len(json.loads(file.read_text(encoding="utf-8"))["folds"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
 
 
 # ------------------------------------------------------------------------------------ the cutoffs
 
 
-def _spans(
-    path: str, name: str, cutoffs: Sequence[str] | None, folds: int, horizon_days: float | None,
-    preset: str, overrides: Mapping[str, Any],
+def _checked_spans(
+    path: str, names: Sequence[str], cfg: Config, cutoffs: Sequence[str] | None, folds: int,
+    horizon_days: float | None,
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """(from, until) of the scored seeds of each fold, µs."""
+    """(from, until) of the scored seeds of each fold, µs, of which every task has some."""
+    spans = None
+    for name in names:
+        with open_sampler(path, cfg, name, num_prefetch=0) as sampler:
+            labels = read_labels(path, sampler, name)
+        if spans is None:
+            spans = _spans(labels, name, cutoffs, folds, horizon_days)
+        _check_spans(labels, name, spans)
+    return spans or []
+
+
+def _spans(
+    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int,
+    horizon_days: float | None,
+) -> list[tuple[int, int]]:  # fmt: skip
+    """The spans by the train seeds of the first task."""
     if horizon_days is not None and not 0 < horizon_days * US_PER_DAY < NO_TIME:
         raise ValueError(f"horizon_days is {horizon_days}, expected a number of days above 0")
-    with open_sampler(path, preset_config(preset, **overrides), name, num_prefetch=0) as sampler:
-        labels = read_labels(path, sampler, name)
     has_time = labels.obs_times != NO_TIME
     train = np.sort(labels.obs_times[(labels.splits == SPLITS["train"]) & has_time])
     later = labels.obs_times[(labels.splits == SPLITS["val"]) & has_time]
@@ -370,12 +405,8 @@ def _spans(
     return spans
 
 
-def _check_spans(
-    path: str, name: str, spans: Sequence[tuple[int, int]], cfg: Config
-) -> None:  # fmt: skip
+def _check_spans(labels: Labels, name: str, spans: Sequence[tuple[int, int]]) -> None:
     """Raise, before anything is trained, where a cutoff has nothing to learn from or to score."""
-    with open_sampler(path, cfg, name, num_prefetch=0) as sampler:
-        labels = read_labels(path, sampler, name)
     has_label = labels.is_known & (labels.splits == SPLITS["train"])
     times = labels.obs_times[has_label]
     known = times if labels.label_times is None else labels.label_times[has_label]

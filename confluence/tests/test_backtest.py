@@ -45,8 +45,9 @@ def test_folds_score_train_seeds_after_the_cutoff_and_learn_from_those_before(
 
 
 def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
-    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     out = tmp_path / "backtest"
     arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(out)]
     arguments += ["--cutoffs", "2024-11-01,2025-02-01", "--horizon-days", "80", "--json"]
@@ -69,6 +70,20 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
     assert main(arguments[: -len(SMALL) * 2 - 1] + arguments[-len(SMALL) * 2 :]) == 0
     assert "mean" in capsys.readouterr().out
     assert (out / places[0] / "log.jsonl").read_text() == log
+
+    # One that is repeated and stopped leaves the result of all folds.
+    trained: list[Any] = []
+
+    def train_once(*args: Any, **settings: Any) -> confluence.Run:
+        if trained:
+            raise KeyboardInterrupt
+        trained.append(args)
+        return confluence.train(*args, **settings)
+
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", train_once)
+    assert main(arguments) == 130
+    assert trained
+    assert json.loads((out / "backtest.json").read_text()) == result
 
 
 def test_cutoffs_of_one_day_are_folds_of_their_own(
@@ -348,9 +363,11 @@ def test_a_horizon_that_is_none_is_refused(days: float, shop_store: Path, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:cutoff .* sooner than the horizon")
-def test_fewer_folds_than_asked_for_are_told(shop_store: Path) -> None:
+def test_fewer_folds_than_asked_for_are_told(shop_store: Path, cfg: Config) -> None:
+    with open_sampler(str(shop_store), cfg, "churn", num_prefetch=0) as sampler:
+        labels = read_labels(str(shop_store), sampler, "churn")
     with pytest.warns(UserWarning, match=r"\d+ folds, not 90: the train seeds of task 'churn'"):
-        spans = _spans(str(shop_store), "churn", None, 90, 30.0, "tiny", {})
+        spans = _spans(labels, "churn", None, 90, 30.0)
     assert len(spans) < 90
 
 
