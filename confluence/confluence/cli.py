@@ -1,9 +1,9 @@
 """The command `confluence`: run, train, pretrain, evaluate, probe, predict, backtest, page, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
-after Ctrl-C and 143 after SIGTERM (training saves first and says how to go on). With --json the
-result is one JSON object on stdout; otherwise it is a few lines for people. Progress goes to
-stderr.
+after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and says how to go on).
+With --json the result is one JSON object on stdout; otherwise it is a few lines for people.
+Progress goes to stderr.
 
     arguments ──► `arguments.py` ──► a function of `commands.py` ──► what it told ──► stdout, status
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
+from confluence.stderr import say
 
 EXPLAINED = (
     ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,
@@ -60,7 +61,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning to people, without the place in our code."""
-    print(f"confluence: warning: {message}", file=sys.stderr)
+    say(f"confluence: warning: {message}")
 
 
 def _leave(status: int) -> int:
@@ -73,7 +74,7 @@ def _leave(status: int) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"confluence: {message}", file=sys.stderr)
+    say(f"confluence: {message}")
     return 1
 
 

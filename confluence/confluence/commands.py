@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from confluence.config import Config, preset
+from confluence.stderr import say
 
 if TYPE_CHECKING:
     from confluence.answers import Answers
@@ -63,7 +63,7 @@ def run_command(options: argparse.Namespace) -> Told:
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
         strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
-        say=_say,
+        say=say,
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
@@ -78,12 +78,6 @@ def _check_alone(command: str, instead: str) -> None:
         raise ValueError(
             f"{command} works in one process and was started as one of several: {instead}"
         )
-
-
-def _say(message: str) -> None:
-    """Progress."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
 
 
 def train_command(options: argparse.Namespace) -> Told:

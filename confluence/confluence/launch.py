@@ -3,8 +3,8 @@
 Each rank is this same command in a process of its own, which finds its place in the environment.
 What it writes to stderr comes out here, line by line, behind its rank; rank 0's stdout is the
 command's. The first rank that fails ends all: the others get some seconds to say what they know and
-are then killed. Ctrl-C and SIGTERM are handed on, once each time; the ranks agree on a step, save
-and end by themselves.
+are then killed. Ctrl-C, SIGTERM and SIGHUP are handed on, once each time; the ranks agree on
+a step, save and end by themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from types import FrameType
 from typing import IO
 
 from confluence.meeting import PREFIX
-from confluence.stop import SIGNALS
+from confluence.stderr import say
+from confluence.stop import SIGNALS, handle_stops
 
 LAUNCHER = PREFIX + "LAUNCHER"  # process id of the one that started the ranks
 GRACE_S = 20.0  # for the others to say what they know, after the first has failed
@@ -58,7 +59,7 @@ class Launcher:
 
     def run(self, processes: int) -> int:
         """Start, wait, and end them all."""
-        previous = {number: signal.signal(number, self._forward) for number in SIGNALS}
+        previous = handle_stops(self._forward)
         try:
             coordinator = f"127.0.0.1:{free_port()}"
             for rank in range(processes):
@@ -100,8 +101,7 @@ class Launcher:
 
     def _say(self, line: str) -> None:
         with self._lock:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            say(line)
 
     def _wait(self) -> int:
         """Until all have ended, or some time after the first has failed."""

@@ -31,6 +31,7 @@ import numpy as np
 from confluence.folder import whole
 from confluence.run_log import read_lines
 from confluence.sinks import Sinks
+from confluence.stderr import say
 from confluence.train import StepReport
 
 FILE = "log.jsonl"
@@ -121,7 +122,8 @@ class Log:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         if self._progress is not None:
-            self._progress.stop()
+            with contextlib.suppress(OSError):  # of a terminal that was closed
+                self._progress.stop()
         # The error may be of a full disk; more of that must not take its place.
         quietly: Any = contextlib.nullcontext() if error is None else contextlib.suppress(OSError)
         with self._sinks_closed(), quietly, contextlib.closing(self._file):
@@ -204,9 +206,7 @@ class Log:
         elif step * PLAIN_LINES // self._steps > self._plain_lines:
             self._plain_lines = step * PLAIN_LINES // self._steps
             width = len(str(self._steps))
-            line = f"step {step:>{width}}/{self._steps}  loss {loss:.4f}  {seconds:.0f} s\n"
-            sys.stderr.write(line)
-            sys.stderr.flush()
+            say(f"step {step:>{width}}/{self._steps}  loss {loss:.4f}  {seconds:.0f} s")
 
 
 def _loss_parts(reports: Sequence[StepReport]) -> dict[str, float]:

@@ -1,19 +1,22 @@
-"""Stopping a training run on request: SIGTERM or Ctrl-C, the step ends, a checkpoint is saved.
+"""Stopping a training run on request: SIGTERM, Ctrl-C or a closed terminal (SIGHUP), the step ends,
+a checkpoint is saved.
 
 A handler only takes note; the loop asks after each step. A second Ctrl-C does not wait. Handlers
-can be set in the main thread alone; elsewhere nothing changes and a run stops as Python does.
+can be set in the main thread alone; elsewhere nothing changes and a run stops as Python does. Under
+`nohup`, which has SIGHUP ignored, it stays so.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-NOTE = "stopping after this step, to save; Ctrl-C once more stops at once\n"
+from confluence.stderr import say
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+NOTE = "stopping after this step, to save; Ctrl-C once more stops at once"
 
 
 class TrainingStopped(KeyboardInterrupt):
@@ -25,8 +28,15 @@ class TrainingStopped(KeyboardInterrupt):
         self.signal_number = signal_number
 
 
+def handle_stops(handler: Any) -> dict[int, Any]:
+    """Set the handler of the signals that ask for a stop; returns those that were there."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = [n for n in SIGNALS if not (n == signal.SIGHUP and ignored)]
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
 class StopRequest:
-    """Context in which SIGTERM and Ctrl-C are taken note of."""
+    """Context in which the signals that ask for a stop are taken note of."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
@@ -34,8 +44,7 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                self._previous[number] = signal.signal(number, self._note)
+            self._previous = handle_stops(self._note)
         return self
 
     def __exit__(
@@ -51,12 +60,12 @@ class StopRequest:
 
     def name(self) -> str:
         """What asked for it."""
-        return "Ctrl-C" if self.signal_number == signal.SIGINT else "SIGTERM"
+        number = signal.Signals(self.signal_number or signal.SIGTERM)
+        return "Ctrl-C" if number == signal.SIGINT else number.name
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.is_made() and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.is_made():
             self.signal_number = number
-            sys.stderr.write(NOTE)
-            sys.stderr.flush()
+            say(NOTE)

@@ -20,11 +20,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from confluence.stderr import say
 
 FAILURE = "confluence/failure"
 BEATS = "confluence/beats/"
@@ -204,9 +205,6 @@ class Watchdog:
 
 
 def leave(message: str) -> None:
-    """End this process now, with the reason; without it where nobody reads any more, such as where
-    the launcher that did is gone."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"confluence: {message}\n")
-        sys.stderr.flush()
+    """End this process now, with the reason."""
+    say(f"confluence: {message}")
     os._exit(EXIT_STATUS)

@@ -216,6 +216,6 @@ def test_a_run_in_a_folder_takes_nothing_away_that_is_not_a_run_s(tmp_path: Path
         clear_run(tmp_path, overwrite=False)
     assert all((tmp_path / name).exists() for name in (*others, *own))
     clear_run(tmp_path, overwrite=True)
-    assert not any((tmp_path / name).exists() for name in own)
+    assert not any((tmp_path / name).exists() for name in (*own, "log.jsonl"))
     left = [name for name in others if (tmp_path / name).exists()]
     assert left == [n for n in others if not n.startswith(("checkpoints", "wandb"))]

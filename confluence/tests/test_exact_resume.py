@@ -6,7 +6,11 @@ chooses; the checkpoint before, the log and the one that goes on are read here.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -53,6 +57,26 @@ async def save_and_die(*arguments, **options):
 confluence.log.Log.report = report_and_die
 orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
 sys.exit(confluence.cli.main(sys.argv[4:]))
+"""
+
+
+LOSING_ITS_TERMINAL = """
+import fcntl, os, pathlib, sys, termios, time
+import confluence.cli, confluence.log
+
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+report = confluence.log.Log.report
+
+def report_and_wait(self, of_step):
+    report(self, of_step)
+    if of_step.step == 5:
+        pathlib.Path(sys.argv[1]).touch()
+        while os.isatty(2):
+            time.sleep(0.02)
+        time.sleep(0.5)
+
+confluence.log.Log.report = report_and_wait
+sys.exit(confluence.cli.main(sys.argv[2:]))
 """
 
 
@@ -143,14 +167,16 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
     assert_same(everything(out), everything(whole))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_sigterm_and_ctrl_c_save_and_say_how_to_go_on(
-    number: int, whole: Path, shop_store: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")],
+)
+def test_signals_that_ask_for_a_stop_save_and_say_how_to_go_on(
+    number: int, name: str, whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     stopped = die(number, 5, arguments(shop_store, out))
     assert stopped.returncode == 128 + number, stopped.stderr
-    name = "SIGTERM" if number == signal.SIGTERM else "Ctrl-C"
     (step,) = checkpoint.saved_steps(out)[-1:]
     assert step in (6, 7)  # metrics of step 5 are read while step 6 runs
     assert (
@@ -163,6 +189,41 @@ def test_sigterm_and_ctrl_c_save_and_say_how_to_go_on(
     train(shop_store, out, resume=True)
     assert_same(everything(out), everything(whole))
     assert train_lines(out) == train_lines(whole)
+
+
+def test_a_terminal_that_closes_stops_a_run_which_saves(
+    whole: Path, shop_store: Path, tmp_path: Path
+) -> None:
+    out, mark = tmp_path / "run", tmp_path / "mark"
+    ours, theirs = pty.openpty()
+    died = subprocess.Popen(
+        [sys.executable, "-c", LOSING_ITS_TERMINAL, str(mark), *arguments(shop_store, out)],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while not mark.exists() and died.poll() is None:
+        if select.select([ours], [], [], 0.05)[0]:
+            with contextlib.suppress(OSError):  # the other end is closed
+                shown += os.read(ours, 65536)
+    os.close(ours)
+    assert died.wait(timeout=300) == 128 + signal.SIGHUP, shown
+    (step,) = checkpoint.saved_steps(out)[-1:]
+    assert step in (6, 7)
+    train(shop_store, out, resume=True)
+    assert_same(everything(out), everything(whole))
+
+
+def test_nohup_keeps_a_run_going(whole: Path, shop_store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    place = [str(int(signal.SIGHUP)), "5", "at_step"]
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + DYING
+    done = subprocess.run(
+        [sys.executable, "-c", code, *place, *arguments(shop_store, out)],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert_same(everything(out), everything(whole))
 
 
 def test_resume_starts_a_run_and_opens_a_finished_one(
