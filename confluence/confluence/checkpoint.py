@@ -36,6 +36,7 @@ FORMAT = 3
 FOLDER = "checkpoints"
 FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
+SPLIT_SCALES = "time_split"  # columns are scaled by what was known at its cutoff
 LONGEST_REASON = 200  # characters of another library's error
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
 FREE_SETTINGS = frozenset(
@@ -92,6 +93,7 @@ def make_record(
             for place in places
         ],
         "pretraining": pretraining,
+        "scales": SPLIT_SCALES if cfg.time_split else "store",
     }
 
 
@@ -269,6 +271,11 @@ def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
     record = dict(_restore(out, step, {"record": ocp.args.JsonRestore()})["record"])
     if record.get("format") != FORMAT:
         raise CheckpointError(f"'{out}' has format {record.get('format')}, expected {FORMAT}")
+    if record["config"].get("time_split") and record.get("scales") != SPLIT_SCALES:
+        raise CheckpointError(
+            f"the run in '{out}' is of a split by time whose scales knew what came after its"
+            " cutoff, as earlier versions had them: remove it and train again"
+        )
     return record
 
 

@@ -384,7 +384,7 @@ def train(
 ) -> Run:  # fmt: skip
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
-    SIGTERM, SIGHUP and Ctrl-C end the training after a step with a checkpoint and `TrainingStopped`.
+    SIGTERM, SIGHUP and Ctrl-C end it after a step with a checkpoint and `TrainingStopped`.
     Where this process has joined others (`confluence.parallel.Joined`), they train together: all
     call this with the same arguments, and rank 0 alone reads and writes `out`.
 

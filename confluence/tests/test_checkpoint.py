@@ -184,6 +184,23 @@ def test_a_folder_without_checkpoint_is_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_split_by_time_whose_scales_knew_of_later_is_refused(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    split = cfg.replace(time_split=("2020-01-01", "2020-06-01"))
+    record = record_of(split)
+    Keeper(tmp_path / "new", keep_last=1).save(3, parts_of(state, [0.1] * 3), record)
+    assert load_record(tmp_path / "new")["scales"] == "time_split"
+    del record["scales"]
+    Keeper(tmp_path / "old", keep_last=1).save(3, parts_of(state, [0.1] * 3), record)
+    with pytest.raises(CheckpointError, match=r"old' is of a split by time whose scales knew what"):
+        load_record(tmp_path / "old")
+    record = record_of(cfg)
+    del record["scales"]
+    Keeper(tmp_path / "all", keep_last=1).save(3, parts_of(state, [0.1] * 3), record)
+    assert "scales" not in load_record(tmp_path / "all")
+
+
 def test_a_folder_of_checkpoints_elsewhere_is_let_go(tmp_path: Path) -> None:
     out, scratch = tmp_path / "run", tmp_path / "scratch"
     (scratch / "4").mkdir(parents=True)

@@ -409,6 +409,22 @@ static PyObject *target_stats(PyObject *self, PyObject *args) {
                          stats.column_std);
 }
 
+PyDoc_STRVAR(column_scale_doc, "column_scale(column: int) -> tuple[float, float]\n\n"
+                               "Mean and deviation by which a column of a table is shown.");
+
+static PyObject *column_scale(PyObject *self, PyObject *args) {
+    uint32_t column;
+    double mean, std;
+    hw_error error;
+    if (!PyArg_ParseTuple(args, "O&", core_u32, &column)) {
+        return NULL;
+    }
+    if (hw_sampler_column_scale(core_sampler_handle(self), column, &mean, &std, &error) != HW_OK) {
+        return raise(self, &error);
+    }
+    return Py_BuildValue("(dd)", mean, std);
+}
+
 /* ---- positions and statistics ------------------------------------------------------------ */
 
 PyDoc_STRVAR(get_position_doc, "get_position(split: int) -> tuple[list[int], int]\n\n"
@@ -531,6 +547,7 @@ static PyMethodDef sampler_methods[] = {
     {"seed_count", seed_count, METH_VARARGS, seed_count_doc},
     {"splits", splits, METH_VARARGS, splits_doc},
     {"target_stats", target_stats, METH_VARARGS, target_stats_doc},
+    {"column_scale", column_scale, METH_VARARGS, column_scale_doc},
     {"get_position", get_position, METH_VARARGS, get_position_doc},
     {"set_position", set_position, METH_VARARGS, set_position_doc},
     {"stats", stats, METH_NOARGS, stats_doc},

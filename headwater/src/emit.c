@@ -127,8 +127,7 @@ static inline uint32_t emit_whole(const struct cell_arrays *out, uint32_t at,
 
 static void emit_time(const struct hwi_plan *plan, struct hwi_canvas *canvas, uint32_t at,
                       int64_t time_us) {
-    const struct hwi_store_info *info = plan->store->info;
-    hwi_calendar_encode(&plan->calendar, time_us, info->time_mean_us, info->time_std_us,
+    hwi_calendar_encode(&plan->calendar, time_us, plan->time_mean_us, plan->time_std_us,
                         hwi_canvas_time(canvas, at));
 }
 
@@ -196,6 +195,19 @@ static void emit_chosen(const struct hwi_plan *plan, const struct hwi_visit *vis
     }
 }
 
+/* Numbers of a row as this sampler shows them; list as in emit_some. */
+static void scale_numbers(const struct hwi_plan *plan, const struct hwi_visit *visit,
+                          const struct hwi_table_plan *cells, const uint32_t *list,
+                          const struct cell_arrays *out) {
+    for (uint32_t k = 0; k < visit->cell_count; k++) {
+        uint32_t c = list == NULL ? k : list[k], at = visit->cell_start + k;
+        if (cells->stypes[c] == HW_NUMERICAL && !out->is_null[at]) {
+            float *number = &out->numeric_values[at];
+            *number = hwi_shown_number(plan, cells->columns[c], *number);
+        }
+    }
+}
+
 static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t local,
                           const struct cell_arrays *out, struct hwi_canvas *canvas,
                           struct hwi_text_cells *texts, hw_error *error) {
@@ -211,6 +223,9 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
                                    (uint16_t)local, limit);
     if (bad) {
         return hwi_frame_bad_category(plan, visit, error);
+    }
+    if (plan->scales != NULL) {
+        scale_numbers(plan, visit, cells, list, out);
     }
     if (list == NULL) {
         emit_listed(plan, visit, cells, out->is_null + at, canvas, texts);

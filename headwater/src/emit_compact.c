@@ -102,8 +102,7 @@ static uint32_t emit_some(const struct compact_arrays *out, uint32_t at, uint32_
 
 static void emit_time(const struct hwi_plan *plan, const struct compact_arrays *out, uint32_t at,
                       int64_t time_us) {
-    const struct hwi_store_info *info = plan->store->info;
-    out->values[at] = float_bits(hwi_calendar_z(time_us, info->time_mean_us, info->time_std_us));
+    out->values[at] = float_bits(hwi_calendar_z(time_us, plan->time_mean_us, plan->time_std_us));
     out->times[at] = hwi_calendar_code(&plan->calendar, time_us);
 }
 
@@ -150,6 +149,20 @@ static void emit_chosen(const struct hwi_plan *plan, const struct hwi_visit *vis
     }
 }
 
+/* Numbers of a row as this sampler shows them; list as in emit_some. */
+static void scale_numbers(const struct hwi_plan *plan, const struct hwi_visit *visit,
+                          const struct hwi_table_plan *cells, const uint32_t *list,
+                          const struct compact_arrays *out) {
+    for (uint32_t k = 0; k < visit->cell_count; k++) {
+        uint32_t c = list == NULL ? k : list[k], at = visit->cell_start + k;
+        float number;
+        if (cells->stypes[c] == HW_NUMERICAL && !(out->cells[at] & HW_CELL_NULL)) {
+            memcpy(&number, &out->values[at], sizeof number);
+            out->values[at] = float_bits(hwi_shown_number(plan, cells->columns[c], number));
+        }
+    }
+}
+
 static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
                           const struct hwi_visit *visit, const struct compact_arrays *out,
                           struct hwi_text_cells *texts, hw_error *error) {
@@ -163,6 +176,9 @@ static hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *wa
                                    visit->record, nulls, limit);
     if (bad) {
         return hwi_frame_bad_category(plan, visit, error);
+    }
+    if (plan->scales != NULL) {
+        scale_numbers(plan, visit, cells, list, out);
     }
     if (list == NULL) {
         emit_listed(plan, visit, cells, out, texts);

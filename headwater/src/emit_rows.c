@@ -58,9 +58,8 @@ void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *
     }
     uint8_t stype = walk->view.info->target_stype;
     if (stype == HW_TIMESTAMP) {
-        const struct hwi_store_info *info = plan->store->info;
-        hwi_calendar_encode(&plan->calendar, (int64_t)target->value, info->time_mean_us,
-                            info->time_std_us, values);
+        hwi_calendar_encode(&plan->calendar, (int64_t)target->value, plan->time_mean_us,
+                            plan->time_std_us, values);
     } else {
         values[0] = stype == HW_NUMERICAL ? hwi_target_z(&walk->view.task->stats, target->value)
                                           : (float)target->value;

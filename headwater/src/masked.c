@@ -125,18 +125,22 @@ void hwi_masked_clear(const struct hwi_plan *plan, uint8_t *slab, uint32_t b) {
 
 /* The value of a cell that is not NULL, from its record; a text's number follows later. */
 static void write_value(const struct hwi_plan *plan, const uint8_t *lane, hw_semantic_type stype,
-                        void *value) {
-    const struct hwi_store_info *info = plan->store->info;
+                        uint32_t column, void *value) {
     int64_t time_us;
     uint32_t bits;
+    float number;
     if (stype == HW_TIMESTAMP) {
         memcpy(&time_us, lane, sizeof time_us);
-        hwi_calendar_encode(&plan->calendar, time_us, info->time_mean_us, info->time_std_us, value);
+        hwi_calendar_encode(&plan->calendar, time_us, plan->time_mean_us, plan->time_std_us, value);
         return;
     }
     memcpy(&bits, lane, sizeof bits);
     if (stype == HW_BOOLEAN) {
         *(uint8_t *)value = bits & 1;
+    } else if (stype == HW_NUMERICAL) {
+        memcpy(&number, lane, sizeof number);
+        number = hwi_shown_number(plan, column, number);
+        memcpy(value, &number, sizeof number);
     } else if (stype != HW_TEXT) {
         memcpy(value, &bits, sizeof bits);
     }
@@ -182,6 +186,7 @@ static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, ui
     *(uint8_t *)entry_of(plan, slab, b, type, LIST_NULLS, place) = (uint8_t)is_null;
     if (!is_null) {
         write_value(plan, visit->record + cells->lanes[chosen->cell], stype,
+                    cells->columns[chosen->cell],
                     entry_of(plan, slab, b, type, LIST_VALUES, place));
     }
     if (plan->options.layout == HW_LAYOUT_COMPACT) {

@@ -397,6 +397,9 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
         status = plan_tables(made, error);
     }
     if (status == HW_OK) {
+        status = hwi_plan_scales(made, error);
+    }
+    if (status == HW_OK) {
         status = hwi_plan_masked(made, &given, error);
     }
     if (status == HW_OK) {
@@ -442,6 +445,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     hwi_plan_tasks_release(plan);
     hwi_plan_masked_release(plan);
     free(plan->ignored_columns);
+    free(plan->scales);
     free(plan->tables);
     free(plan->staging);
     hw_store_close(plan->store);

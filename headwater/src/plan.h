@@ -10,6 +10,7 @@
 #include "calendar.h"
 #include "error.h"
 #include "headwater.h"
+#include "moments.h"
 #include "store.h"
 
 #define HWI_MAX_SEQUENCE 65535u
@@ -188,6 +189,12 @@ struct hwi_task_plan {
     hw_target_stats stats;
 };
 
+/* How a numerical column is shown where that is not as the store has it. */
+struct hwi_scale {
+    double z_mean, z_std; /* of the store's z-scores: a z-score by these is what is shown */
+    double mean, std; /* the same in the column's own units */
+};
+
 struct hwi_plan {
     hw_store *store;
     hw_sampler_options options; /* with the defaults filled in; pointers not valid */
@@ -208,6 +215,8 @@ struct hwi_plan {
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
+    double time_mean_us, time_std_us; /* of the z-scored epoch */
+    struct hwi_scale *scales; /* [column_count]; NULL: the store's z-scores are shown */
     uint8_t *ignored_columns; /* [column_count] by the option: hwi_ignored_column */
     uint64_t mask_words; /* of the 2^32 words of a stream: those that mask a cell; 0: none is */
     /* With mask_words, [column_count], by row of the column's table a bit, or NULL for none: */
@@ -244,6 +253,15 @@ void hwi_plan_close(struct hwi_plan *plan);
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* plan_scales.c: the scales of what is shown, before the tasks are planned. */
+HWI_CHECK hw_status hwi_plan_scales(struct hwi_plan *plan, hw_error *error);
+/* The mean and the deviation by which a numerical column of a table is shown. */
+void hwi_column_scale(const struct hwi_plan *plan, uint32_t column, double *mean, double *std);
+/* What is shown of a number of the store that is not NULL. */
+static inline float hwi_shown_number(const struct hwi_plan *plan, uint32_t column, float z) {
+    const struct hwi_scale *scale = plan->scales == NULL ? NULL : &plan->scales[column];
+    return scale == NULL ? z : hwi_z_score((double)z, scale->z_mean, scale->z_std);
+}
 /* plan_masked.c: which cells may be masked, once the tables are planned. */
 HWI_CHECK hw_status hwi_plan_masked(struct hwi_plan *plan, const hw_sampler_options *options,
                                     hw_error *error);

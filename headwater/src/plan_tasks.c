@@ -208,9 +208,11 @@ static void measure_target(const struct hwi_plan *plan, struct hwi_task_plan *ta
     stats->train_count = moments.count + stats->null_count;
     hwi_moments_result(&moments, &stats->mean, &stats->std);
     int is_cell = (info->flags & HWI_TASK_CELL) != 0;
-    const struct hwi_column_info *column = &plan->store->columns[info->target_column];
-    stats->column_mean = is_cell ? column->mean : stats->mean;
-    stats->column_std = is_cell ? column->std : stats->std;
+    stats->column_mean = stats->mean;
+    stats->column_std = stats->std;
+    if (is_cell) {
+        hwi_column_scale(plan, info->target_column, &stats->column_mean, &stats->column_std);
+    }
 }
 
 /* ---- the schedule ------------------------------------------------------------------------- */

@@ -123,8 +123,25 @@ hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_t
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     *stats = sampler->plan->tasks[selected].stats;
     if (sampler->plan->tasks[selected].info->target_stype == HW_TIMESTAMP) {
-        stats->column_mean = sampler->plan->store->info->time_mean_us;
-        stats->column_std = sampler->plan->store->info->time_std_us;
+        stats->column_mean = sampler->plan->time_mean_us;
+        stats->column_std = sampler->plan->time_std_us;
+    }
+    return HW_OK;
+}
+
+hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,
+                                  double *std, hw_error *error) {
+    const struct hwi_plan *plan = sampler->plan;
+    if (column >= plan->store->info->column_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "column %u, expected less than %u", column,
+                        plan->store->info->column_count);
+    }
+    *mean = *std = 0;
+    if (plan->store->columns[column].stype == HW_NUMERICAL) {
+        hwi_column_scale(plan, column, mean, std);
+    } else if (plan->store->columns[column].stype == HW_TIMESTAMP) {
+        *mean = plan->time_mean_us;
+        *std = plan->time_std_us;
     }
     return HW_OK;
 }

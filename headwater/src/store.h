@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "bytes.h"
 #include "error.h"
 #include "format.h"
 #include "headwater.h"
@@ -67,6 +68,20 @@ static inline const uint8_t *hwi_record(const struct hwi_table *table, uint32_t 
 /* 1 if a global row belongs to the table. */
 static inline int hwi_table_has(const struct hwi_table *table, uint32_t row) {
     return row - table->row_start < table->row_count;
+}
+
+/* When a cell of a row counted within its table is known, INT64_MAX if never. */
+static inline int64_t hwi_cell_known_time(const hw_store *store, const struct hwi_table *table,
+                                          uint32_t local, const struct hwi_column_info *column) {
+    int64_t told_us = INT64_MAX;
+    if (column->known_kind == HWI_KNOWN_COLUMN) {
+        const struct hwi_column_info *source = &store->columns[column->known_column];
+        const uint8_t *record = table->records + (uint64_t)local * table->record_bytes;
+        if (!hwi_bit(record + table->info->null_offset, source->null_bit)) {
+            told_us = hwi_read_i64(record + source->lane_offset);
+        }
+    }
+    return hwi_known_time(column, table->times != NULL ? table->times[local] : INT64_MIN, told_us);
 }
 
 /* HW_BAD_STORE unless every mapped file still has the size it was opened with (a stat per file). */

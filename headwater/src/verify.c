@@ -126,28 +126,13 @@ static void verify_parents(struct table_check *check, uint32_t row, const uint8_
     }
 }
 
-/* When a column of a row is known, from its record. */
-static int64_t known_time(const struct hwi_table *table, uint32_t local,
-                          const struct hwi_column_info *column,
-                          const struct hwi_column_info *columns) {
-    int64_t told_us = INT64_MAX;
-    if (column->known_kind == HWI_KNOWN_COLUMN) {
-        const struct hwi_column_info *source = &columns[column->known_column];
-        const uint8_t *record = table->records + (uint64_t)local * table->info->record_bytes;
-        if (!hwi_bit(record + table->info->null_offset, source->null_bit)) {
-            told_us = hwi_read_i64(record + source->lane_offset);
-        }
-    }
-    return hwi_known_time(column, table->times != NULL ? table->times[local] : INT64_MIN, told_us);
-}
-
 /* The later of a child's time and the known times of the key's columns. */
 static int64_t edge_time(const hw_store *store, const struct hwi_key_info *key, uint32_t local) {
     const struct hwi_table *table = &store->tables[key->child_table];
     int64_t latest = table->times != NULL ? table->times[local] : INT64_MIN;
     for (uint32_t i = 0; i < key->column_count && key->known_late; i++) {
         uint32_t column = store->key_columns[key->column_start + i];
-        int64_t time = known_time(table, local, &store->columns[column], store->columns);
+        int64_t time = hwi_cell_known_time(store, table, local, &store->columns[column]);
         latest = time > latest ? time : latest;
     }
     return latest;

@@ -375,6 +375,7 @@ class Sampler:
     def splits(self, task: SupportsIndex, seed_count: SupportsIndex, /) -> Array:
         """uint8 [seed_count]: the split of every seed of the task."""
 
+    def column_scale(self, column: SupportsIndex, /) -> tuple[float, float]: ...
     def target_stats(self, task: SupportsIndex, /) -> dict[str, int | float]:
         """train_count, null_count, mean, std, column_mean, column_std."""
 

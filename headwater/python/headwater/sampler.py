@@ -85,7 +85,9 @@ class Sampler:
         may see, so that it tells how old the news are. Otherwise 0.
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
         label is known by `at`, val those asked from `at` on and before `until`, the others are in
-        no split. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by time".
+        no split. Means and deviations of columns are of what is known by `at`, where the store's
+        are of later. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by
+        time".
     train_on_val: the seeds of val are train's, for the last fit before test; val then has none.
     num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
     cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
@@ -272,6 +274,7 @@ class Sampler:
             self._options["database_age"] = True
         if dealt:
             self._options["time_split"] = list(dealt)
+            self._options["scales"] = "time_split"  # before, those of the store
         if train_on_val:
             self._options["train_on_val"] = True
         if masks:

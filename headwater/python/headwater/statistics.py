@@ -27,6 +27,11 @@ STATE = ("threads", "train_queue", "val_queue", "slab_bytes", "slab_count")  # n
 def sampler_metadata(store: Store, core: _core.Sampler, tasks: list[int]) -> dict[str, Any]:
     """metadata.json with seed counts and statistics of this sampler's splits for its tasks."""
     metadata = copy.deepcopy(store.metadata)
+    for table in metadata["tables"]:
+        for number in range(*table["column_range"]):
+            if metadata["columns"][number]["stype"] == "numerical":
+                mean, std = core.column_scale(number)
+                metadata["columns"][number]["stats"] |= {"mean": mean, "std": std}
     for number in tasks:
         entry = metadata["tasks"][number]
         column = metadata["columns"][entry["target_column_id"]]

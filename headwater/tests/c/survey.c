@@ -30,6 +30,8 @@ static void expect_reason(hw_status status, const hw_error *error) {
 hw_sampler_options survey_options(uint32_t variant) {
     static const uint32_t lengths[] = {64, 5, 24, 300};
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
+    static const int64_t dealt[] = {35 * INT64_C(86400000000), 60 * INT64_C(86400000000)};
+    int is_dealt = variant == 3 || variant == 9 || variant == MASKED_TASK;
     static const uint32_t tables[] = {0, 1}; /* every database has as many */
     int is_compact = variant == 8 || variant == 9 || variant == 11 || variant == MASKED_TASKS;
     static const uint32_t ignored[] = {5, 0, 2}; /* every database has as many; 5 may be a target */
@@ -50,6 +52,7 @@ hw_sampler_options survey_options(uint32_t variant) {
         .adjacency = is_compact ? HW_ADJACENCY_PARENTS : (hw_adjacency)(variant % 3),
         .targets = variant & 4 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE,
         .visible_until = variant == 7 ? visible : NULL,
+        .time_split = is_dealt ? dealt : NULL,
         .num_prefetch = 0,
         .with_rows = variant & 1,
         .child_counts = variant & 1u,
@@ -278,6 +281,11 @@ static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
         }
     }
     uint32_t task_count = hw_store_get_counts(store).task_count;
+    for (uint32_t column = 0; column < hw_store_get_counts(store).column_count; column++) {
+        double mean, std;
+        status = hw_sampler_column_scale(sampler, column, &mean, &std, &error);
+        demand(status == HW_OK && std >= 0, error.message);
+    }
     for (uint32_t i = 0; i < options.seed_table_count; i++) {
         pass_over_splits(store, sampler, task_count + options.seed_tables[i], survey);
     }
