@@ -220,6 +220,7 @@ def _add_backtest(commands: Any) -> None:
         "--beside", type=Path, action="append", default=[], metavar="FOLDER",
         help="another backtest at these cutoffs, whose runs answer with these; once for each",
     )  # fmt: skip
+    _add_contexts(command)
     _add_tree_share(command)
     _add_settings(command)
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
+from confluence.contexts import context_settings
 from confluence.data import (
     NO_TIME,
     SPLITS,
@@ -44,7 +45,7 @@ from confluence.run import Run, load, train
 from confluence.stores import TaskPlace, find_places
 from confluence.with_trees import check_share
 
-FILES = "backtest*.json"  # with the share of trees in the name where they have one
+FILES = "backtest*.json"  # with trees and contexts in the name where there are some
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
 Fold = dict[str, Any]
 
@@ -53,10 +54,10 @@ def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
     seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
-    tree_share: float = 0.0, preset: str = "small", **overrides: Any,
+    tree_share: float = 0.0, contexts: int = 1, preset: str = "small", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
-    backtest-trees-<share>.json.
+    such as backtest-3-contexts-trees-0.5.json.
 
     Args:
         task: one, or a list, which is then trained jointly.
@@ -68,6 +69,7 @@ def backtest(
         beside: folder of another backtest by another recipe, or a list: of this build of the store,
             at these cutoffs, of these tasks and maybe more. Its runs answer together with these.
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        contexts: how many contexts of each seed are averaged (`contexts.py`).
         preset, overrides: the recipe, as for `train`.
 
     Returns:
@@ -77,7 +79,7 @@ def backtest(
         "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
         "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
         seeds, and those beside them, answer together; empty and without means where there is one
-        run; and "tree_share" as given. None where a metric is nowhere defined.
+        run; "tree_share" and "contexts" as given. None where a metric is nowhere defined.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
@@ -87,6 +89,7 @@ def backtest(
                 f"{name} is what a backtest sets itself: give {option} (--{option}) instead"
             )
     check_share(tree_share)
+    context_settings(preset_config(preset, **overrides), contexts)  # raises where there are none
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     asked = find_places([path], names)
@@ -95,14 +98,15 @@ def backtest(
     given = [beside] if isinstance(beside, str | Path) else beside
     others = _runs_beside([Path(one) for one in given], folder, asked, spans)
     _warn_of_late_labels(asked)
-    file = folder / (f"backtest-trees-{float(tree_share)}.json" if tree_share else "backtest.json")
+    file = folder / _file_name(tree_share, contexts)
     scored_before = _folds_in(file)
+    scoring: dict[str, Any] = {"tree_share": float(tree_share), "contexts": contexts}
     found: list[Fold] = []
     together: list[Fold] = []
 
     def write_unfinished() -> None:
         if len(found) > scored_before:
-            _write(file, _result(found, together, tree_share))
+            _write(file, _result(found, together, scoring))
 
     for at, until in spans:
         places: list[Path] = []
@@ -114,8 +118,7 @@ def backtest(
             run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
             places.append(place)
             found += [
-                _score(run, title, time_text(at), time_text(until), tree_share)
-                for title in run.titles
+                _score(run, title, time_text(at), time_text(until), scoring) for title in run.titles
             ]
             write_unfinished()
         places += others[at, until]
@@ -123,32 +126,28 @@ def backtest(
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path) for place in places]
             together += [
-                _score_together(runs, title, time_text(at), time_text(until), tree_share)
+                _score_together(runs, title, time_text(at), time_text(until), scoring)
                 for title in runs[0].titles
             ]
             write_unfinished()
-    result = _result(found, together, tree_share)
+    result = _result(found, together, scoring)
     _write(file, result)
     return result
 
 
 def _result(
-    folds: Sequence[Fold], together: Sequence[Fold], tree_share: float
-) -> dict[str, Any]:  # fmt: skip
+    folds: Sequence[Fold], together: Sequence[Fold], scoring: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
-        "tree_share": float(tree_share),
+        **scoring,
     }  # fmt: skip
 
 
-def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold:
+def _score(run: Run, title: str, at: str, until: str, scoring: Mapping[str, Any]) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
-    rolling = run.evaluate(
-        "val", task=title, regime="rolling", trees=False, resamples=0, tree_share=tree_share
-    )
-    frozen = run.evaluate(
-        "val", task=title, regime="frozen", visible_until=at, tree_share=tree_share
-    )
+    rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0, **scoring)
+    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at, **scoring)
     return {
         "cutoff": at,
         "until": until,
@@ -166,12 +165,12 @@ def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold
 
 
 def _score_together(
-    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float
-) -> Fold:  # fmt: skip
+    runs: Sequence[Run], title: str, at: str, until: str, scoring: Mapping[str, Any]
+) -> Fold:
     """One task of all fits of a cutoff, as `_score` does it without the baselines."""
     first, others = runs[0], runs[1:]
     options: dict[str, Any] = {
-        "task": title, "trees": False, "resamples": 0, "others": others, "tree_share": tree_share
+        "task": title, "trees": False, "resamples": 0, "others": others, **scoring
     }  # fmt: skip
     rolling = first.evaluate("val", regime="rolling", **options)
     frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
@@ -324,6 +323,11 @@ def summarise(folds: Sequence[Fold], together: Sequence[Fold] = ()) -> dict[str,
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
+
+
+def _file_name(tree_share: float, contexts: int) -> str:
+    several = f"-{contexts}-contexts" if contexts > 1 else ""
+    return f"backtest{several}{f'-trees-{float(tree_share)}' if tree_share else ''}.json"
 
 
 def _write(file: Path, result: Mapping[str, Any]) -> None:

@@ -253,7 +253,7 @@ def backtest_command(options: argparse.Namespace) -> Told:
         out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
         seeds=options.seeds, beside=options.beside, tree_share=options.tree_share,
-        preset=options.preset, **overrides_of(options),
+        contexts=options.contexts, preset=options.preset, **overrides_of(options),
     )  # fmt: skip
     return Told(result, describe_backtest(result))
 
