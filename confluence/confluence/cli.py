@@ -20,6 +20,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from headwater.interrupts import Interrupts
+
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
 from confluence.stderr import say
@@ -45,18 +47,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _status(options: argparse.Namespace) -> int:
     shown, warnings.showwarning = warnings.showwarning, _warn
     try:
-        return _show(options.command(options), as_json=options.json)
+        with Interrupts() as interrupts:
+            try:
+                return _show(options.command(options), as_json=options.json)
+            except Exception as error:
+                if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
+                    return _failed(error)
+                raise KeyboardInterrupt from error
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
         return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))
-    except EXPLAINED as error:
-        return _fail(_one_line(error))
-    except Exception as error:
-        if _is_headwater_error(error):
-            return _fail(str(error))  # it may list problems, one to a line
-        raise
     finally:
         warnings.showwarning = shown
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong; raises what is a fault of ours."""
+    if isinstance(error, EXPLAINED):
+        return _fail(_one_line(error))
+    if _is_headwater_error(error):
+        return _fail(str(error))  # it may list problems, one to a line
+    raise error
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

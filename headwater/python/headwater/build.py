@@ -31,6 +31,7 @@ from .embed import Embedding, EmbeddingCounts, identity_digest, write_embeddings
 from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
 from .errors import EmbedderError, SourceError, StoreError
+from .interrupts import is_interrupt
 from .journal import Journal, restore
 from .labels import create_views, load_labels, run_queries
 from .ordered import OrderedTables
@@ -112,6 +113,11 @@ def build(
         except KeyboardInterrupt:
             workspace.keep = True
             raise
+        except RuntimeError as error:
+            if not is_interrupt(error):
+                raise
+            workspace.keep = True
+            raise KeyboardInterrupt from error
     return replace(report, store_bytes=file_sizes(options.target / report.fingerprint))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import HeadwaterError
+from .interrupts import Interrupts
 
 BENCH_SECONDS = 2.0
 BENCH_REQUESTS = 2000
@@ -40,19 +41,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
-    try:
-        status = int(options.command(options))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # of `headwater inspect STORE | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (HeadwaterError, OSError, ValueError, ImportError, MemoryError) as error:
-        print(f"headwater: {_message(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("headwater: interrupted", file=sys.stderr)
-        return 130
+    with Interrupts() as interrupts:
+        try:
+            status = int(options.command(options))
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:  # of `headwater inspect STORE | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
+                return _failed(error)
+    print("headwater: interrupted", file=sys.stderr)
+    return 130
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong; raises what is a fault of ours."""
+    if not isinstance(error, (HeadwaterError, OSError, ValueError, ImportError, MemoryError)):
+        raise error
+    print(f"headwater: {_message(error)}", file=sys.stderr)
+    return 1
 
 
 def _message(error: BaseException) -> str:

@@ -1,0 +1,66 @@
+"""Ctrl-C while a command runs: one that a library swallowed comes again.
+
+Python discards an exception in a destructor or in a callback of the garbage collector, whichever
+library's it is, and others catch all there are; the command then goes on as if nobody had asked it
+to end. DuckDB makes an error of its own of it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+AGAIN_S = 5.0  # after which a command that has not ended is interrupted again
+AT_ONCE_S = 0.01  # where Python says that it discarded the interrupt
+DUCKDB_SAYS = "Query interrupted"  # its RuntimeError
+
+
+class Interrupts:
+    """Context in which Ctrl-C is taken note of; in the main thread, and where it is not ignored."""
+
+    def __init__(self) -> None:
+        self.is_made = False
+        self._before: list[Any] = []
+
+    def __enter__(self) -> Interrupts:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = [signal.signal(signal.SIGINT, self._note), sys.unraisablehook]
+            sys.unraisablehook = self._discarded
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before:
+            handler, sys.unraisablehook = self._before
+            if self.is_made:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGINT, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.is_made = True
+        self._again_after(AGAIN_S)
+        raise KeyboardInterrupt
+
+    def _again_after(self, seconds: float) -> None:
+        # To whoever handles Ctrl-C by then: a training ends its step and saves.
+        signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def _discarded(self, what: Any) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            self._again_after(AT_ONCE_S)
+        else:
+            self._before[1](what)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an error is what DuckDB makes of Ctrl-C."""
+    return isinstance(error, RuntimeError) and DUCKDB_SAYS in str(error)
