@@ -19,7 +19,8 @@ Result = dict[str, Any]
 
 def describe_held_out(result: Result) -> list[str]:
     """The losses of masked cells, by type."""
-    lines = [f"masked cells on {result['split']}, {result['contexts']:,} contexts"]
+    contexts = f"{result['contexts']:,} contexts"
+    lines = [f"masked cells on {result['split']}, {_regime(result)}, {contexts}"]
     parts = [("all", result["loss"], "")]
     parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
     for name, loss, cells in parts:
@@ -84,15 +85,17 @@ def _four_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def _regime(result: Result) -> str:
+    until = result["visible_until"]
+    return str(result["regime"]) + (f" at {until}" if until else "")
+
+
 def _headline(result: Result) -> str:
-    regime = result["regime"]
-    if result["visible_until"]:
-        regime += f" at {result['visible_until']}"
     seeds = f"{result['scored']:,} seeds of {result['anchors']:,} anchors scored"
     for name, what in (("unlabelled", "without a label"), ("null", "with NULL")):
         if result[name]:
             seeds += f", {result[name]:,} {what} not"
-    return f"{result['task']} on {result['split']}, {regime}, {seeds}"
+    return f"{result['task']} on {result['split']}, {_regime(result)}, {seeds}"
 
 
 def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]:

@@ -63,20 +63,23 @@ class HeldOut:
 
 
 def evaluate_held_out(
-    stores: Sequence[tuple[str, Sums]], split: str,
+    stores: Sequence[tuple[str, Sums]], split: str, visible_until: str | None = None,
     gather: Callable[[Sums], list[Sums]] = lambda own: [own],
 ) -> dict[str, Any]:  # fmt: skip
     """The mean loss of a split's contexts, as in training, and the mean by type over cells, both
     over all members, as metrics of one evaluation. None where there is none.
 
     Args:
+        visible_until: of the split's contexts; None: they are rolling.
         stores: their paths, and the sums of each (`HeldOut.sums`). Of several the contexts of all
             count alike, and "stores" has the same of each.
         gather: of the sums over this rank's contexts, those of all ranks.
     """
     sums = [(path, _added(gather(own))) for path, own in stores]
     result = {
-        "objective": "masked_cells", "split": split, **_means(_added([own for _, own in sums]))
+        "objective": "masked_cells", "split": split,
+        "regime": "rolling" if visible_until is None else "frozen",
+        "visible_until": visible_until, **_means(_added([own for _, own in sums]))
     }  # fmt: skip
     if len(sums) > 1:
         result["stores"] = [{"store": path, **_means(own)} for path, own in sums]

@@ -303,7 +303,8 @@ class Run:
             (path, self._held_out_sums(path, seeds, split))
             for path, seeds in zip(self.stores, self.seeds, strict=True)
         ]
-        return {**evaluate_held_out(stores, split, current().gather), "step": self.step}
+        until = self.config.until(split)
+        return {**evaluate_held_out(stores, split, until, current().gather), "step": self.step}
 
     def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
         group = current()

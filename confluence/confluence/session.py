@@ -265,7 +265,7 @@ class Session:
             (store.path, own.sums(state.average, store.sampler, "val", watched=self.group.watched))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
-        result = evaluate_held_out(stores, "val", self.group.gather)
+        result = evaluate_held_out(stores, "val", self.config.until("val"), self.group.gather)
         log.event("evaluate", step=step, **result)
         loss = result["loss"]
         return None if loss is None else Score("masked-cell loss", loss, -loss)

@@ -54,7 +54,9 @@ def test_the_held_out_loss_of_masked_cells_falls(pretrained: Run) -> None:
     losses = [event["loss"] for event in events(pretrained, "evaluate")]
     assert len(losses) == 2
     assert losses[-1] == pytest.approx(result["loss"], rel=1e-4)
-    assert json.loads((pretrained.out / "evaluation-val.json").read_text())["loss"] > 0
+    kept = json.loads((pretrained.out / "evaluation-val-rolling.json").read_text())
+    assert kept["loss"] > 0 and kept["visible_until"] is None
+    assert {event["regime"] for event in events(pretrained, "evaluate")} == {"rolling"}
     first = np.mean([event["loss"] for event in events(pretrained, "train")[:5]])
     assert result["loss"] < first
 
@@ -125,7 +127,7 @@ def test_the_command_tells_the_losses_by_type(
 ) -> None:
     assert main(["evaluate", str(pretrained.out), "--split", "val"]) == 0
     said = capsys.readouterr().out
-    assert "masked cells on val" in said
+    assert "masked cells on val, rolling, " in said
     assert "numerical" in said
 
 
@@ -152,7 +154,8 @@ def test_a_split_without_contexts_has_no_loss(shop_store: Path) -> None:
             return 0
 
     held_out = HeldOut(Config(**{k: v for k, v in TINY.items() if k != "preset"}), None)  # type: ignore[arg-type]
-    result = evaluate_held_out([("s", held_out.sums({}, Empty(), "val"))], "val")
+    result = evaluate_held_out([("s", held_out.sums({}, Empty(), "val"))], "val", "2025-01-01")
+    assert (result["regime"], result["visible_until"]) == ("frozen", "2025-01-01")
     assert result["loss"] is None
     assert result["contexts"] == 0
     assert "stores" not in result
