@@ -33,6 +33,7 @@ STEPS = 12
 SETTINGS: dict[str, Any] = {
     "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
     "max_rows": 10, "cell_dropout": 0.1, "average_from": 0.25, "save_every": 4, "log_every": 3,
+    "staleness": (0.5, 90.0), "peer_labels": 2, "half_life_days": 200.0, "auxiliary_weight": 0.3,
 }  # fmt: skip
 
 DYING = """
@@ -83,7 +84,8 @@ sys.exit(confluence.cli.main(sys.argv[2:]))
 def arguments(store: Path, out: Path) -> list[str]:
     found = ["train", str(store), "--task", "subscribed", "--out", str(out)]
     for name, value in SETTINGS.items():
-        found += [f"--{name.replace('_', '-')}", str(value)]
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        found += [f"--{name.replace('_', '-')}", text]
     return found
 
 

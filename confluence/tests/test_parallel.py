@@ -222,6 +222,67 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     assert again.step == run.step == STEPS
 
 
+KILLED = """
+import signal
+import confluence.log, confluence.rank_log
+
+def dying(kind, rank, step):
+    report = kind.report
+
+    def report_and_die(self, of_step):
+        report(self, of_step)
+        if of_step.step == step and os.environ.get("CONFLUENCE_RANK", "0") == rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    kind.report = report_and_die
+"""
+
+
+@pytest.mark.filterwarnings("ignore:label_rows is 2, and task 'rating'")
+def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_path: Path) -> None:
+    """One process dies, then one of the two that go on, and four finish: the losses of one process,
+    with all that is drawn for a batch or weighs its seeds."""
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    settings = {
+        **SETTINGS, "staleness": (0.5, 90.0), "peer_labels": 2, "label_rows": 2,
+        "half_life_days": 200.0, "child_counts": True, "database_age": True, "save_every": 2,
+        "eval_every": 0,
+    }  # fmt: skip
+    confluence.train(shop_store, task=["churn", "rating"], out=whole, **settings)
+    command = ["train", str(shop_store), "--task", "churn", "--task", "rating", "--out", str(out)]
+    for name, value in settings.items():
+        if value is True:
+            command += [f"--{name.replace('_', '-')}"]
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            command += [f"--{name.replace('_', '-')}", text]
+    command += ["--resume"]
+    died = subprocess.run(
+        [
+            sys.executable, "-c",
+            f"import os, sys\n{KILLED}\ndying(confluence.log.Log, '0', 3)\n"
+            "from confluence.cli import main\nsys.exit(main(sys.argv[1:]))",
+            *command,
+        ],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert checkpoint.saved_steps(out)[-1] == 2
+    died = run_ranks(2, command, before=f"{KILLED}\ndying(confluence.rank_log.RankLog, '1', 5)\n")
+    assert died.returncode != 0
+    assert "rank 1" in died.stderr
+    assert checkpoint.saved_steps(out)[-1] == 4
+    done = run_ranks(4, command)
+    assert done.returncode == 0, done.stderr
+    assert [(e["step"], e["ranks"]) for e in events(out, "resume")] == [(2, 2), (4, 4)]
+    by_step = {e["step"]: e for e in events(out, "train")}  # the later of two
+    expected = events(whole, "train")
+    assert sorted(by_step) == [e["step"] for e in expected]
+    for kind, most in (("loss", 1e-4), ("task_loss", 1e-4), ("masked_loss", 1e-4)):
+        found = [by_step[e["step"]][kind] for e in expected]
+        np.testing.assert_allclose(found, [e[kind] for e in expected], rtol=most)
+
+
 # ------------------------------------------------------------------------------- without ranks
 
 
