@@ -37,6 +37,7 @@ from .value_sql import (
     from_local,
     is_exact,
     is_fractional,
+    is_number_type,
     plain_text,
     to_boolean,
     to_local,
@@ -411,9 +412,12 @@ class _Converter:
         source, profile = self.sources[slot], self.profiles[slot]
         if "DATE" in (source.type, source.declared):
             return True
-        clocks = profile.zoned_count + profile.naive_count
-        is_text = source.type == "VARCHAR" and self.meaning(self.table.columns[slot]) == "timestamp"
-        return is_text and profile.value_count > 0 and clocks == 0
+        column, clocks = self.table.columns[slot], profile.zoned_count + profile.naive_count
+        form = column.format or ""
+        is_written = source.type == "VARCHAR" or bool(form and is_number_type(source.type))
+        if not is_written or self.meaning(column) != "timestamp":
+            return False
+        return profile.value_count > 0 and clocks == 0 and not ("%H" in form or "%I" in form)
 
     def day_end(self) -> str:
         """SQL: the end of the day on which a row's time falls, in microseconds."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .inference.draft import ColumnDraft, Draft, TableDraft
 from .inference.facts import column_facts
-from .inference.keys import draft_foreign_keys, draft_primary_key
+from .inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from .inference.row_names import suggest_names_left_out
 from .inference.tasks import draft_tasks
 from .inference.times import draft_known_at, draft_parent_times, draft_times
@@ -77,6 +77,7 @@ def draft_schema(
     for table in tables:
         draft_primary_key(connection, table)
     draft_foreign_keys(connection, tables)
+    settle_formats(tables)
     for table in tables:
         _draft_types(table)
     for table in tables:

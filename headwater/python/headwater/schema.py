@@ -94,7 +94,7 @@ class Column:
     description: str = ""
     null_values: tuple[str, ...] = ()
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
-    format: str | None = None  # of a timestamp stored as text, such as "%d.%m.%Y"
+    format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "%Y%m%d"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
     note: str = ""  # for people; read by nobody
 

@@ -119,9 +119,11 @@ def to_timestamp(
     unit: str = "s",
     format: str | None = None,
 ) -> tuple[str, str]:
-    """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`."""
-    if format is not None and type_name == "VARCHAR":
-        stamp = f"CAST(try_strptime({value}, {literal(format)}) AS TIMESTAMP)"
+    """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`. A
+    format is of texts, and of the digits of numbers: 20240315."""
+    if format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
+        text = canonical_text(value, type_name)
+        stamp = f"CAST(try_strptime({text}, {literal(format)}) AS TIMESTAMP)"
         if "%z" not in format:
             stamp = from_local(stamp, zone)
         return (
@@ -135,7 +137,7 @@ def to_timestamp(
         stamp = from_local(finite, zone)
     elif type_name == ZONED_TYPE:
         stamp = f"CASE WHEN isfinite({value}) THEN make_timestamp(epoch_us({value})) END"
-    elif type_name in INTEGER_TYPES + WIDE_TYPES + REAL_TYPES or type_name.startswith("DECIMAL"):
+    elif is_number_type(type_name):
         scale = UNIT_US[unit]
         count = f"round(CAST({value} AS DOUBLE) * {scale})"
         if type_name in INTEGER_TYPES:
@@ -198,6 +200,10 @@ def plain_text(value: str, source: SourceColumn) -> str:
     if source.type == "VARCHAR":
         return value
     return f"lower(hex({value}))" if source.type == "BLOB" else f"CAST({value} AS VARCHAR)"
+
+
+def is_number_type(type_name: str) -> bool:
+    return type_name in INTEGER_TYPES or is_fractional(type_name)
 
 
 def is_fractional(type_name: str) -> bool:

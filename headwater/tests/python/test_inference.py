@@ -271,6 +271,149 @@ def test_times_in_other_words_get_their_format(
     assert report.losses() == []
 
 
+def january(count: int) -> list[int]:
+    """20240101, 20240102, ..."""
+    return [20240101 + j for j in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "values", "format"),
+    [
+        ("x", "INTEGER", january(31), "%Y%m%d"),
+        ("x", "TEXT", [str(day) for day in january(31)], "%Y%m%d"),
+        ("x", "DOUBLE", [None, *map(float, january(31))], "%Y%m%d"),
+        ("x", "INTEGER", [day * 1_000_000 + 103_000 for day in january(31)], "%Y%m%d%H%M%S"),
+        ("order_date", "INTEGER", [20240229], "%Y%m%d"),
+        ("x", "INTEGER", january(9), None),  # too few to be sure, and the name says nothing
+        ("x", "INTEGER", [20240101 + j for j in range(32)], None),  # there is no 32nd of January
+        ("x", "INTEGER", [20230229, *january(31)], None),  # no leap year
+        ("x", "INTEGER", [99991231, *january(31)], None),
+        ("date_key", "INTEGER", january(31), None),
+        ("x", "TEXT", ["05-Mar-24", "17-DEC-99"], "%d-%b-%y"),
+        ("x", "TEXT", ["05-Mar-2024", "17-DEC-1999"], "%d-%b-%Y"),
+        ("x", "TEXT", ["5 Mar 24 10:30", "17 Dec 99 00:00"], "%d %b %y %H:%M"),
+    ],
+)
+def test_dates_in_digits_are_times_if_every_value_is_one(
+    tmp_path: Path, name: str, kind: str, values: list[Any], format: str | None
+) -> None:
+    """They were numbers and categories, no row had a time, and nobody was told."""
+    rows = [(j, value) for j, value in enumerate(values)]
+    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", name: kind}, rows)})
+    found = draft_source(source)
+    column = found.table("t").column(name)
+    assert column.format == format
+    assert (column.stype == "timestamp") == (format is not None)
+    is_said = format != "%d-%b-%Y" and len(values) != 9
+    assert len(column.checks) == is_said
+    assert build(source, tmp_path / "s", found.schema()).losses() == []
+
+
+def test_a_day_in_digits_is_known_when_it_is_over(tmp_path: Path) -> None:
+    rows = [(j, day) for j, day in enumerate(january(31))]
+    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", "sold_date": "INTEGER"}, rows)})
+    found = draft_source(source).table("t")
+    assert (found.temporal_column, found.time_resolution) == ("sold_date", "day")
+    assert found.column("sold_date").checks == ["taken for times as %Y%m%d: 20240101 to 20240131"]
+    build(source, tmp_path / "s")
+    with Store(tmp_path / "s") as store:
+        row = store.row(store.find("t", (4,)))
+        assert row["time"].replace(tzinfo=None) == datetime(2024, 1, 6)
+        assert row["cells"]["sold_date"].replace(tzinfo=None) == datetime(2024, 1, 5)
+
+
+@pytest.mark.parametrize("other", [[], [0]])
+def test_keys_that_are_dates_are_read_as_what_they_refer_to(
+    tmp_path: Path, other: list[int]
+) -> None:
+    """A calendar with a day 0 is no column of dates, and sales must still find their day."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(
+            "CREATE TABLE calendar (day INTEGER PRIMARY KEY, is_holiday INTEGER);"
+            "CREATE TABLE sales (sale_id INTEGER PRIMARY KEY, day INTEGER REFERENCES calendar);"
+        )
+        days = january(31) + other
+        database.executemany("INSERT INTO calendar VALUES (?, ?)", [(d, d % 7) for d in days])
+        sales = [(j, january(31)[j % 31]) for j in range(62)]
+        database.executemany("INSERT INTO sales VALUES (?, ?)", sales)
+    found = draft_source(f"sqlite:///{path}")
+    columns = [found.table(table).column("day") for table in ("calendar", "sales")]
+    stype = "identifier" if other else "timestamp"
+    assert [column.stype for column in columns] == [stype, stype]
+    said = "looks like times, but is read as a key" if other else "taken for times as %Y%m%d"
+    assert all(column.checks[-1].startswith(said) for column in columns)
+    report = build(f"sqlite:///{path}", tmp_path / "s")
+    assert report.metadata["tables"][1]["foreign_keys"][0]["edges"] == 62
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("x", ["2024-03-05 10:00:00 CET"] * 9, "looks like times, such as '2024-03-05 10:00:00 C"),
+        ("x", ["2024-03", "2024-04"], "looks like times, such as '2024-03'; no row gets its time"),
+        ("x", ["Tue, 5 Mar 2024 10:00:00 GMT"], "looks like times, such as 'Tue, 5 Mar 2024"),
+        (
+            "x",
+            ["2024-03-05"] * 9 + ["soon"],
+            "9 of 10 values look like times, such as '2024-03-05', not 'soon'; no row gets",
+        ),
+        ("x", [*january(31), 0], "31 of 32 values look like dates (%Y%m%d), not '0'; no row"),
+        ("date_key", january(31), "looks like dates (%Y%m%d); no row gets its time from it"),
+        (
+            "seen_date",
+            [2_460_000.5, 2_460_010.25],
+            "is named as a time, but holds numbers that look like Julian days, 2023-02-25 to 2023",
+        ),
+        (
+            "OrderDate",
+            [45_000, 45_001],
+            "is named as a time, but holds numbers, 45000 to 45001: no",
+        ),
+        ("order_date", ["spring", "autumn"], "is named as a time, but holds texts: no row gets"),
+    ],
+)
+def test_times_that_are_not_read_are_said(name: str, values: list[Any], said: str) -> None:
+    kind = {str: "TEXT", int: "INTEGER", float: "DOUBLE"}[type(values[0])]
+    rows = [(j, value) for j, value in enumerate(values)]
+    found = draft({"t": TinyTable({"t_id": "INTEGER", name: kind}, rows)})
+    (check,) = found.every_check()
+    assert check.startswith(f"t.{name}: {said}")
+    assert found.table("t").column(name).stype != "timestamp"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2024-03-05", "soon", "later"],
+        ["3.11.4", "3.12.0"],  # versions
+        ["555-0134", "030 2024"],
+        ["May 5", "March of the Penguins (2005)"],
+        [10_240_101 + j for j in range(31)],
+        [20_250_000 + j for j in range(31)],
+    ],
+)
+def test_other_values_are_not_taken_for_times(values: list[Any]) -> None:
+    assert (
+        column_of(values, "INTEGER" if isinstance(values[0], int) else "TEXT").every_check() == []
+    )
+
+
+def test_what_is_said_of_unread_times_can_be_done(tmp_path: Path) -> None:
+    """A zone of letters is part of a format, and values that do not fit become NULL."""
+    rows = [(0, "2024-03-05 10:00:00 CET", 20240305), (1, "2024-03-06 10:00:00 CET", 0)]
+    kinds = {"t_id": "INTEGER", "x": "TEXT", "y": "INTEGER"}
+    source = arrow_tables({"t": TinyTable(kinds, rows)})
+    document = infer(source).to_dict()
+    columns = document["tables"]["t"]["columns"]
+    columns["x"] = {"stype": "timestamp", "format": "%Y-%m-%d %H:%M:%S CET"}
+    columns["y"] = {"stype": "timestamp", "format": "%Y%m%d"}
+    report = build(source, tmp_path / "s", {**document, "tasks": {}})
+    assert [(loss.column, loss.count, loss.example) for loss in report.conversions] == [
+        ("y", 1, "0")
+    ]
+
+
 def test_a_day_that_may_be_a_month_is_left_to_the_reader() -> None:
     found = column_of(["01/02/2020", "03/04/2020"])
     assert found.table("t").column("x").stype == "text"

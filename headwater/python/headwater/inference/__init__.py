@@ -1,6 +1,7 @@
 """How a first metadata.json is drafted from a source, by concern and in this order:
 
     facts.py   what the values of every column are, spellings of NULL taken out
+    formats.py which of them are times that are not ISO 8601
     keys.py    primary and foreign keys, declared or inferred, with measured overlap; with
                overlaps.py    how many values of a column a key has
                references.py  which key a column refers to

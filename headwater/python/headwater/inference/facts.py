@@ -16,13 +16,14 @@ from ..sources import SourceColumn, SourceTable, literal
 from ..value_sql import (
     INTEGER_TYPES,
     REAL_TYPES,
-    WIDE_TYPES,
     ZONED_TEXT,
     canonical_text,
+    is_number_type,
     to_boolean,
     to_numerical,
     to_timestamp,
 )
+from .formats import find_format
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,14 +58,6 @@ MARKED_TEXT = "'{0}({1})[)]?{0}'".format(
         ]
     ),
 )
-# Of times that are not ISO 8601. A year of two digits may be any century: such stay texts.
-DAY_FORMATS = (
-    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
-    "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
-)  # fmt: skip
-CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-TIME_SHAPE = "'[0-9A-Za-z]{1,9}[-/. ] ?[0-9A-Za-z]{1,9},?[-/. ] ?[0-9]{4}( .*)?'"
-TIME_LENGTH_MAX = 40
 MOSTLY = 0.95
 
 
@@ -96,6 +89,7 @@ class ColumnFacts:
     sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
     format: str | None = None  # of times that are not ISO 8601
     has_two_formats: bool = False  # day first and month first fit alike
+    unread_times: str = ""  # what is to be said of values that only look like times
 
     @property
     def is_unique(self) -> bool:
@@ -158,17 +152,18 @@ def column_facts(
     if doubtful:
         facts = _measure(connection, source, slot, tuple(nulls), decimal)
     values = {name: getattr(facts, name) for name in MEASURES}
-    time_format, time_count, has_two = _format(connection, source, slot, tuple(nulls), facts)
-    if time_format is not None:
-        values["time_count"] = time_count
+    times = find_format(connection, column, _values(source, slot, tuple(nulls)), facts)
+    if times.format is not None:
+        values["time_count"] = times.count
     sentinels = _sentinels(connection, source, slot, tuple(nulls), facts)
     return ColumnFacts(
         row_count=source.row_count,
         nulls=nulls,
         doubtful=doubtful,
         sentinels=sentinels,
-        format=time_format,
-        has_two_formats=has_two,
+        format=times.format,
+        has_two_formats=times.has_two,
+        unread_times=times.unread,
         **values,
     )
 
@@ -182,8 +177,9 @@ def raw_value(slot: int, nulls: tuple[str, ...], alias: str = "") -> str:
     return f"CASE WHEN CAST({raw} AS VARCHAR) NOT IN ({listed}) THEN {raw} END"
 
 
-def is_number_type(type_name: str) -> bool:
-    return type_name in INTEGER_TYPES + REAL_TYPES + WIDE_TYPES or type_name.startswith("DECIMAL")
+def _values(source: SourceTable, slot: int, nulls: tuple[str, ...]) -> str:
+    """SQL: a relation of a column's values `v`."""
+    return f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
 
 
 def may_be_time(column: SourceColumn) -> bool:
@@ -250,8 +246,7 @@ def _measure(
     nulls: tuple[str, ...],
     decimal: str,
 ) -> ColumnFacts:
-    column = source.columns[slot]
-    relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
+    column, relation = source.columns[slot], _values(source, slot, nulls)
     if column.type == "VARCHAR":
         signs = _ask(connection, relation, TEXT_MEASURES | TEXT_SIGNS)
         found = {name: signs[name] for name in TEXT_MEASURES}
@@ -332,37 +327,6 @@ def _typed_measures(column: SourceColumn) -> dict[str, str]:
     return measures
 
 
-def _format(
-    connection: DuckDBPyConnection,
-    source: SourceTable,
-    slot: int,
-    nulls: tuple[str, ...],
-    facts: ColumnFacts,
-) -> tuple[str | None, int, bool]:
-    """The format of texts that are times otherwise written, how many fit, whether two fit alike."""
-    is_text = source.columns[slot].type == "VARCHAR" and facts.value_count > 0
-    if not is_text or facts.mostly(facts.time_count) or facts.mean_length > TIME_LENGTH_MAX:
-        return None, 0, False
-    if not facts.mostly(facts.digit_count):
-        return None, 0, False
-    relation = f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
-    shape = f"count(*) FILTER (WHERE regexp_full_match(v, {TIME_SHAPE}))"
-    row = connection.execute(f"SELECT {shape} FROM {relation}").fetchone()
-    if row is None or not facts.mostly(row[0]):
-        return None, 0, False
-    formats = [f"{day}{clock}" for day in DAY_FORMATS for clock in CLOCK_FORMATS]
-    counts = ", ".join(f"count(try_strptime(v, {literal(text)}))" for text in formats)
-    found = connection.execute(f"SELECT {counts} FROM {relation}").fetchone()
-    assert found is not None
-    best = max(range(len(formats)), key=lambda j: (found[j], -j))
-    if not facts.mostly(found[best]):
-        return None, 0, False
-    day_first = formats[best].startswith("%d")
-    other = formats[best].translate(str.maketrans("dm", "md")) if day_first else ""
-    has_two = other in formats and found[formats.index(other)] == found[best]
-    return (None, 0, True) if has_two else (formats[best], found[best], False)
-
-
 def _sentinels(
     connection: DuckDBPyConnection,
     source: SourceTable,
@@ -378,8 +342,8 @@ def _sentinels(
     listed = ", ".join(f"DATE '{day}'" for day in SENTINEL_DAYS)
     rows = connection.execute(
         f"SELECT CAST(v AS VARCHAR), count(*) AS n FROM "
-        f"(SELECT v, {stamp} AS t FROM (SELECT {raw_value(slot, nulls)} AS v "
-        f"FROM raw.t{source.index})) WHERE year(t) = {SENTINEL_YEAR} OR t IN ({listed}) "
+        f"(SELECT v, {stamp} AS t FROM {_values(source, slot, nulls)}) "
+        f"WHERE year(t) = {SENTINEL_YEAR} OR t IN ({listed}) "
         f"GROUP BY 1, year(t) HAVING count(*) > 1 OR year(t) = {SENTINEL_YEAR} "
         "ORDER BY n DESC, 1 LIMIT 3"
     ).fetchall()

@@ -10,6 +10,7 @@ says it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..schema import ColumnRef, ForeignKey
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 PREFIX_MAX = 4  # columns of a composite key
 EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
+KEY_OF_TIMES = (
+    "looks like times, but is read as a key: no row gets its time from it, so contexts may show "
+    "what came later; to have times, add a column of them to the source, as by a view"
+)
 
 
 def draft_primary_key(connection: DuckDBPyConnection, table: TableDraft) -> None:
@@ -134,6 +139,27 @@ def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDra
     for table in tables:
         for parent in tables:
             _infer_composite(connection, table, parent)
+
+
+def settle_formats(tables: Sequence[TableDraft]) -> None:
+    """A key and what it refers to are read alike: if only one side were read as dates, no row would
+    be found. It happens where one of them has a 0 for no date."""
+    pairs = [
+        (table.column(name), parent.column(reference))
+        for table in tables
+        for key in table.every_key()
+        for parent in tables
+        if parent.name == key.table
+        for name, reference in zip(key.columns, key.references, strict=True)
+    ]
+    while unlike := [pair for pair in pairs if pair[0].facts.format != pair[1].facts.format]:
+        for column in unlike[0]:
+            if column.facts.format is not None:
+                facts = replace(column.facts, format=None, time_count=0)
+                column.facts = replace(facts, unread_times=KEY_OF_TIMES)
+    for column in (column for pair in pairs for column in pair):
+        if column.facts.unread_times:
+            column.facts = replace(column.facts, unread_times=KEY_OF_TIMES)
 
 
 def _declared_keys(

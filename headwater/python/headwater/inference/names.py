@@ -9,6 +9,12 @@ NUMBERED_WORD = re.compile(rf"(?:{WORD.pattern})\d*|\d+")
 ID_WORDS = {"id", "key", "uuid", "guid", "uid", "pk", "fk"}
 # Also of a key, but of other things too.
 CODE_KEY_WORDS = {"code", "no", "nr", "num", "number", "ref", "iso", "sku"}
+# Of columns that hold times.
+TIME_WORDS = {
+    "at", "time", "timestamp", "ts", "date", "datetime", "epoch", "created", "updated", "modified",
+    "utc", "unix",
+}  # fmt: skip
+DATE_WORDS = {"date", "datetime", "timestamp"}  # the last word of one that holds nothing else
 # Of columns that name another row of their own table.
 SELF_WORDS = {
     "parent", "manager", "mentor", "supervisor", "boss", "reports", "root", "reply", "original",

@@ -67,8 +67,10 @@ def draft_times(connection: DuckDBPyConnection, table: TableDraft) -> None:
     if missing:
         table.checks.append(f"{missing:,} rows have no {found.name} and would never be shown")
     source = table.source.columns[table.slot(found.name)]
-    if source.type == "VARCHAR" and source.declared != "DATE":
-        table.time_resolution = "instant" if found.facts.clock_count else "day"
+    form = found.format or ""
+    if (source.type == "VARCHAR" or form) and source.declared != "DATE":
+        has_clock = found.facts.clock_count > 0 or "%H" in form
+        table.time_resolution = "instant" if has_clock else "day"
 
 
 def _declared(table: TableDraft) -> ColumnDraft | None:

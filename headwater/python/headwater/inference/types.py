@@ -6,10 +6,10 @@ import re
 from datetime import datetime, timedelta
 
 from ..sources import SourceColumn
-from ..value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested
+from ..value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type
 from .draft import ColumnDraft, TableDraft
-from .facts import NEVER_VALUES, ColumnFacts, is_number_type
-from .names import is_id_name, words_of
+from .facts import NEVER_VALUES, ColumnFacts
+from .names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 
 CATEGORY_COUNT_MAX = 256  # distinct values of a categorical column
 CATEGORY_REPEATS_MIN = 5  # rows per distinct value, on average
@@ -20,10 +20,8 @@ MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in s
 # Numbers between these seconds, in some unit, are times where the name says so: 1990 to 2100.
 EPOCH_FROM, EPOCH_UNTIL = 631_152_000, 4_102_444_800
 EPOCH_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-TIME_WORDS = {
-    "at", "time", "timestamp", "ts", "date", "datetime", "epoch", "created", "updated", "modified",
-    "utc", "unix",
-}  # fmt: skip
+SECONDS_OF_DAY = 86_400
+JULIAN_FROM, JULIAN_UNTIL, JULIAN_1970 = 2_415_020, 2_488_070, 2_440_587.5  # 1900 to 2100
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -40,7 +38,7 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     source = table.source.columns[table.slot(column.name)]
     column.null_values = tuple(facts.nulls)
     column.stype, column.reason = _type(source, column.name, facts)
-    if column.stype == "timestamp" and is_number_type(source.type):
+    if column.stype == "timestamp" and is_number_type(source.type) and facts.format is None:
         declared = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
         column.unit = _epoch_unit(column.name, facts) or declared
     if column.stype == "timestamp":
@@ -84,6 +82,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "ignored", "type BIT: 1010 is no number"
     if is_nested(kind):
         return "ignored", f"type {kind}: lists and structures have no place in a store"
+    if facts.format is not None and is_number_type(kind):
+        return "timestamp", f"numbers that are times as {facts.format}"
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
         what = "times" if facts.format is None else f"times as {facts.format}"
         return "timestamp", _share(what, facts.time_count, count)
@@ -158,6 +158,47 @@ def _text_type(name: str, facts: ColumnFacts) -> tuple[str, str]:
     return "text", distinct
 
 
+def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> None:
+    """What was read by a format that may be wrong, and times that were not read."""
+    form = column.format or ""
+    if column.stype == "timestamp":
+        if form.startswith("%Y%m%d"):
+            days = f"{facts.smallest:.0f} to {facts.largest:.0f}"
+            column.checks.append(f"taken for times as {form}: {days}")
+        if "%y" in form:
+            column.checks.append(f"times as {form}: of a year, 69 is 1969 and 68 is 2068")
+    elif facts.has_two_formats:
+        column.checks.append(
+            "looks like dates, but day first and month first fit alike; if they are, set stype "
+            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be'
+        )
+    elif facts.unread_times:
+        column.checks.append(facts.unread_times)
+    elif (
+        not is_said
+        and DATE_WORDS & set(words_of(column.name)[-1:])
+        and column.stype in ("numerical", "categorical", "text")
+    ):
+        column.checks.append(_unread_name(column, facts))
+
+
+def _unread_name(column: ColumnDraft, facts: ColumnFacts) -> str:
+    """Of values that are named as times, and are none that are known here."""
+    what = "texts"
+    if facts.mostly(facts.number_count):
+        what = f"numbers, {facts.smallest:g} to {facts.largest:g}"
+        if facts.smallest >= JULIAN_FROM and facts.largest <= JULIAN_UNTIL:
+            first, last = (
+                _day((count - JULIAN_1970) * SECONDS_OF_DAY, "s")
+                for count in (facts.smallest, facts.largest)
+            )
+            what = f"numbers that look like Julian days, {first} to {last}"
+    return (
+        f"is named as a time, but holds {what}: no row gets its time from it, so contexts may show "
+        "what came later; to have times, write them as ISO 8601, by a view or another export"
+    )
+
+
 def _looks_like_numbers(facts: ColumnFacts) -> bool:
     """Whether texts would be numbers but for how they are written."""
     return facts.marked_count > 0 and facts.mostly(facts.number_count + facts.marked_count)
@@ -195,6 +236,7 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
             f"looks like a time in {unit} since 1970, but is text, which is read as a number; to "
             "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
         )
+    _check_times(column, facts, is_said=unit is not None)
     is_text = column.stype in ("text", "categorical")
     is_label = bool(facts.padded_count or LABEL_WORDS & set(words_of(column.name)))
     if is_text and not is_label and _looks_like_numbers(facts):
@@ -202,11 +244,6 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
             f"looks like numbers, but {facts.marked_count:,} of {facts.value_count:,} have a"
             " currency, %, brackets or commas: to have numbers, write them as such (1001.5), by a"
             " view or another export"
-        )
-    if facts.has_two_formats:
-        column.checks.append(
-            "looks like dates, but day first and month first fit alike; if they are, set stype "
-            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be'
         )
     words = [text for text in facts.nulls if text not in NEVER_VALUES]
     if words:
