@@ -25,6 +25,7 @@ INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
 COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
+YEAR_TEXT = r"'^\s*[0-9]{4}'"  # a time that needs no format begins so
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
 
@@ -146,11 +147,11 @@ def to_timestamp(
         inside = f"{count} BETWEEN {FIRST_US} AND {LAST_US}"
         stamp = f"CASE WHEN {inside} THEN make_timestamp(CAST({count} AS BIGINT)) END"
     else:
+        # The cast also takes words such as 'infinity', and 17/03/24 for a day of the year 17.
         text = f"CAST({value} AS VARCHAR)"
+        text = f"CASE WHEN regexp_matches({text}, {YEAR_TEXT}) THEN {text} END"
         zoned = f"make_timestamp(epoch_us(TRY_CAST({_plain_zone(text)} AS TIMESTAMPTZ)))"
-        # The cast also takes words such as 'infinity' and 'epoch'.
-        digits = f"CASE WHEN substr(ltrim({text}), 1, 1) BETWEEN '0' AND '9' THEN {text} END"
-        naive = from_local(f"TRY_CAST({digits} AS TIMESTAMP)", zone)
+        naive = from_local(f"TRY_CAST({text} AS TIMESTAMP)", zone)
         stamp = f"CASE WHEN regexp_full_match({text}, {ZONED_TEXT}) THEN {zoned} ELSE {naive} END"
     return f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END", "TIMESTAMP"
 

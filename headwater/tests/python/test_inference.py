@@ -352,6 +352,8 @@ def test_keys_that_are_dates_are_read_as_what_they_refer_to(
     [
         ("x", ["2024-03-05 10:00:00 CET"] * 9, "looks like times, such as '2024-03-05 10:00:00 C"),
         ("x", ["2024-03", "2024-04"], "looks like times, such as '2024-03'; no row gets its time"),
+        ("x", ["05/03/24", "17/03/24"], "looks like times, such as '05/03/24'; no row gets its"),
+        ("x", ["5-3-24 10:00", "17-3-24 9:30"], "looks like times, such as '17-3-24 9:30'; no row"),
         ("x", ["Tue, 5 Mar 2024 10:00:00 GMT"], "looks like times, such as 'Tue, 5 Mar 2024"),
         (
             "x",
