@@ -75,7 +75,7 @@ def draft_schema(
     nulls = {} if edited is None else _null_values(edited)
     tables = [_table_draft(connection, table, nulls) for table in data.tables]
     for table in tables:
-        draft_primary_key(connection, table)
+        draft_primary_key(connection, table, tables)
     draft_foreign_keys(connection, tables)
     settle_formats(tables)
     for table in tables:

@@ -152,6 +152,67 @@ def test_composite_keys_tolerate_a_repetition_in_five_thousand_rows() -> None:
     assert table.column("team").stype == "categorical"  # it says something by itself
 
 
+def customers(repeated: int, name: str = "customers", first: str = "customer_id") -> TinyDatabase:
+    """100 customers, of which the first few come again with another name, and their orders."""
+    rows = [(j, f"n {j}") for j in range(100)] + [(j, f"late {j}") for j in range(repeated)]
+    orders = [(j, j % 100, j % 7) for j in range(300)]
+    kinds = {"order_id": "INTEGER", first: "INTEGER", "size": "INTEGER"}
+    return {
+        name: TinyTable({first: "INTEGER", "name": "TEXT"}, rows),
+        "orders": TinyTable(kinds, orders),
+    }
+
+
+@pytest.mark.parametrize("name", ["customers", "clients"])
+def test_one_repeated_row_leaves_a_key_of_one_column_and_its_links(
+    tmp_path: Path, name: str
+) -> None:
+    """(customer_id, name) was the key, to which no order had a link."""
+    source = arrow_tables(customers(1, name))
+    found = draft_source(source)
+    table = found.table(name)
+    assert (table.primary_key, table.on_duplicate_key) == (("customer_id",), "first")
+    assert table.checks == [
+        "primary key customer_id is inferred, though 1 rows repeat the key of another: of these "
+        "the first is kept (on_duplicate_key)"
+    ]
+    reference = found.table("orders").column("customer_id").foreign_key
+    assert reference == ColumnRef(name, "customer_id")
+    report = build(source, tmp_path / "s", found.schema())
+    assert report.metadata["tables"][1]["foreign_keys"][0]["edges"] == 300
+    with Store(tmp_path / "s") as store:
+        assert store.row(store.find(name, (0,)))["cells"]["name"] == "n 0"
+
+
+def test_a_key_that_too_many_rows_repeat_is_said_where_others_point_at_it() -> None:
+    """Two of 102 rows are more than one in 5,000, and 6 of 106 are more than one in 20."""
+    found = draft(customers(2))
+    table = found.table("customers")
+    assert table.primary_key == ("customer_id", "name")
+    assert table.checks[1:] == [
+        "customer_id would be the key but for 2 rows that repeat it, and orders.customer_id points "
+        "at it without a link: see primary_key, on_duplicate_key and foreign_key"
+    ]
+    assert found.table("orders").every_key() == []
+    assert len(draft(customers(6)).table("customers").checks) == 1
+    alone = {"customers": customers(2)["customers"]}
+    assert len(draft(alone).table("customers").checks) == 1
+
+
+def test_the_key_of_another_table_is_not_taken_though_hardly_a_row_repeats_it() -> None:
+    """Of two lines of one order both are kept."""
+    database = {
+        "orders": TinyTable({"id": "INTEGER", "size": "INTEGER"}, [(j, j % 7) for j in range(100)]),
+        "order_lines": TinyTable(
+            {"order_id": "INTEGER", "line": "INTEGER"}, [*((j, 1) for j in range(100)), (7, 2)]
+        ),
+    }
+    found = draft(database)
+    table = found.table("order_lines")
+    assert (table.primary_key, table.on_duplicate_key) == (("order_id", "line"), "error")
+    assert table.column("order_id").foreign_key == ColumnRef("orders", "id")
+
+
 # ---- spellings of NULL -------------------------------------------------------------------------
 
 

@@ -1,10 +1,10 @@
 """Primary and foreign keys: as the source declares them, else inferred.
 
-A primary key is a column (or the first columns) that no two rows share, and whose name or place
-says so. A foreign key is a column whose name says what it refers to and whose values are there, or
-whose values alone leave little doubt (`references.py`). The overlap is measured in distinct
-values, exactly, or for more than a million of them at a sample by their hash; either way the reason
-says it.
+A primary key is a column (or the first columns) that no two rows share, or hardly any two, and
+whose name or place says so. A foreign key is a column whose name says what it refers to and whose
+values are there, or whose values alone leave little doubt (`references.py`). The overlap is
+measured in distinct values, exactly, or for more than a million of them at a sample by their hash;
+either way the reason says it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..schema import ColumnRef, ForeignKey
 from ..value_sql import INTEGER_TYPES
 from .draft import ColumnDraft, TableDraft
-from .names import own_key_score
+from .names import own_key_score, reference_score
 from .overlaps import key_text, measure_overlap
 from .references import CONTAINED, KEY_LENGTH_MAX, Key, Reference, ReferenceSearch
 
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 PREFIX_MAX = 4  # columns of a composite key
 EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
+NEAR_SHARE = 0.05  # of the rows repeat a key that is not taken, for it to be said
 KEY_OF_TIMES = (
     "looks like times, but is read as a key: no row gets its time from it, so contexts may show "
     "what came later; to have times, add a column of them to the source, as by a view"
 )
 
 
-def draft_primary_key(connection: DuckDBPyConnection, table: TableDraft) -> None:
+def draft_primary_key(
+    connection: DuckDBPyConnection, table: TableDraft, tables: Sequence[TableDraft]
+) -> None:
     """The declared primary key, else one column, else the first few."""
     if table.source.primary_key:
         _take_declared(table)
@@ -51,7 +54,40 @@ def draft_primary_key(connection: DuckDBPyConnection, table: TableDraft) -> None
         if best_score < 3:
             table.checks.append(f"primary key {best.name} is inferred, as its values differ")
         return
+    nearly = _nearly_key(table, tables)
+    if nearly is not None and _repeats(nearly) <= _repeats_max(table):
+        _take_repeated(table, (nearly.name,), _repeats(nearly))
+        return
     _draft_composite_key(connection, table)
+
+
+def _nearly_key(table: TableDraft, tables: Sequence[TableDraft]) -> ColumnDraft | None:
+    """The column that is named as the key of this table and of no other, though it may repeat."""
+    scores = {
+        column.name: own_key_score(table.name, column.name, position)
+        for position, column in enumerate(table.columns)
+        if _may_be_key(table, column)
+    }
+    best = max(scores, key=lambda name: scores[name], default=None)
+    if best is None or scores[best] < 2:
+        return None
+    is_of_other = scores[best] < 3 and any(
+        reference_score(table.name, best, other.name, "id") == 3
+        for other in tables
+        if other is not table
+    )
+    return None if is_of_other else table.column(best)
+
+
+def _repeats(column: ColumnDraft) -> int:
+    """Rows whose value another row before them has."""
+    return column.facts.value_count - column.facts.distinct_count
+
+
+def _repeats_max(table: TableDraft) -> int:
+    """Rows that may repeat a key that is inferred all the same."""
+    count = table.source.row_count
+    return max(1, count // EXTRA_SHARE) if count >= 100 else 0
 
 
 def _take_declared(table: TableDraft) -> None:
@@ -82,7 +118,7 @@ def _may_be_key(table: TableDraft, column: ColumnDraft) -> bool:
 
 def _draft_composite_key(connection: DuckDBPyConnection, table: TableDraft) -> None:
     """The shortest run of first columns that no two rows share, or hardly any two."""
-    limit = max(1, table.source.row_count // EXTRA_SHARE) if table.source.row_count >= 100 else 0
+    limit = _repeats_max(table)
     names: list[str] = []
     for column in table.columns[:PREFIX_MAX]:
         facts = column.facts
@@ -107,17 +143,24 @@ def _draft_composite_key(connection: DuckDBPyConnection, table: TableDraft) -> N
 
 
 def _take_composite(table: TableDraft, names: tuple[str, ...], extra: int) -> None:
+    if extra:
+        _take_repeated(table, names, extra)
+        return
     table.primary_key = names
     table.key_reason = "inferred: no two rows share these first columns"
-    check = f"primary key ({', '.join(names)}) is inferred, as no two rows share it"
-    if extra:
-        table.on_duplicate_key = "first"
-        table.key_reason = f"inferred: {extra:,} rows repeat these first columns"
-        check = (
-            f"primary key ({', '.join(names)}) is inferred, though {extra:,} rows repeat the key "
-            "of another: of these the first is kept (on_duplicate_key)"
-        )
-    table.checks.append(check)
+    table.checks.append(f"primary key ({', '.join(names)}) is inferred, as no two rows share it")
+
+
+def _take_repeated(table: TableDraft, names: tuple[str, ...], extra: int) -> None:
+    """A key that a few rows repeat."""
+    table.primary_key, table.on_duplicate_key = names, "first"
+    what = "it" if len(names) == 1 else "these first columns"
+    table.key_reason = f"inferred: {extra:,} rows repeat {what}"
+    listed = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    table.checks.append(
+        f"primary key {listed} is inferred, though {extra:,} rows repeat the key of another: of "
+        "these the first is kept (on_duplicate_key)"
+    )
 
 
 def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> None:
@@ -139,6 +182,37 @@ def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDra
     for table in tables:
         for parent in tables:
             _infer_composite(connection, table, parent)
+    for table in tables:
+        _say_nearly_key(connection, tables, table)
+
+
+def _say_nearly_key(
+    connection: DuckDBPyConnection, tables: Sequence[TableDraft], table: TableDraft
+) -> None:
+    """A column that would be the key but for some rows, which leave other tables without a link."""
+    column = _nearly_key(table, tables)
+    if column is None or table.source.primary_key or table.primary_key == (column.name,):
+        return
+    repeats = _repeats(column)
+    if column.foreign_key is not None or repeats > NEAR_SHARE * table.source.row_count:
+        return
+    pointing = [
+        f"{other.name}.{own.name}"
+        for other in tables
+        for own in other.columns
+        if other is not table
+        and own.name.casefold() == column.name.casefold()
+        and own.foreign_key is None
+        and measure_overlap(connection, other, (own.name,), table, (column.name,)).share
+        >= CONTAINED[3]
+    ]
+    if pointing:
+        verb = "points" if len(pointing) == 1 else "point"
+        table.checks.append(
+            f"{column.name} would be the key but for {repeats:,} rows that repeat it, and "
+            f"{', '.join(pointing)} {verb} at it without a link: see primary_key, on_duplicate_key "
+            "and foreign_key"
+        )
 
 
 def settle_formats(tables: Sequence[TableDraft]) -> None:
