@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 DEFAULT_SPLIT_SEED = 123
 HASH_BUCKETS = 1000
 DEFAULT_SPLIT_ENDS = (800, 900)  # train below the first bucket, val below the second
+NO_TIMES = (
+    "it is asked at times, but no table that links lead to from {} has a temporal column: contexts "
+    "show all rows, those of the future too"
+)
 SIZE_PARTS = {
     "graph, tables and tasks": ("graph.bin", "tables/", "tasks/"),
     "keys and texts": ("keys.bin", "texts.bin"),
@@ -101,6 +105,8 @@ class BuildReport:
                     f"point at {parents[0]}, which has one"
                 )
         for task in self.metadata["tasks"]:
+            if task["obs_time_range"] and no_times_reached(self.metadata, task["anchor_table"]):
+                lines.append(f"task {task['name']}: {NO_TIMES.format(task['anchor_table'])}")
             if count := task["repeated"]["questions"]:
                 several = task["repeated"]["disagreeing"]
                 lines.append(
@@ -179,6 +185,22 @@ class BuildReport:
         parts = ", ".join(f"{part} {size:,}" for part, size in self.store_bytes.items())
         lines.append(f"bytes: {parts}; {ratio:.2f}x of {csv_bytes:,} as CSV")
         return "\n".join(lines)
+
+
+def no_times_reached(metadata: dict[str, Any], anchor_table: str) -> bool:
+    """Whether no table that links lead to from an anchor, up or down, has a temporal column."""
+    links = [
+        {table["name"], key["references"]["table"]}
+        for table in metadata["tables"]
+        for key in table["foreign_keys"]
+        if key["edges"]
+    ]
+    reached, seen = {anchor_table}, 0
+    while len(reached) > seen:
+        seen = len(reached)
+        reached = reached.union(*(link for link in links if link & reached))
+    timed = {table["name"] for table in metadata["tables"] if table["temporal_column"] is not None}
+    return not reached & timed
 
 
 def losses_of(metadata: dict[str, Any]) -> list[str]:

@@ -125,6 +125,30 @@ def texts(report: AuditReport, check: str) -> str:
 # ---- what a person should look at ------------------------------------------------------------
 
 
+def test_a_question_of_a_time_among_rows_without_times_is_said(clinic: str, tmp_path: Path) -> None:
+    """The visits were links away and had their time: without it all of the future is visible, and
+    an audit had nothing to say of it."""
+    said = (
+        "it is asked at times, but no table that links lead to from patients has a temporal column"
+    )
+    metadata = clinic_metadata()
+    report = build(clinic, tmp_path / "timed", metadata)
+    assert said not in str(report)
+    assert said not in str(audit(tmp_path / "timed", **SAMPLED))
+    del metadata["tables"]["visits"]["temporal_column"]
+    metadata["tables"]["visits"]["columns"]["at"] = {"stype": "numerical"}
+    report = build(clinic, tmp_path / "untimed", metadata)
+    assert f"task ill: {said}" in "\n".join(report.notes())
+    found = audit(tmp_path / "untimed", **SAMPLED)
+    assert said in texts(found, "no time")
+    # A table that no link leads to is no help.
+    metadata = clinic_metadata()
+    for table, key in (("visits", "patient"), ("bills", "patient")):
+        del metadata["tables"][table]["columns"][key]["foreign_key"]
+    build(clinic, tmp_path / "apart", metadata)
+    assert said in texts(audit(tmp_path / "apart", **SAMPLED), "no time")
+
+
 def test_a_column_that_is_the_target_under_another_name_is_a_leak(built: Path) -> None:
     """verdict is bad where the patient is ill; weight tells it too, but is only to be checked."""
     report = audit(built, **SAMPLED)

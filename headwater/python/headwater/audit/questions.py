@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..report import NO_TIMES, no_times_reached
 from .findings import EXAMPLES_MAX, Findings
 from .stored import NO_TIME, SPLIT_HASHED, Stored, StoredTask
 from .view import time_text
@@ -68,9 +69,12 @@ def check_anchors(
 
 
 def check_times(stored: Stored, task: StoredTask, findings: Findings) -> None:
-    """A seed without a time sees everything that ever happened."""
+    """A seed without a time sees everything that ever happened; so does one among untimed rows."""
     timed = [table.name for table in stored.tables if table.is_timed]
     timeless = int((task.obs_times == NO_TIME).sum())
+    anchor_name, asked = stored.tables[task.anchor_table].name, len(task.anchors) - timeless
+    if asked and no_times_reached(stored.metadata, anchor_name):
+        findings.to_check("no time", task.name, NO_TIMES.format(anchor_name), asked)
     if timed and timeless:
         text = (
             f"{timeless:,} of {len(task.anchors):,} seeds have no observation time: their contexts "
