@@ -14,7 +14,7 @@ HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pypro
 CONFLUENCE := $(wildcard confluence/confluence/*) $(wildcard confluence/src/*.[ch]) \
               confluence/pyproject.toml confluence/meson.build confluence/meson.options
 
-.PHONY: demo test test-c lint sanitize bench bench-page bench-instructions fuzz system clean
+.PHONY: demo test test-c test-extras lint sanitize bench bench-page bench-instructions fuzz system clean
 
 demo: $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -25,6 +25,14 @@ demo: $(VENV)/installed
 
 test: test-c
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Trackers bring eighty packages, some older than those of .venv: they stand before these in a folder
+# of their own, and a test that is skipped for want of one is an error.
+test-extras: $(VENV)/extras/installed
+	mkdir -p build
+	$(VENV)/extras/bin/python -m pytest -rs confluence/tests/test_sinks.py > build/test-extras.log; \
+	    status=$$?; cat build/test-extras.log; exit $$status
+	! grep -q SKIPPED build/test-extras.log
 
 # ---- set-up --------------------------------------------------------------------------------
 
@@ -41,6 +49,13 @@ $(VENV)/tools: tools/requirements.txt | system
 $(VENV)/installed: $(VENV)/tools $(HEADWATER) $(CONFLUENCE)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./headwater
 	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./confluence
+	touch $@
+
+$(VENV)/extras/installed: tools/requirements-extras.txt $(VENV)/installed
+	test -d $(VENV)/extras || $(BIN)/python -m venv $(VENV)/extras
+	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
+	    "$$($(VENV)/extras/bin/python -c 'import site; print(site.getsitepackages()[0])')/beside.pth"
+	$(VENV)/extras/bin/python -m pip install --quiet -r tools/requirements-extras.txt
 	touch $@
 
 # ---- C -------------------------------------------------------------------------------------
