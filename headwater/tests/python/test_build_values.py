@@ -21,6 +21,8 @@ from headwater.schema import Column, Schema, Table
 from headwater.sources import SourceColumn, SourceTable, quote
 from headwater.store import Store
 
+TEXT_AND_NUMBER = (("TEXT", "text", "ab"), ("INTEGER", "numerical", 5))
+
 
 def build_table(
     tmp_path: Path, source: Any, table: dict[str, Any], **more: Any
@@ -411,6 +413,20 @@ def test_long_and_wide_values_survive(tmp_path: Path) -> None:
     source = arrow_tables(one_column("TEXT", [long, "\0zero\0", "🜁", "x" * 70_000]))
     _, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
     assert [row["cells"]["v"] for row in rows] == [long, "\0zero\0", "🜁", "x" * 70_000]
+
+
+def test_a_table_has_more_columns_than_an_expression_of_duckdb_has_parts(tmp_path: Path) -> None:
+    """The build ended: "Max expression depth limit of 1000 exceeded"."""
+    columns = {f"c{j}": TEXT_AND_NUMBER[j % 2] for j in range(1_200)}
+    types = {"id": "INTEGER"} | {name: kind for name, (kind, _, _) in columns.items()}
+    row = (7, *(value for _, _, value in columns.values()))
+    source = write_parquet(tmp_path / "in", {"t": TinyTable(types, [row])})
+    stypes = {name: {"stype": stype} for name, (_, stype, _) in columns.items()}
+    table = {"primary_key": "id", "columns": {"id": {"stype": "identifier"}, **stypes}}
+    report, rows = build_table(tmp_path, source, table)
+    assert rows[0]["cells"] == {"id": 7} | {name: v for name, (_, _, v) in columns.items()}
+    # "7", 600 times "ab" and "5", and 1,201 separators
+    assert report.metadata["tables"][0]["csv_bytes"] == 1 + 600 * 2 + 600 * 1 + 1_201
 
 
 def test_lists_and_structs_can_be_text(tmp_path: Path) -> None:
