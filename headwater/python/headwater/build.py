@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .convert import CanonicalTable, convert_tables
-from .database import import_duckdb, memory_bytes, open_database, time_zones
+from .database import full_disk, import_duckdb, memory_bytes, open_database, time_zones
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
 from .embed import Embedding, EmbeddingCounts, identity_digest, write_embeddings
 from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
-from .errors import EmbedderError, SourceError, StoreError
+from .errors import EmbedderError, HeadwaterError, SourceError, StoreError
 from .interrupts import is_interrupt
 from .journal import Journal, restore
 from .labels import create_views, load_labels, run_queries
@@ -238,7 +238,7 @@ class _Build:
         self.previous = PreviousStore.open(options.target)
 
     def run(self) -> BuildReport:
-        return self.in_words(self.stages)
+        return self.in_words(self.stages, elsewhere="build somewhere else")
 
     def rehearse(self, texts: Path | None) -> Rehearsal:
         def stages() -> Rehearsal:
@@ -248,17 +248,28 @@ class _Build:
             finally:
                 connection.close()
 
-        return self.in_words(stages)
+        return self.in_words(stages, elsewhere="set TMPDIR to another place")
 
-    def in_words(self, stages: Callable[[], Result]) -> Result:
-        """What DuckDB cannot do is told in its words."""
+    def in_words(self, stages: Callable[[], Result], *, elsewhere: str) -> Result:
+        """What DuckDB cannot do is told in its words; but for a full disk, which is nobody's fault,
+        least of all that of the task whose query found it so."""
         duckdb = import_duckdb()
         try:
             return stages()
-        except duckdb.OutOfMemoryException as error:
-            raise MemoryError(f"the build needs a larger memory_limit: {brief(error)}") from error
-        except duckdb.Error as error:
-            raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+        except (duckdb.Error, HeadwaterError, OSError) as error:
+            full = full_disk(error)
+            if full is not None:
+                raise OSError(
+                    f"the disk of '{self.options.target}' is full: free space there, or "
+                    f"{elsewhere} ({brief(full)})"
+                ) from error
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise MemoryError(
+                    f"the build needs a larger memory_limit: {brief(error)}"
+                ) from error
+            if isinstance(error, duckdb.Error):
+                raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+            raise
         finally:
             if self.previous is not None:
                 self.previous.close()

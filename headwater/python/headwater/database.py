@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -18,6 +19,8 @@ MEMORY_UNITS = {"B": 1} | {
     for suffix, base in (("B", 1000), ("IB", 1024))
 }
 OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
 
 
@@ -76,6 +79,20 @@ def import_duckdb() -> Any:
     if not DUCKDB_VERSION_MIN <= version < (2,):
         raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")
     return duckdb
+
+
+def full_disk(error: BaseException) -> BaseException | None:
+    """What DuckDB or C said of a disk without room, where that is why an error came to be."""
+    duckdb = import_duckdb()
+    kinds = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
+    found: BaseException | None = error
+    while found is not None:
+        text, of_c = str(found), isinstance(found, OSError) and found.errno is None
+        is_full = (of_c or isinstance(found, kinds)) and any(words in text for words in NO_ROOM)
+        if is_full or (isinstance(found, duckdb.OutOfMemoryException) and SPILL_LIMIT in text):
+            break
+        found = found.__cause__
+    return found
 
 
 def time_zones(connection: DuckDBPyConnection) -> list[str]:

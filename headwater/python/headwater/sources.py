@@ -87,7 +87,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """What DuckDB says, without the statement it says it of, without advice on settings that are
     not the user's to change, and not at any length."""
     text = str(error).partition("\n\nLINE ")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from databases import (
@@ -27,6 +29,7 @@ from databases import (
     write_sqlite,
 )
 from headwater.build import build
+from headwater.database import open_database
 from headwater.errors import EmbedderError, SchemaError, SourceError, StoreError
 from headwater.infer import infer
 from headwater.report import BuildReport
@@ -177,6 +180,56 @@ def test_a_build_that_fails_leaves_the_old_store(tmp_path: Path) -> None:
     assert Store(target).fingerprint == report.fingerprint
     names = sorted(entry.name for entry in target.iterdir())
     assert names == [".lock", report.fingerprint, "manifest.json"]
+
+
+@pytest.mark.parametrize(
+    "stage", ["CREATE TABLE raw.", "CREATE TABLE labels.q0", "CREATE TABLE seeds.s0"]
+)
+def test_a_full_disk_is_not_the_fault_of_a_table_or_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """It was "the query of task 'sold' failed: TransactionContext Error: Failed to commit: ..."."""
+    full = (
+        "TransactionContext Error: Failed to commit: Could not write file "
+        '"/x/work.duckdb.wal": No space left on device'
+    )
+    metadata = bookstore_metadata()
+    query = "SELECT book_id, TIMESTAMP '2021-01-01' AS obs_time, true AS sold FROM books"
+    metadata["tasks"] = {
+        "sold": {
+            "query": query,
+            "anchor_table": "books",
+            "target_column": "sold",
+            "target_stype": "boolean",
+            "observation_time_column": "obs_time",
+        }
+    }
+    module = importlib.import_module("headwater.build")
+    monkeypatch.setattr(
+        module,
+        "open_database",
+        lambda *args, **options: FullDisk(open_database(*args, **options), stage, full),
+    )
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    assert str(caught.value).startswith(
+        f"the disk of '{tmp_path / 's'}' is full: free space there, or build somewhere else ("
+    )
+
+
+class FullDisk:
+    """A connection to DuckDB in which one kind of statement finds no room."""
+
+    def __init__(self, connection: Any, stage: str, message: str) -> None:
+        self._connection, self._stage, self._message = connection, stage, message
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement.startswith(self._stage):
+            raise duckdb.TransactionException(self._message)
+        return self._connection.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 def test_two_builds_of_one_target_are_kept_apart(tmp_path: Path) -> None:
