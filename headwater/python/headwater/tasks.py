@@ -381,6 +381,9 @@ class _SeedMaker:
             f"target) AS answers FROM {relation} GROUP BY anchor, obs_time HAVING count(*) > 1)"
         ).fetchone()
         assert row is not None and repeated is not None
+        categories = self.categories(relation)
+        if self.kind == "derived" and self.task.target_stype == "categorical" and not categories:
+            raise _error(self.without_category(row_count, dropped, row[0]))
         given = bool(self.task.seeds) or self.task.split_column is not None
         timed = row[3] is not None and row[3] != FOREVER_US
         train_end, later_start = row[8], row[9]
@@ -395,7 +398,7 @@ class _SeedMaker:
             exclusive=cutoff == "exclusive",
             given_split=given,
             hidden=self.hidden(),
-            categories=self.categories(relation),
+            categories=categories,
             row_count=row_count,
             dropped=dropped,
             bad_target_count=bad_targets,
@@ -426,6 +429,21 @@ class _SeedMaker:
                 f"'{self.task.anchor_table}.{self.task.target_column}'"
             )
         return ()
+
+    def without_category(self, row_count: int, dropped: dict[str, int], seed_count: int) -> str:
+        """Why a derived target has no category, of which a store needs one."""
+        if seed_count:
+            return (
+                f"{self.where} has no category to predict: '{self.task.target_column}' is NULL in "
+                f"all of its {seed_count:,} seeds; correct its query or label tables"
+            )
+        if not row_count:
+            return f"{self.where} has no seed: it has no rows; correct its query or label tables"
+        reasons = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
+        return (
+            f"{self.where} has no seed: all of its {row_count:,} rows are dropped, {reasons}; "
+            "correct the keys or times that it asks about"
+        )
 
     def balance(self, relation: str) -> dict[str, Any]:
         """Classes with their counts, or five quantiles, over all labelled seeds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,33 @@ def test_categorical_targets_have_the_labels_in_value_order(tmp_path: Path) -> N
     stats = report.metadata["columns"][-1]["stats"]
     assert stats == {"categories": ["9", "10", "100"], "cat_emb_start": 2}
     assert seeds_of(tmp_path)[0][:4:2] == (11, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        # Books 10 and 12 appeared in 2020, and there is no book 99.
+        (
+            "(12, DATE '1900-01-01', 'a'), (10, DATE '1900-01-01', 'b'), (99, '1900-01-01', 'a')",
+            "task 't' has no seed: all of its 3 rows are dropped, 2 (anchor newer than obs_time), "
+            "1 (no anchor row); correct the keys or times that it asks about",
+        ),
+        (
+            "(12, DATE '2021-01-01', NULL), (13, DATE '2021-01-01', NULL::VARCHAR)",
+            "task 't' has no category to predict: 'kind' is NULL in all of its 2 seeds; correct "
+            "its query or label tables",
+        ),
+    ],
+)
+def test_a_task_without_a_category_says_why(tmp_path: Path, rows: str, message: str) -> None:
+    """It was "task 't' has 0 categories, expected 1 to 4096"."""
+    query = f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", kind)'
+    task = {**SOLD, "target_column": "kind", "target_stype": "categorical"}
+    with pytest.raises(TaskError, match=re.escape(message)):
+        build_task(tmp_path, {**task, "query": query})
+    empty = f"SELECT * FROM ({query}) WHERE false"
+    with pytest.raises(TaskError, match="task 't' has no seed: it has no rows"):
+        build_task(tmp_path, {**task, "query": empty})
 
 
 def test_a_cell_target_is_a_value_of_its_column(tmp_path: Path) -> None:
