@@ -252,7 +252,9 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
     if "classes" in balance:
         shown = ", ".join(f"{name} {count:,}" for name, count in balance["classes"].items())
     else:
-        shown = "quantiles " + ", ".join(f"{value:g}" for value in balance["quantiles"])
+        is_time = task["target_stype"] == "timestamp"  # then they are microseconds
+        values = (iso_time(v)[:10] if is_time else f"{v:g}" for v in balance["quantiles"])
+        shown = f"quantiles {', '.join(values)}"
     lines = [
         f"  task {task['name']} ({task['kind']}, {task['target_stype']}): {splits}, "
         f"unlabelled {seeds['unlabelled']:,}; {task['split']} split",

@@ -259,8 +259,10 @@ def test_the_time_of_a_row_is_a_target_only_with_another_time(tmp_path: Path) ->
     }
     with pytest.raises(TaskError, match="predicts the time of its own rows"):
         build_task(tmp_path, task)
-    build_task(tmp_path, {**task, "observation_time_column": "at"})
+    report, _ = build_task(tmp_path, {**task, "observation_time_column": "at"})
     assert seeds_of(tmp_path)[0][2] == us(2020, 3, 15)
+    # They were "quantiles 1.58423e+15, ...".
+    assert "quantiles 2020-03-15, " in str(report)
 
 
 def test_a_split_column_has_three_words(tmp_path: Path) -> None:
