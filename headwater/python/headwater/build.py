@@ -350,7 +350,7 @@ class _Build:
 
     def settle_schema(self, connection: DuckDBPyConnection, data: SourceData) -> Schema:
         """The schema as given, checked against the source; inferred if none is given."""
-        found = {table.name: table.column_names() for table in data.tables}
+        found = {table.name: table.usable_names() for table in data.tables}
         metadata = self.options.metadata
         if metadata is None:
             from .infer import draft_schema

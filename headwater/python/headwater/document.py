@@ -34,6 +34,7 @@ TARGET_STYPES = ("numerical", "categorical", "boolean", "timestamp")
 DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
 DURATION_US_MAX = 10_000 * 366 * MICROSECONDS["day"]  # beyond the calendar from any time
 NAME_BYTES_MAX = 1024
+SHOWN_CHARACTERS = 80  # of a name that may be longer than one may be
 CSV_SKIP_MAX = 1_000_000
 TIME_MARK = re.compile(r"%-?.")
 TIME_MARKS = (
@@ -58,6 +59,16 @@ TASK_KEYS = (
     "observation_time_column", "label_window", "label_known_at", "split_column",
     "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor", "note",
 )  # fmt: skip
+
+
+def is_usable(name: str) -> bool:
+    """Whether a table, column or task may be called so."""
+    return 0 < len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX and "\0" not in name
+
+
+def shortened(name: str) -> str:
+    """A name as messages show it, not at any length."""
+    return name if len(name) <= SHOWN_CHARACTERS else name[:SHOWN_CHARACTERS] + "..."
 
 
 def read_document(path: Path) -> Any:
@@ -114,7 +125,7 @@ class Reader:
         columns = self.object(entry.get("columns", {}), f"'columns' of {where}")
         if not columns:
             self.problems.append(f"{where} lists no column")
-        self.names(columns, f"column of {where}")
+        self.names(columns, "column", f" of {where}")
         keys = entry.get("foreign_keys", [])
         if not isinstance(keys, list):
             self.problems.append(f"'foreign_keys' of {where} must be a list")
@@ -344,16 +355,21 @@ class Reader:
                 found[key] = entry
         return found
 
-    def names(self, entries: Mapping[str, Any], what: str) -> None:
+    def names(self, entries: Mapping[str, Any], what: str, where: str = "") -> None:
         """DuckDB's names ignore case, so two that differ only in case cannot both be queried."""
         seen: dict[str, str] = {}
         for name in entries:
-            size = len(name.encode("utf-8", "surrogatepass"))
-            if not 0 < size <= NAME_BYTES_MAX or "\0" in name:
-                self.problems.append(f"{what} '{name}' has no usable name")
+            if not is_usable(name):
+                self.problems.append(
+                    f"{what} '{shortened(name)}'{where} has no usable name, expected 1 to "
+                    f"{NAME_BYTES_MAX:,} bytes without a zero character"
+                )
             other = seen.setdefault(name.casefold(), name)
             if other != name:
-                self.problems.append(f"{what} '{name}' differs from '{other}' only in case")
+                self.problems.append(
+                    f"{what} '{shortened(name)}'{where} differs from '{shortened(other)}' only in "
+                    "case"
+                )
 
     def text(self, entry: Mapping[str, Any], key: str, where: str) -> str | None:
         value = entry.get(key)

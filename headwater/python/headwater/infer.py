@@ -109,7 +109,10 @@ def _table_draft(
     nulls: Mapping[tuple[str, str], tuple[str, ...]],
 ) -> TableDraft:
     columns = []
+    usable = set(source.usable_names())
     for slot, column in enumerate(source.columns):
+        if column.name not in usable:
+            continue
         known = nulls.get((source.name, column.name), ())
         facts = column_facts(connection, source, slot, known)
         columns.append(ColumnDraft(column.name, facts))

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .document import NAME_BYTES_MAX, is_usable, shortened
 from .errors import SourceError
 from .schema import CsvFormat, Task
 from .selection import Selection
@@ -41,6 +42,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 Key = tuple[tuple[str, ...], str, tuple[str, ...]]  # columns, the table they refer to, its columns
 
 MESSAGE_LENGTH = 400
+UNUSABLE_SHOWN = 3  # of the columns whose names cannot be used
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class SourceTable:
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def usable_names(self) -> list[str]:
+        """Of the columns that a schema can name; the others are not taken."""
+        return [column.name for column in self.columns if is_usable(column.name)]
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,25 @@ def load_source(
     data = _load(source, connection, selection or Selection(), tell, csv_formats or {}, detect_csv)
     if not data.tables:
         raise SourceError(f"the source '{data.name}' has no tables, or none is selected")
-    return data
+    return _without_unusable(data)
+
+
+def _without_unusable(data: SourceData) -> SourceData:
+    """Note columns whose names no schema can hold, and take no declared key of them."""
+    tables, notes = [], list(data.notes)
+    for table in data.tables:
+        names = [name for name in table.column_names() if not is_usable(name)]
+        if names:
+            listed = ", ".join(f"'{shortened(name)}'" for name in names[:UNUSABLE_SHOWN])
+            more = f" and {len(names) - UNUSABLE_SHOWN:,} more" * (len(names) > UNUSABLE_SHOWN)
+            notes.append(
+                f"{len(names):,} columns of table '{table.name}' are left out, as a name has 1 to "
+                f"{NAME_BYTES_MAX:,} bytes and no zero character: {listed}{more}"
+            )
+        own = table.primary_key if all(map(is_usable, table.primary_key)) else ()
+        keys = [k for k in table.foreign_keys if all(map(is_usable, (*k[0], *k[2])))]
+        tables.append(replace(table, primary_key=own, foreign_keys=tuple(keys)))
+    return replace(data, tables=tuple(tables), notes=tuple(notes))
 
 
 def _load(

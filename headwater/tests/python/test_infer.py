@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from databases import TinyTable, arrow_tables, bookstore, shared_data, write_csv, write_sqlite
 from headwater.build import build
-from headwater.infer import infer
+from headwater.infer import draft_source, infer
 from headwater.schema import ColumnRef, ForeignKey
 from headwater.store import Store
 
@@ -40,6 +40,34 @@ def test_declared_keys_of_sqlite(tmp_path: Path) -> None:
     )
     assert sale.column("x").stype == "identifier"
     assert sale.column("lost").foreign_key is None
+
+
+def test_columns_that_no_metadata_can_name_are_left_out_and_told(tmp_path: Path) -> None:
+    """A draft had them, and a task 't-', and the build refused both."""
+    path, long = tmp_path / "k.db", "x" * 1_025
+    connection = sqlite3.connect(path)
+    connection.executescript(f"""
+        CREATE TABLE t ("" INTEGER, id INTEGER, " " INTEGER, "{long}" REAL, v INTEGER);
+        CREATE TABLE u ("" INTEGER PRIMARY KEY, a REFERENCES u);
+        INSERT INTO u VALUES (1, 2);
+    """)
+    rows = [(number % 2, number, number % 2, 0.5, number) for number in range(1, 61)]
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    source = f"sqlite:///{path}"
+    draft = draft_source(source)
+    assert draft.schema().table("t").column_names() == ["id", " ", "v"]
+    assert draft.schema().table("u").column_names() == ["a"]
+    assert [task.name for task in draft.tasks] == ["t-v"]
+    left_out = "are left out, as a name has 1 to 1,024 bytes and no zero character: ''"
+    assert draft.checks == [
+        f"2 columns of table 't' {left_out}, '{'x' * 80}...'",
+        f"1 columns of table 'u' {left_out}",
+    ]
+    report = build(source, tmp_path / "s", draft.schema())
+    assert draft.checks[0] in str(report)
+    assert Store(tmp_path / "s").row(0)["cells"] == {"id": 1, " ": True, "v": 1.0}
 
 
 def test_types_by_every_value(tmp_path: Path) -> None:

@@ -287,7 +287,17 @@ def test_names_that_differ_only_in_case_are_refused() -> None:
     document = {"tables": {"T": {"columns": {"a": column, "A": column}}, "t": {"columns": {}}}}
     found = problems(document)
     assert "table 't' differs from 'T' only in case" in found
-    assert "column of table 'T' 'A' differs from 'a' only in case" in found
+    assert "column 'A' of table 'T' differs from 'a' only in case" in found
+
+
+def test_a_name_that_is_too_long_is_not_told_in_full() -> None:
+    """All 5,000 characters of it were printed."""
+    columns = {"x" * 5_000: {"stype": "text"}, "": {"stype": "text"}}
+    expected = "has no usable name, expected 1 to 1,024 bytes without a zero character"
+    assert problems({"tables": {"t": {"columns": columns}}}) == [
+        f"column '{'x' * 80}...' of table 't' {expected}",
+        f"column '' of table 't' {expected}",
+    ]
 
 
 def test_a_table_without_anything_to_store_is_outside_the_graph() -> None:

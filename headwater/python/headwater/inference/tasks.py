@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..document import is_usable
 from ..schema import ColumnRef, Task
 from ..sources import quote
 from ..value_sql import INTEGER_TYPES, REAL_TYPES, canonical_text, to_boolean, to_numerical
@@ -64,7 +65,9 @@ def _targets(connection: DuckDBPyConnection, table: TableDraft) -> list[ColumnDr
     found = [
         column
         for column in table.columns
-        if column.name not in keys and _may_be_target(connection, table, column)
+        if column.name not in keys
+        and _may_be_named(table, column)
+        and _may_be_target(connection, table, column)
     ]
     found.sort(key=_rank)
     first = found[:1]
@@ -81,6 +84,15 @@ def _rank(column: ColumnDraft) -> tuple[float, ...]:
         return (*rank, facts.distinct_count)
     is_outcome = bool(OUTCOMES & set(words_of(column.name)))
     return (*rank, missing < NULL_SHARE_MIN * facts.row_count, not is_outcome)
+
+
+def _may_be_named(table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether a task can name the column, and be named after it."""
+    return bool(column.name.strip()) and is_usable(_task_name(table, column))
+
+
+def _task_name(table: TableDraft, column: ColumnDraft) -> str:
+    return f"{table.name}-{column.name}"
 
 
 def _may_be_target(connection: DuckDBPyConnection, table: TableDraft, column: ColumnDraft) -> bool:
@@ -110,7 +122,7 @@ def _task(connection: DuckDBPyConnection, table: TableDraft, target: ColumnDraft
     names = [*table.primary_key, target.name]
     target_name = _sql_name(target.name)
     return Task(
-        name=f"{table.name}-{target.name}",
+        name=_task_name(table, target),
         anchor_table=table.name,
         target_column=target.name,
         target_stype=target.stype,
