@@ -18,6 +18,8 @@ from .sources import SourceData, copy_scan
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+CONVERT = "make it text, times or numbers, such as by .astype(str)"
+
 
 def load_frames(
     source: Mapping[str, Any],
@@ -34,13 +36,48 @@ def load_frames(
     tables = []
     for index, (name, table) in enumerate(chosen):
         tell(name)
+        scanned = None
         try:
-            connection.register("scan", _scannable(table))
+            scanned = _scannable(table)
+            connection.register("scan", scanned)
         except Exception as error:
-            raise SourceError(f"table '{name}' cannot be read: {error}") from error
-        tables.append(copy_scan(connection, name, index, "scan"))
+            fault = _unread_column(connection, scanned)
+            why = f"{error}" if fault is None else f"{fault}; {CONVERT}"
+            raise SourceError(f"table '{name}' cannot be read: {why}") from error
+        try:
+            tables.append(copy_scan(connection, name, index, "scan"))
+        except SourceError as error:
+            fault = _unread_column(connection, scanned)
+            if fault is None:
+                raise
+            raise SourceError(f"{error}; {fault}; {CONVERT}") from error
         connection.unregister("scan")
     return SourceData("database", tuple(tables))
+
+
+def _unread_column(connection: DuckDBPyConnection, table: Any) -> str | None:
+    """The first column of pandas or NumPy that DuckDB cannot read, with its type; a stream, which
+    is read once, tells none."""
+    if isinstance(table, Mapping):
+        columns = [(name, column.dtype, {name: column}) for name, column in table.items()]
+    elif _is_pandas(table):
+        places = range(table.shape[1])
+        columns = [(table.columns[j], table.dtypes.iloc[j], table.iloc[:, [j]]) for j in places]
+    else:
+        return None
+    for name, dtype, alone in columns:
+        try:
+            connection.register("column_alone", alone)
+            connection.execute("SELECT count(COLUMNS(*)) FROM column_alone").fetchall()
+        except Exception:  # DuckDB's errors, and those of its binding
+            return f"column '{name}' has the type '{dtype}', whose values DuckDB does not take"
+        finally:
+            connection.unregister("column_alone")
+    return None
+
+
+def _is_pandas(table: Any) -> bool:
+    return type(table).__module__.partition(".")[0] == "pandas"
 
 
 def _scannable(table: Any) -> Any:
@@ -50,7 +87,7 @@ def _scannable(table: Any) -> Any:
         table = table()
     if hasattr(table, "collect_batches"):  # a LazyFrame of polars
         table = table.collect(engine="streaming")
-    if type(table).__module__.partition(".")[0] == "pandas":
+    if _is_pandas(table):
         is_named = any(name is not None for name in table.index.names)
         return table.reset_index() if is_named else table
     if isinstance(table, Mapping):

@@ -118,6 +118,30 @@ def test_what_is_no_table_is_named(source: dict[Any, Any], message: str) -> None
         infer(source)
 
 
+@pytest.mark.parametrize(
+    ("column", "type_name"),
+    [
+        (pandas.cut(pandas.Series([0, 1]), [-1, 0, 1]), "category"),
+        (pandas.Series(pandas.period_range("2020-01", periods=2, freq="M")), "period[M]"),
+        (pandas.Series(pandas.arrays.SparseArray([0, 1])), "Sparse[int64, 0]"),
+        (pandas.Series([1j, 2j]), "complex128"),
+        (pandas.Series([1, b"x"], dtype=object), "object"),
+        (numpy.array([1j, 2j]), "complex128"),
+    ],
+)
+def test_a_column_that_cannot_be_read_is_named_with_its_type(column: Any, type_name: str) -> None:
+    """It was "Unable to cast Python instance of type <class 'numpy.ndarray'> to C++ type '?'"."""
+    columns = {"id": numpy.array([1, 2]), "v": column}
+    source = columns if isinstance(column, numpy.ndarray) else pandas.DataFrame(columns)
+    with pytest.raises(SourceError) as caught:
+        infer({"a": source})
+    assert "table 'a'" in str(caught.value)
+    assert str(caught.value).endswith(
+        f"column 'v' has the type '{type_name}', whose values DuckDB does not take; make it text, "
+        "times or numbers, such as by .astype(str)"
+    )
+
+
 def test_a_function_that_fails_names_its_table() -> None:
     def broken() -> Any:
         raise OSError("the disk is away")
