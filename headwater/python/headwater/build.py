@@ -449,6 +449,7 @@ class _Build:
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
             text, counts = self.embed(encoder)
+            undecodable_count = data.undecodable_count + sum(t.zero_count for t in tables)
             metadata = store_metadata(
                 schema.name,
                 encoder,
@@ -456,14 +457,14 @@ class _Build:
                 stats_until_us=until_us,
                 options={"timezone": schema.timezone},
                 csv_bytes=sum(table.csv_bytes for table in tables) + self.label_bytes,
-                undecodable_count=data.undecodable_count,
+                undecodable_count=undecodable_count,
             )
             report = BuildReport(
                 path=self.options.target,
                 fingerprint="",
                 metadata=metadata,
                 conversions=tuple(c for table in tables for c in table.conversions),
-                undecodable_count=data.undecodable_count,
+                undecodable_count=undecodable_count,
                 inferred=self.options.metadata is None,
                 assumed=self.assumed,
                 source_notes=data.notes,

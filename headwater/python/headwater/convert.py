@@ -82,6 +82,7 @@ class CanonicalTable:
     null_value_count: int  # values that were NULL spellings
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
+    zero_count: int = 0  # categories in which a zero character was replaced
     ordered: bool = False  # the rows lie in a file (ordered.py), of which rows.t<i> may be a view
 
     @property
@@ -122,6 +123,7 @@ class _Profile:
     integral: bool
     zoned_count: int
     naive_count: int
+    zero_count: int  # categories with a zero character
 
 
 def convert_tables(
@@ -232,21 +234,30 @@ class _Converter:
                 integral,
                 f"count(*) FILTER (WHERE {zoned})",
                 f"count(*) FILTER (WHERE {naive})",
+                self.zeros(slot),
             ]
         query = f"SELECT {', '.join(measures)} FROM {self.raw_relation}"
         row = self.connection.execute(query).fetchone()
         assert row is not None
-        for position in range(0, len(row), 5):
-            kept, found, integral_found, zoned_count, naive_count = row[position : position + 5]
+        for position in range(0, len(row), 6):
+            kept, found, integral_found, zoned, naive, zeros = row[position : position + 6]
             self.profiles.append(
                 _Profile(
                     value_count=kept,
                     null_value_count=found - kept,
                     integral=bool(integral_found),
-                    zoned_count=zoned_count,
-                    naive_count=naive_count,
+                    zoned_count=zoned,
+                    naive_count=naive,
+                    zero_count=zeros,
                 )
             )
+
+    def zeros(self, slot: int) -> str:
+        """SQL: how many values lose a zero character, as categories do."""
+        is_text = self.sources[slot].type == "VARCHAR"
+        if not is_text or self.meaning(self.table.columns[slot]) != "categorical":
+            return "0"
+        return f"count(*) FILTER (WHERE contains({self.value(slot)}, chr(0)))"
 
     def timed(self, *, zoned: bool) -> list[str]:
         """Columns that hold times with (or without) a zone."""
@@ -284,6 +295,7 @@ class _Converter:
             null_value_count=sum(profile.null_value_count for profile in self.profiles),
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
+            zero_count=sum(profile.zero_count for profile in self.profiles),
             ordered=is_ordered,
         )
 

@@ -208,7 +208,9 @@ def losses_of(metadata: dict[str, Any]) -> list[str]:
     NULL, of which a build knows examples."""
     lines = []
     if metadata["undecodable"]:
-        lines.append(f"{metadata['undecodable']:,} texts are not UTF-8")
+        lines.append(
+            f"{metadata['undecodable']:,} texts are not UTF-8, or categories with a zero character"
+        )
     for table in metadata["tables"]:
         if table["duplicates_dropped"]:
             count = table["duplicates_dropped"]
@@ -282,7 +284,7 @@ def store_metadata(
         "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
         "options": options,
         "csv_bytes": csv_bytes,  # of the source: all tables, and label tables
-        "undecodable": undecodable_count,  # texts that were not UTF-8
+        "undecodable": undecodable_count,  # not UTF-8, or a zero in a category
         "tables": _tables(layout, encoder.edge_counts),
         "columns": [
             _column(column, builder.column_stats(number), encoder.categories.get(number))

@@ -359,7 +359,7 @@ def test_sqlite_values_of_mixed_types_arrive_as_text(tmp_path: Path) -> None:
     assert [cell["c"] for cell in cells] == ["01ff", None, "text", None]
     assert report.losses() == [
         "1 values of t.a became NULL: not a finite number (for example 'n/a')",
-        "1 texts are not UTF-8",
+        "1 texts are not UTF-8, or categories with a zero character",
     ]
 
 

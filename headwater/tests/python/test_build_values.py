@@ -53,13 +53,18 @@ def test_null_spellings_are_a_setting_and_never_guessed(tmp_path: Path) -> None:
     assert report.metadata["tables"][0]["null_values"] == 3
 
 
-def test_a_zero_character_in_a_category_is_replaced_and_kept_in_a_text(tmp_path: Path) -> None:
+def test_a_zero_character_in_a_category_is_replaced_counted_and_kept_in_a_text(
+    tmp_path: Path,
+) -> None:
     """The build ended: "the category 'a\\x00b' holds a zero character"."""
     source = write_sqlite(tmp_path / "d.db", one_column("TEXT", ["a\0b", "c", "a\0b"]))
-    _, rows = build_table(tmp_path, source, keyed({"stype": "categorical"}))
+    report, rows = build_table(tmp_path, source, keyed({"stype": "categorical"}))
     assert [row["cells"]["v"] for row in rows] == ["a\ufffdb", "c", "a\ufffdb"]
-    _, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
+    assert report.metadata["undecodable"] == 2
+    assert report.losses() == ["2 texts are not UTF-8, or categories with a zero character"]
+    report, rows = build_table(tmp_path, source, keyed({"stype": "text"}))
     assert [row["cells"]["v"] for row in rows] == ["a\0b", "c", "a\0b"]
+    assert report.metadata["undecodable"] == 0
 
 
 def test_numbers_that_are_none_become_null_and_are_counted(tmp_path: Path) -> None:

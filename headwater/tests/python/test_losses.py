@@ -115,7 +115,7 @@ def test_texts_that_are_not_utf8_are_counted_and_strict_fails(tmp_path: Path) ->
     columns = {"id": {"stype": "identifier"}, "x": {"stype": "text"}}
     document = {"tables": {"t": {"primary_key": "id", "columns": columns}}}
     report = build(source, tmp_path / "s", document)
-    assert report.losses() == ["1 texts are not UTF-8"]
+    assert report.losses() == ["1 texts are not UTF-8, or categories with a zero character"]
     with Store(tmp_path / "s") as store:
         assert store.metadata["undecodable"] == 1
     with pytest.raises(SourceError, match="1 texts are not UTF-8"):
