@@ -38,7 +38,7 @@ from confluence.data import (
 )
 from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
-from confluence.folder import write_whole
+from confluence.folder import check_outside, write_whole
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
@@ -92,6 +92,7 @@ def backtest(
     context_settings(preset_config(preset, **overrides), contexts)  # raises where there are none
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
+    check_outside(folder, [path])
     asked = find_places([path], names)
     recipe = preset_config(preset, **overrides)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LOCK = ".lock"
@@ -26,6 +26,16 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text file that is whole or not there."""
     with whole(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def check_outside(folder: Path, stores: Iterable[str]) -> None:
+    """Raise where a run would be written into a store that it learns from."""
+    for store in stores:
+        if folder.resolve().is_relative_to(Path(store).resolve()):
+            raise ValueError(
+                f"'{folder}' is the store '{store}' or lies in it: choose another folder for what"
+                " is learned (--out)"
+            )
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ import headwater
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import TaskError, open_seeds
+from confluence.folder import check_outside
 from confluence.parallel import current
 from confluence.run import Run, check_choice, learn, listed
 from confluence.sinks import check_installed
@@ -50,6 +51,7 @@ def pretrain(
     if tasks is not None and cfg.seed_tables is not None:
         raise ValueError("give either tasks or seed_tables")
     paths = [str(path) for path in listed(store)]
+    check_outside(Path(out), paths)
     weights = _check_weights(paths, store_weights)
     seeds = _seeds_of(paths, cfg, None if tasks is None else listed(tasks))
     with _open_stores(paths, cfg, seeds, weights) as stores:

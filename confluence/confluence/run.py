@@ -38,7 +38,7 @@ from confluence.data import (
 )
 from confluence.ensemble import mark
 from confluence.evaluate import evaluate, time_text
-from confluence.folder import held
+from confluence.folder import check_outside, held
 from confluence.held_out import HeldOut, Sums, evaluate_held_out
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.key_file import read_keys
@@ -408,6 +408,7 @@ def train(
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
     paths = [str(path) for path in listed(store)]
+    check_outside(Path(out), paths)
     places = find_places(paths, list(listed(task)), task_weights)
     with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
         places = tuple(

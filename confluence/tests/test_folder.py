@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import confluence
+from confluence.cli import main
 from confluence.folder import held, write_whole
 from confluence.log import FILE, Log, read_summary
 from confluence.page import keep_result
@@ -56,6 +57,25 @@ def test_a_finished_run_is_opened_whoever_has_its_folder(shop_store: Path, tmp_p
     assert confluence.train(shop_store, **asked).step == 1
     with held(tmp_path):
         assert confluence.train(shop_store, **asked).step == 1
+
+
+def test_no_run_is_written_into_the_store_that_it_learns_from(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Checkpoints and a log were written beside the store's files."""
+    (tmp_path / "link").symlink_to(shop_store)
+    before = sorted(shop_store.rglob("*"))
+    for out in (shop_store, shop_store / "run", tmp_path / "link" / "run"):
+        for command in (
+            ["train", "--task", "churn"],
+            ["pretrain"],
+            ["backtest", "--task", "churn"],
+        ):
+            asked = [command[0], str(shop_store), *command[1:], "--out", str(out)]
+            assert main([*asked, "--preset", "tiny"]) == 1
+            said = capsys.readouterr().err
+            assert f"'{out}' is the store '{shop_store}' or lies in it: choose another" in said
+    assert sorted(shop_store.rglob("*")) == before
 
 
 def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
