@@ -19,7 +19,7 @@ from typing import Any
 from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data import TaskError, find_task
+from confluence.data import SPLITS, TaskError, find_task, open_sampler, read_labels
 from confluence.folder import write_whole
 from confluence.page import PAGE
 from confluence.run import Run, load, train
@@ -253,6 +253,19 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
         )
 
 
+def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
+    """Raise, before anything is trained, where the split that is to be scored has no seeds."""
+    with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
+        splits = read_labels(str(store), sampler, task).splits
+    counts = {name: int((splits == number).sum()) for name, number in SPLITS.items()}
+    if not counts[split]:
+        listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise TaskError(
+            f"split '{split}' of task '{task}' has no seeds to score ({listed}): choose another one"
+            " (--split), or ask about some in the query"
+        )
+
+
 def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
     """Raise, before anything is read, where the folder holds a run of another task or of other
     settings."""
@@ -345,6 +358,7 @@ def run_pipeline(
             path.write_bytes(before)  # of what is there
         raise
     check_seeds(store, task, question, say)
+    check_scored(store, task, cfg, split)
     run = train_or_load(
         store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
     )

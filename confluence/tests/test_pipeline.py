@@ -91,6 +91,24 @@ def test_what_was_assumed_is_said_with_where_to_change_it(tmp_path: Path) -> Non
     assert [task.name for task in metadata.tasks][-1] == "good"
 
 
+def test_a_split_without_seeds_is_refused_before_anything_is_trained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All steps were trained, and then "split 'test' of task 'good' has no seeds"."""
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    query = tmp_path / "good.sql"
+    part = "CASE WHEN order_id < 60 THEN 'train' ELSE 'val' END AS part"
+    query.write_text(QUESTION.query.replace("SELECT", f"SELECT {part},"))
+    asked = ["run", source, "--query", str(query), "--anchor", "orders.order_id"]
+    asked += ["--target", "good", "--split-column", "part", "--out", str(tmp_path / "run")]
+    assert main([*asked, "--preset", "tiny", "--steps", "1"]) == 1
+    assert (
+        "split 'test' of task 'good' has no seeds to score (train 60, val 30, test 0): choose"
+        " another one (--split)"
+    ) in capfd.readouterr().err
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
 def test_a_strict_run_assumes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "shop.duckdb", SHOP)
     query = tmp_path / "good.sql"
