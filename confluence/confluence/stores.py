@@ -228,10 +228,18 @@ def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
 
 
 def warn_of_one_answer(stores: Sequence[OpenStore]) -> None:
-    """Warn of tasks whose train labels are all the same: there is nothing to learn from them."""
+    """Warn of tasks whose train labels are all the same, or all NULL: there is nothing to learn
+    from them."""
     for store in stores:
         for place, labels in zip(store.places, store.labels, strict=True):
-            known = labels.targets[(labels.splits == TRAIN) & labels.is_known]
+            train = (labels.splits == TRAIN) & labels.is_labelled
+            known = labels.targets[train & labels.is_known]
+            if train.any() and not known.size:
+                warnings.warn(
+                    f"all {train.sum():,} train labels of task '{place.title}' are NULL, so there"
+                    " is nothing to learn: look at its query",
+                    stacklevel=3,
+                )
             if known.size > 1 and known.min() == known.max():
                 warnings.warn(
                     f"all {known.size:,} train labels of task '{place.title}' are the same: look at"

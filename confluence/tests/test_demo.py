@@ -195,6 +195,14 @@ def test_answers_that_are_not_what_they_are_taken_for_are_refused(
     said = capsys.readouterr().err
     assert "train, val and test of x differ by customers, not by time" in said
     assert "confluence: warning: all 175 train labels of task 'x' are the same" in said
+    (tmp_path / "x.sql").write_text(query.replace("3.5", "NULL"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(small(shop_database, tmp_path / "null", *asked, *as_number)) == 0
+    assert (
+        "confluence: warning: all 175 train labels of task 'x' are NULL, so there is nothing to"
+        " learn: look at its query"
+    ) in capsys.readouterr().err
     assert main(small(shop_database, tmp_path / "run", "--task", "chrun")) == 1
 
 
