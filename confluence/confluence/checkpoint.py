@@ -75,7 +75,8 @@ def make_record(
     """What a checkpoint says about itself.
 
     Args:
-        metadata: of each store, by its path.
+        metadata: of each store, by its path, which is recorded so that it holds wherever the run
+            is opened from. Older records may have it from the folder that `train` was called in.
         pretraining: "seeds" and "weights" of the stores of a run without tasks.
         out: the run's folder; a store in it goes with it where it is moved or copied.
     """
@@ -84,7 +85,11 @@ def make_record(
         "format": FORMAT,
         "config": cfg.to_dict(),
         "stores": [
-            {"path": path, "fingerprint": str(about["fingerprint"]), "inside": _inside(path, out)}
+            {
+                "path": str(Path(path).absolute()),
+                "fingerprint": str(about["fingerprint"]),
+                "inside": _inside(path, out),
+            }
             for path, about in metadata.items()
         ],
         "embedder": {"name": text["embedder"], "dim": int(text["dim"])},

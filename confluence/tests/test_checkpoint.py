@@ -25,6 +25,7 @@ from confluence.checkpoint import (
     load_weights,
     make_record,
     saved_steps,
+    store_paths,
     to_parts,
 )
 from confluence.config import Config
@@ -160,6 +161,25 @@ def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Con
         " {'name': 'bert', 'dim': 384}; width was 16 and is 32. Change that back, choose another"
         " folder, or start again (`train` and `pretrain`: with --overwrite)"
     )
+
+
+def test_a_store_is_found_from_wherever_its_run_is_opened(
+    cfg: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path was recorded from the folder that the training began in, so that another folder's
+    store of that name was taken."""
+    for folder in ("here", "there"):
+        (tmp_path / folder / "shop.hw").mkdir(parents=True)
+    out = tmp_path / "run"
+    monkeypatch.chdir(tmp_path / "here")
+    record = record_of(cfg)
+    monkeypatch.chdir(tmp_path / "there")
+    assert store_paths(out, record) == [str(tmp_path / "here" / "shop.hw")]
+    (tmp_path / "here" / "shop.hw").rmdir()
+    with pytest.raises(CheckpointError, match=r"here/shop\.hw', which is not there: say where"):
+        store_paths(out, record)
+    record["stores"][0]["path"] = "shop.hw"  # as earlier versions have it
+    assert store_paths(out, record) == ["shop.hw"]
 
 
 def test_another_text_embedder_is_refused_with_the_reason(cfg: Config) -> None:
