@@ -16,6 +16,7 @@ the last good one stays: older ones are removed after a newer one is there. Kept
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +90,7 @@ def make_record(
                 "path": str(Path(path).absolute()),
                 "fingerprint": str(about["fingerprint"]),
                 "inside": _inside(path, out),
+                "beside": None if out is None else os.path.relpath(path, out),
             }
             for path, about in metadata.items()
         ],
@@ -111,18 +113,21 @@ def _inside(path: str, out: Path | None) -> str | None:
 
 
 def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
-    """Where a run's stores are: in its own folder, wherever that is now, or where they were."""
+    """Where a run's stores are: in its own folder, wherever that is now, where they were, or, where
+    they moved with it, as far from it as they were."""
     found = []
     for entry in record["stores"]:
-        inside = entry.get("inside")
-        here = None if inside is None else out / inside
-        path = str(entry["path"] if here is None or not here.exists() else here)
-        if not Path(path).exists():
+        inside, beside = entry.get("inside"), entry.get("beside")
+        places = [Path(entry["path"])]
+        places = places if inside is None else [out / inside, *places]
+        places = places if beside is None else [*places, (out / beside).resolve()]
+        there = [str(place) for place in places if place.exists()]
+        if not there:
             raise CheckpointError(
-                f"the run in '{out}' learned from the store '{path}', which is not there: say where"
-                " it is (--store)"
+                f"the run in '{out}' learned from the store '{entry['path']}', which is not there:"
+                " say where it is (--store)"
             )
-        found.append(path)
+        found.append(there[0])
     return found
 
 

@@ -182,6 +182,20 @@ def test_a_store_is_found_from_wherever_its_run_is_opened(
     assert store_paths(out, record) == ["shop.hw"]
 
 
+def test_a_store_that_moved_with_its_run_is_found(
+    cfg: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work" / "shop.hw").mkdir(parents=True)
+    (tmp_path / "work" / "runs" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    place = TaskPlace(store="shop.hw", name="churn", title="churn", moments={})
+    record = make_record(cfg, [place], {"shop.hw": METADATA}, out=Path("runs/a"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").rename(tmp_path / "moved")
+    found = store_paths(Path("moved/runs/a"), record)
+    assert found == [str((tmp_path / "moved" / "shop.hw").resolve())]
+
+
 def test_another_text_embedder_is_refused_with_the_reason(cfg: Config) -> None:
     record = record_of(cfg)
     check_store(record, METADATA)
