@@ -107,6 +107,13 @@ class BuildReport:
         for task in self.metadata["tasks"]:
             if task["obs_time_range"] and no_times_reached(self.metadata, task["anchor_table"]):
                 lines.append(f"task {task['name']}: {NO_TIMES.format(task['anchor_table'])}")
+            if count := task["unlike_cells"]:
+                cell = f"{task['anchor_table']}.{task['target_column']}"
+                lines.append(
+                    f"task {task['name']}: {count:,} answers are not what {cell} holds, whose "
+                    "cells they are taken for by their name; if the query asks about something "
+                    'else, name it otherwise, or state "kind": "derived"'
+                )
             if count := task["repeated"]["questions"]:
                 several = task["repeated"]["disagreeing"]
                 lines.append(
@@ -381,6 +388,7 @@ def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> d
         "obs_time_column_id": None if own is None else own[0],
         "seeds": {**counts, "unlabelled": seeds.unlabelled_count},
         "null_targets": seeds.null_target_count,
+        "unlike_cells": seeds.unlike_cells,
         "repeated": dict(zip(("questions", "disagreeing"), seeds.repeated, strict=True)),
         "stats": seeds.balance,
         "split": "given" if seeds.given_split else "hash",

@@ -56,6 +56,7 @@ class TaskSeeds:
     unlabelled_count: int
     repeated: tuple[int, int]  # (anchor, time)s of several seeds; of these with different targets
     null_target_count: int
+    unlike_cells: int  # of a task that is one of cells by its names: other answers than these
     obs_range_us: tuple[int, int] | None  # None: every seed sees everything
     latest_train_us: int | None  # of a given, temporal split
     given_counts: dict[str, int]  # seeds by split, of a given split
@@ -406,6 +407,7 @@ class _SeedMaker:
             unlabelled_count=row[1],
             repeated=(repeated[0], repeated[1]),
             null_target_count=row[2],
+            unlike_cells=self.unlike_cells(relation),
             obs_range_us=(row[3], row[4]) if timed else None,
             latest_train_us=train_end if temporal else None,
             given_counts=dict(zip(SPLITS, row[5:8], strict=True)) if given else {},
@@ -429,6 +431,20 @@ class _SeedMaker:
                 f"'{self.task.anchor_table}.{self.task.target_column}'"
             )
         return ()
+
+    def unlike_cells(self, relation: str) -> int:
+        """Answers that are not the cell they are taken for, where nobody said that they are."""
+        if self.kind != "cell" or self.task.kind is not None:
+            return 0
+        slot = self.anchor.slot(self.task.target_column)
+        cell = f"c{slot}"
+        if self.task.target_stype == "timestamp" and self.anchor.types[slot] != "BIGINT":
+            cell = f"epoch_us({cell})"
+        return count_rows(
+            self.connection,
+            f"SELECT count(*) FROM {relation} s JOIN (SELECT rowid AS row, {cell} AS cell "
+            f"FROM {self.anchor.relation}) ON anchor = row WHERE target <> cell",
+        )
 
     def without_category(self, row_count: int, dropped: dict[str, int], seed_count: int) -> str:
         """Why a derived target has no category, of which a store needs one."""

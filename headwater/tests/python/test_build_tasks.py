@@ -232,6 +232,32 @@ def test_a_name_that_matches_with_another_type_is_derived_and_withheld(tmp_path:
     assert entry["hidden_columns"] == ["books.price"]
 
 
+UNLIKE = "answers are not what books.{} holds, whose cells they are taken for by their name"
+
+
+@pytest.mark.parametrize(
+    ("column", "stype", "answer", "told"),
+    [
+        ("in_print", "boolean", "NOT in_print", "3"),
+        ("price", "numerical", "price + (book_id > 11)::INT", "2"),
+        ("price", "numerical", "price", None),
+    ],
+)
+def test_answers_that_are_no_cells_of_their_name_are_said(
+    column: str, stype: str, answer: str, told: str | None, tmp_path: Path
+) -> None:
+    """Such a task has no row of its own in contexts, and sees less: nobody asked for that."""
+    query = f"SELECT book_id, {answer} AS {column}, TIMESTAMP '2021-04-15' AS at FROM books"
+    task = {**SOLD, "query": query, "target_column": column, "target_stype": stype}
+    report, entry = build_task(tmp_path / "a", task)
+    assert entry["kind"] == "cell"
+    notes = "\n".join(report.notes())
+    expected = UNLIKE.format(column)
+    assert f"task t: {told} {expected}" in notes if told else expected not in notes
+    report, _ = build_task(tmp_path / "b", {**task, "kind": "cell"})
+    assert expected not in "\n".join(report.notes())
+
+
 def test_a_derived_task_in_a_database_with_times_names_its_own(tmp_path: Path) -> None:
     task = {key: value for key, value in SOLD.items() if key != "observation_time_column"}
     with pytest.raises(TaskError, match=r"needs an 'observation_time_column'.*table 'books'"):
