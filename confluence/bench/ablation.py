@@ -37,8 +37,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "average of late weights": {"average_from": 0.75},
     "equal weights of old seeds": {"half_life_days": None},
     "level": {"level_days": 365.0},
+    "half as wide again": {"width": 1.5, "heads": 1.5},
+    "masked cells beside the tasks": {"auxiliary_weight": 0.3},
+    "four contexts averaged": {"contexts": 4},
+    "half trees": {"tree_share": 0.5},
 }
-"""Changes of settings; a float for an integer setting is a factor."""
+"""Changes of settings, or of how fits of the recipe are scored; a float for an integer setting is a
+factor."""
+RECIPE = next(iter(VARIANTS))
+SCORING = {"contexts", "tree_share"}  # what is no setting of a fit
 
 
 def main() -> None:
@@ -78,7 +85,7 @@ def _value(text: str) -> Any:
 
 def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     def value(name: str, change: Any) -> Any:
-        is_factor = isinstance(change, float) and isinstance(base[name], int)
+        is_factor = isinstance(change, float) and isinstance(base.get(name), int)
         return round(base[name] * change) if is_factor else change
 
     return {**base, **{name: value(name, change) for name, change in changes.items()}}
@@ -88,8 +95,9 @@ def _tasks(
     options: argparse.Namespace, name: str, tasks: list[str], settings: dict[str, Any]
 ) -> dict[str, Any]:
     settings = {n: v for n, v in settings.items() if n not in ("seed", "time_split")}
+    fits = RECIPE if SCORING & set(VARIANTS.get(name, ())) else name
     result = backtest(
-        options.store, task=tasks, out=options.out / name.replace(" ", "-").replace(",", ""),
+        options.store, task=tasks, out=options.out / fits.replace(" ", "-").replace(",", ""),
         cutoffs=options.cutoffs, horizon_days=options.horizon_days, seeds=options.seeds,
         preset=options.preset, **settings,
     )  # fmt: skip
