@@ -29,6 +29,7 @@ import numpy as np
 from jax import Array
 
 from confluence.config import Config
+from confluence.folder import build_at
 from confluence.members import first_params
 from confluence.model import Params
 from confluence.stores import Seeds, TaskPlace
@@ -90,7 +91,9 @@ def make_record(
                 "path": str(Path(path).absolute()),
                 "fingerprint": str(about["fingerprint"]),
                 "inside": _inside(path, out),
-                "beside": None if out is None else os.path.relpath(path, out),
+                "beside": None
+                if out is None
+                else os.path.relpath(Path(path).resolve(), out.resolve()),
             }
             for path, about in metadata.items()
         ],
@@ -112,9 +115,15 @@ def _inside(path: str, out: Path | None) -> str | None:
     return str(whole.relative_to(out.resolve()))
 
 
+def _beside(path: str, out: Path | None) -> str | None:
+    """The way to a store from the run's folder."""
+    return None if out is None else os.path.relpath(Path(path).resolve(), out.resolve())
+
+
 def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
     """Where a run's stores are: in its own folder, wherever that is now, where they were, or, where
-    they moved with it, as far from it as they were."""
+    they moved with it, as far from it as they were; of several the first that is the build which
+    the run learned from."""
     found = []
     for entry in record["stores"]:
         inside, beside = entry.get("inside"), entry.get("beside")
@@ -127,7 +136,8 @@ def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
                 f"the run in '{out}' learned from the store '{entry['path']}', which is not there:"
                 " say where it is (--store)"
             )
-        found.append(there[0])
+        same = [place for place in there if build_at(Path(place)) == entry["fingerprint"]]
+        found.append((same or there)[0])
     return found
 
 

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.interrupts import Interrupts
+from headwater.interrupts import Interrupts, is_interrupt
 
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
@@ -53,7 +53,8 @@ def _status(options: argparse.Namespace) -> int:
             except Exception as error:
                 if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
                     return _failed(error)
-                raise KeyboardInterrupt from error
+                said = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
+                raise KeyboardInterrupt(said) from error
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
         return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 LOCK = ".lock"
 
@@ -26,6 +28,20 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text file that is whole or not there."""
     with whole(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object in a file; empty where that is not there or not whole."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def build_at(store: Path) -> str | None:
+    """The fingerprint of the store in a folder, damaged or not; None where there is none."""
+    return read_json(store / "manifest.json").get("fingerprint")
 
 
 def check_outside(folder: Path, stores: Iterable[str]) -> None:

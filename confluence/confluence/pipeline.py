@@ -20,7 +20,7 @@ from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import SPLITS, TaskError, find_task, open_sampler, read_labels
-from confluence.folder import write_whole
+from confluence.folder import build_at, read_json, write_whole
 from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
@@ -155,8 +155,8 @@ def build_store(
         "metadata": metadata.read_text(encoding="utf-8"),
     }
     # Which store it was built into says whether that is still there, whatever ended since.
-    there = {"store": _fingerprint(store)}
-    same = {**there, **_read_json(mark)} == {**inputs, **there}
+    there = {"store": build_at(store)}
+    same = {**there, **read_json(mark)} == {**inputs, **there}
     if store.exists() and keep and not same:
         raise FileExistsError(
             f"'{out}' holds a run of another source or other metadata, or the source has changed."
@@ -181,20 +181,6 @@ def build_store(
     say(str(report))
     write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
     return store
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """An object in a file; empty where that is not there or not whole."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _fingerprint(store: Path) -> str | None:
-    """Of the store in a folder, damaged or not; None where there is none."""
-    return _read_json(store / "manifest.json").get("fingerprint")
 
 
 def _damage(store: Path) -> str | None:

@@ -10,6 +10,8 @@ import sys
 
 def say(line: str) -> None:
     """Write a line at once; where nobody can read it, this and all later ones are lost."""
+    if sys.stderr is None:  # it was closed before Python began
+        return
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

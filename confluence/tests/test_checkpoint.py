@@ -192,8 +192,12 @@ def test_a_store_that_moved_with_its_run_is_found(
     record = make_record(cfg, [place], {"shop.hw": METADATA}, out=Path("runs/a"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "work").rename(tmp_path / "moved")
-    found = store_paths(Path("moved/runs/a"), record)
-    assert found == [str((tmp_path / "moved" / "shop.hw").resolve())]
+    beside = str((tmp_path / "moved" / "shop.hw").resolve())
+    assert store_paths(Path("moved/runs/a"), record) == [beside]
+    (tmp_path / "work" / "shop.hw").mkdir(parents=True)  # another project, where this one was
+    assert store_paths(Path("moved/runs/a"), record) == [str(tmp_path / "work" / "shop.hw")]
+    (tmp_path / "moved" / "shop.hw" / "manifest.json").write_text('{"fingerprint": "abc"}')
+    assert store_paths(Path("moved/runs/a"), record) == [beside]
 
 
 def test_another_text_embedder_is_refused_with_the_reason(cfg: Config) -> None:

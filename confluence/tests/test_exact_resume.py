@@ -81,6 +81,10 @@ sys.exit(confluence.cli.main(sys.argv[2:]))
 """
 
 
+# A parent that is under nohup itself has its children ignore the signal.
+NOT_UNDER_NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+
+
 def arguments(store: Path, out: Path) -> list[str]:
     found = ["train", str(store), "--task", "subscribed", "--out", str(out)]
     for name, value in SETTINGS.items():
@@ -94,8 +98,9 @@ def die(
 ) -> subprocess.CompletedProcess[str]:
     place = [str(number), str(step), "in_save" if in_save else "at_step"]
     return subprocess.run(
-        [sys.executable, "-c", DYING, *place, *command], capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-c", NOT_UNDER_NOHUP + DYING, *place, *command],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
 
 
 def train(store: Path, out: Path, **changes: Any) -> confluence.Run:
@@ -199,7 +204,10 @@ def test_a_terminal_that_closes_stops_a_run_which_saves(
     out, mark = tmp_path / "run", tmp_path / "mark"
     ours, theirs = pty.openpty()
     died = subprocess.Popen(
-        [sys.executable, "-c", LOSING_ITS_TERMINAL, str(mark), *arguments(shop_store, out)],
+        [
+            sys.executable, "-c", NOT_UNDER_NOHUP + LOSING_ITS_TERMINAL, str(mark),
+            *arguments(shop_store, out),
+        ],
         stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)

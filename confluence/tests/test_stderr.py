@@ -26,6 +26,15 @@ def test_lines_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "step 1\nstep 2\n"
 
 
+def test_a_stderr_that_was_never_open_ends_nothing() -> None:
+    code = TALKING.replace('print("went on", file=sys.stderr)', "assert sys.stderr is None")
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", code],
+        stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n")
+
+
 def test_a_pipe_without_a_reader_ends_nothing() -> None:
     ours, theirs = os.pipe()
     os.close(ours)

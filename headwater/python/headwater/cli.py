@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import HeadwaterError
-from .interrupts import Interrupts
+from .interrupts import Interrupts, is_interrupt
 
 BENCH_SECONDS = 2.0
 BENCH_REQUESTS = 2000
@@ -50,11 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except KeyboardInterrupt:
-            pass
+            said = ""
         except Exception as error:
             if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
                 return _failed(error)
-    print("headwater: interrupted", file=sys.stderr)
+            said = "" if is_interrupt(error) else f" ({_message(error)})"
+    print(f"headwater: interrupted{said}", file=sys.stderr)
     return 130
 
 

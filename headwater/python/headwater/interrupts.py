@@ -13,7 +13,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-AGAIN_S = 5.0  # after which a command that has not ended is interrupted again
+AGAIN_S = 5.0  # after which a command that goes on is interrupted again
 AT_ONCE_S = 0.01  # where Python says that it discarded the interrupt
 DUCKDB_SAYS = "Query interrupted"  # its RuntimeError
 
@@ -23,12 +23,16 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.is_made = False
-        self._before: list[Any] = []
+        self._before: list[Any] = []  # the handlers of Ctrl-C and of the clock, and the hook
 
     def __enter__(self) -> Interrupts:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = [signal.signal(signal.SIGINT, self._note), sys.unraisablehook]
+            self._before = [
+                signal.signal(signal.SIGINT, self._note),
+                signal.getsignal(signal.SIGALRM),
+                sys.unraisablehook,
+            ]
             sys.unraisablehook = self._discarded
         return self
 
@@ -38,11 +42,13 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._before:
-            handler, sys.unraisablehook = self._before
-            if self.is_made:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGINT, handler)
+        if not self._before:
+            return
+        handler, of_clock, sys.unraisablehook = self._before
+        if signal.getsignal(signal.SIGALRM) == self._again:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, of_clock)
+        signal.signal(signal.SIGINT, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.is_made = True
@@ -50,15 +56,29 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _again_after(self, seconds: float) -> None:
-        # To whoever handles Ctrl-C by then: a training ends its step and saves.
-        signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGALRM, self._again)
         signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        """To whoever handles Ctrl-C by now: a training ends its step and saves. Not while the
+        interrupt is on its way and something cleans up behind it."""
+        if _is_under_way(sys.exc_info()[1]):
+            self._again_after(AGAIN_S)
+        else:
+            signal.raise_signal(signal.SIGINT)
 
     def _discarded(self, what: Any) -> None:
         if issubclass(what.exc_type, KeyboardInterrupt):
             self._again_after(AT_ONCE_S)
         else:
-            self._before[1](what)
+            self._before[2](what)
+
+
+def _is_under_way(handled: BaseException | None) -> bool:
+    """Whether an interrupt is among what is being handled."""
+    while handled is not None and not isinstance(handled, KeyboardInterrupt):
+        handled = handled.__context__
+    return handled is not None
 
 
 def is_interrupt(error: BaseException) -> bool:

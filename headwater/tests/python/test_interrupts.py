@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,36 @@ def test_an_interrupt_that_a_library_catches_comes_again(monkeypatch: pytest.Mon
         wait()
 
 
+def test_cleaning_up_behind_an_interrupt_is_not_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headwater.interrupts.AGAIN_S", 0.05)
+    done: list[str] = []
+
+    @contextlib.contextmanager
+    def cleaned() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                raise FileNotFoundError
+            time.sleep(0.2)
+            done.append("inner")
+
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        try:
+            with cleaned():
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            try:
+                raise ValueError
+            except ValueError:
+                time.sleep(0.2)
+            done.append("outer")
+    assert done == ["inner", "outer"]
+
+
 def test_other_things_that_python_discards_are_told_as_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,11 +94,15 @@ def test_other_things_that_python_discards_are_told_as_ever(
 
 
 def test_nothing_is_left_of_it() -> None:
-    before = (signal.getsignal(signal.SIGINT), sys.unraisablehook)
+    def state() -> list[Any]:
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)]
+        return [*handlers, sys.unraisablehook]
+
+    before = state()
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
+    assert state() == before
 
 
 def test_a_handler_that_is_there_stays() -> None:
@@ -104,8 +139,8 @@ def test_an_error_after_ctrl_c_is_an_interrupt(
     def broken(*_: object, **__: object) -> None:
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        raise SystemError("a callback failed")
+        raise OSError("no space")
 
     monkeypatch.setattr("headwater.cli._verify", broken)
     assert cli.main(["verify", str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "headwater: interrupted\n"
+    assert capsys.readouterr().err == "headwater: interrupted (no space)\n"
