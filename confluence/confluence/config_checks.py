@@ -33,8 +33,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         lambda value: value >= 0,
         "feed_forward attention_block max_hops label_rows num_prefetch eval_every save_every"
         " muon_learning_rate learning_rate final_learning_rate temperature_multiplier weight_decay"
-        " warmup_steps warmup_fraction auxiliary_weight z_loss epoch_weight"
-        " newton_schulz_steps",
+        " warmup_steps auxiliary_weight z_loss epoch_weight newton_schulz_steps",
     ),
     (
         "> 0",
@@ -47,7 +46,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "level_days collective_timeout_s",
     ),
     ("in [0, 1)", lambda value: 0 <= value < 1, "muon_momentum beta1 beta2 cell_dropout"),
-    ("in [0, 1]", lambda value: 0 <= value <= 1, "average_from"),
+    ("in [0, 1]", lambda value: 0 <= value <= 1, "average_from warmup_fraction"),
     ("in (0, 1]", lambda value: 0 < value <= 1, "mask_ratio"),
     ("in [1, 65535]", lambda value: 1 <= value <= 65_535, "sequence_length max_rows"),
     ("in [0, 1024]", lambda value: 0 <= value <= 1024, "peer_labels"),
