@@ -38,7 +38,7 @@ from confluence.data import (
 )
 from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
-from confluence.folder import check_outside, write_whole
+from confluence.folder import check_outside, read_json, write_whole
 from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
@@ -89,12 +89,12 @@ def backtest(
                 f"{name} is what a backtest sets itself: give {option} (--{option}) instead"
             )
     check_share(tree_share)
-    context_settings(preset_config(preset, **overrides), contexts)  # raises where there are none
+    recipe = preset_config(preset, **overrides)
+    context_settings(recipe, contexts)  # raises where there are none
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
     asked = find_places([path], names)
-    recipe = preset_config(preset, **overrides)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     given = [beside] if isinstance(beside, str | Path) else beside
     others = _runs_beside([Path(one) for one in given], folder, asked, spans)
@@ -337,10 +337,8 @@ def _write(file: Path, result: Mapping[str, Any]) -> None:
 
 def _folds_in(file: Path) -> int:
     """How many folds an earlier call left there: fewer do not replace them until all are done."""
-    try:
-        return len(json.loads(file.read_text(encoding="utf-8"))["folds"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return 0
+    found = read_json(file).get("folds")
+    return len(found) if isinstance(found, list) else 0
 
 
 # ------------------------------------------------------------------------------------ the cutoffs

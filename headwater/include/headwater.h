@@ -636,13 +636,13 @@ typedef struct hw_target_stats {
     double mean, std; /* numerical; of booleans the share of true; else 0 */
     double column_mean, column_std; /* how the target's z-scores are scaled; times: in us */
 } hw_target_stats;
+HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task,
+                                           hw_target_stats *stats, hw_error *error);
 /* How the cells of a column of a table are shown: z = (x - mean) / std; timestamps, all alike: in
  * us; 0 and 0 of other types. As the store says, or by what was known at time_split[0], where that
  * is before the store's stats_until. HW_BAD_ARGUMENT if there is no such column. */
 HW_CHECK hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,
                                            double *std, hw_error *error);
-HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task,
-                                           hw_target_stats *stats, hw_error *error);
 
 /* What a resume needs: global positions consumed by task [store's task count; with seed tables
  * more] and batches of a split. Setting drops what was prefetched. */
