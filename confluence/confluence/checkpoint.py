@@ -91,9 +91,7 @@ def make_record(
                 "path": str(Path(path).absolute()),
                 "fingerprint": str(about["fingerprint"]),
                 "inside": _inside(path, out),
-                "beside": None
-                if out is None
-                else os.path.relpath(Path(path).resolve(), out.resolve()),
+                "beside": _beside(path, out),
             }
             for path, about in metadata.items()
         ],
