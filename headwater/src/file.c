@@ -66,9 +66,10 @@ static hw_status map_file(struct hwi_file *file, hw_error *error) {
 }
 
 static hw_status check_header(struct hwi_file *file, hw_error *error) {
+    static const uint8_t magic[] = HWI_MAGIC;
     const struct hwi_file_header *header = (const void *)file->data;
     file->header = header;
-    if (memcmp(header->magic, HWI_MAGIC, sizeof header->magic) != 0) {
+    if (memcmp(header->magic, magic, sizeof header->magic) != 0) {
         return bad_file(file, 0, error, "this is not a headwater store file: wrong magic");
     }
     if (header->byte_order != HWI_BYTE_ORDER) {

@@ -16,6 +16,11 @@ enum { SPLIT_BUCKETS = 1000 };
 
 /* ---- splits ------------------------------------------------------------------------------- */
 
+/* Buckets below a share of all. */
+static uint64_t buckets(double share) {
+    return (uint64_t)llround((double)SPLIT_BUCKETS * share);
+}
+
 /* The split of a hashed seed: docs/2-sampling.md, "Splits". */
 uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash) {
     uint64_t words[3] = {key_hash, name_hash, options->split_seed};
@@ -25,12 +30,10 @@ uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, u
     }
     uint64_t bucket = hw_hash64(bytes, sizeof bytes, 0) % SPLIT_BUCKETS;
     const double *ratios = options->split_ratios;
-    if (bucket < (uint64_t)llround(SPLIT_BUCKETS * ratios[HW_TRAIN])) {
+    if (bucket < buckets(ratios[HW_TRAIN])) {
         return HW_TRAIN;
     }
-    return bucket < (uint64_t)llround(SPLIT_BUCKETS * (ratios[HW_TRAIN] + ratios[HW_VAL]))
-               ? HW_VAL
-               : HW_TEST;
+    return bucket < buckets(ratios[HW_TRAIN] + ratios[HW_VAL]) ? HW_VAL : HW_TEST;
 }
 
 /* The split of a seed of train under `time_split`. Where the task does not say when labels are

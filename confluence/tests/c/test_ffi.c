@@ -59,8 +59,11 @@ struct task {
     void *data;
 };
 
-/* The pool: tasks wait for threads, or for `run_late` where there are none. */
-struct XLA_FFI_ExecutionContext {
+/*
+ * The pool: tasks wait for threads, or for `close_pool` if it has none. It stands in for the
+ * context of a call, whose type has had several names in XLA's header; pointers to it pass as void.
+ */
+struct pool {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct task tasks[MOST_TASKS];
@@ -95,15 +98,16 @@ static void destroy(XLA_FFI_Error_Destroy_Args *args) {
 }
 
 static XLA_FFI_Error *count_threads(XLA_FFI_ThreadPool_NumThreads_Args *args) {
-    if (args->ctx->says_threads < 1) {
+    const struct pool *pool = (const void *)args->ctx;
+    if (pool->says_threads < 1) {
         return make_error(XLA_FFI_Error_Code_UNAVAILABLE, "no pool");
     }
-    *args->num_threads = args->ctx->says_threads;
+    *args->num_threads = pool->says_threads;
     return NULL;
 }
 
 static XLA_FFI_Error *schedule(XLA_FFI_ThreadPool_Schedule_Args *args) {
-    XLA_FFI_ExecutionContext *pool = args->ctx;
+    struct pool *pool = (void *)args->ctx;
     XLA_FFI_Error *error = NULL;
     pthread_mutex_lock(&pool->mutex);
     if (pool->given >= pool->refuses_after || pool->given == MOST_TASKS) {
@@ -117,7 +121,7 @@ static XLA_FFI_Error *schedule(XLA_FFI_ThreadPool_Schedule_Args *args) {
 }
 
 static void *serve(void *data) {
-    XLA_FFI_ExecutionContext *pool = data;
+    struct pool *pool = data;
     pthread_mutex_lock(&pool->mutex);
     for (;;) {
         while (pool->taken == pool->given && !pool->is_closed) {
@@ -143,7 +147,7 @@ static const XLA_FFI_Api api = {
     .XLA_FFI_ThreadPool_NumThreads = count_threads,
 };
 
-static void open_pool(XLA_FFI_ExecutionContext *pool, size_t threads) {
+static void open_pool(struct pool *pool, size_t threads) {
     memset(pool, 0, sizeof *pool);
     assert_int_equal(pthread_mutex_init(&pool->mutex, NULL), 0);
     assert_int_equal(pthread_cond_init(&pool->changed, NULL), 0);
@@ -156,7 +160,7 @@ static void open_pool(XLA_FFI_ExecutionContext *pool, size_t threads) {
 }
 
 /* Does what is left to do; after it no thread has hold of a call. */
-static void close_pool(XLA_FFI_ExecutionContext *pool) {
+static void close_pool(struct pool *pool) {
     pthread_mutex_lock(&pool->mutex);
     pool->is_closed = true;
     pthread_cond_broadcast(&pool->changed);
@@ -234,8 +238,7 @@ static void set_buffer(XLA_FFI_Buffer *buffer, int64_t *dims, XLA_FFI_DataType d
     *buffer = (XLA_FFI_Buffer){.dtype = dtype, .data = data, .rank = rank, .dims = dims};
 }
 
-static void make_frame(struct frame *f, struct operands *o, XLA_FFI_ExecutionContext *pool,
-                       bool is_backward) {
+static void make_frame(struct frame *f, struct operands *o, struct pool *pool, bool is_backward) {
     memset(f, 0, sizeof *f);
     float *matrices[] = {o->query, o->key, o->value};
     for (int i = 0; i < 3; i++) {
@@ -267,7 +270,7 @@ static void make_frame(struct frame *f, struct operands *o, XLA_FFI_ExecutionCon
     f->frame = (XLA_FFI_CallFrame){
         .struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
         .api = &api,
-        .ctx = pool,
+        .ctx = (void *)pool,
         .args = {.size = is_backward ? ARGUMENTS : ARGUMENTS - 1, .args = f->argument_pointers},
         .rets = {.size = is_backward ? RESULTS : 1, .rets = f->result_pointers},
         .attrs = {.size = 1, .types = &f->attribute_type, .attrs = &f->attribute},
@@ -279,8 +282,7 @@ static XLA_FFI_Error *call(struct frame *f, bool is_backward) {
                        : confluence_attention_forward(&f->frame);
 }
 
-static XLA_FFI_Error *call_with(struct operands *o, XLA_FFI_ExecutionContext *pool,
-                                bool is_backward) {
+static XLA_FFI_Error *call_with(struct operands *o, struct pool *pool, bool is_backward) {
     struct frame f;
     make_frame(&f, o, pool, is_backward);
     return call(&f, is_backward);
@@ -301,7 +303,7 @@ static void assert_same_results(const struct operands *expected, const struct op
 /* What a call gives that nobody helps. */
 static struct operands *computed_alone(void) {
     struct operands *o = make_operands();
-    XLA_FFI_ExecutionContext pool;
+    struct pool pool;
     open_pool(&pool, 0);
     pool.says_threads = 1;
     assert_null(call_with(o, &pool, false));
@@ -321,7 +323,7 @@ static void results_are_the_same_bits_whoever_helps(void **state) {
     (void)state;
     struct operands *expected = computed_alone(), *found = make_operands();
     for (int round = 0; round < 200; round++) {
-        XLA_FFI_ExecutionContext pool;
+        struct pool pool;
         open_pool(&pool, (size_t)(round % (THREADS + 1)));
         for (int again = 0; again < 3; again++) { /* helpers of one call may come in the next */
             spoil(found);
@@ -339,7 +341,7 @@ static void results_are_the_same_bits_whoever_helps(void **state) {
 static void help_that_comes_after_the_call_finds_nothing_to_do(void **state) {
     (void)state;
     struct operands *expected = computed_alone(), *found = make_operands();
-    XLA_FFI_ExecutionContext pool;
+    struct pool pool;
     open_pool(&pool, 0);
     assert_null(call_with(found, &pool, false));
     assert_null(call_with(found, &pool, true));
@@ -356,7 +358,7 @@ static void a_pool_that_refuses_is_done_without(void **state) {
     (void)state;
     struct operands *expected = computed_alone(), *found = make_operands();
     for (size_t refuses_after = 0; refuses_after < 3; refuses_after++) {
-        XLA_FFI_ExecutionContext pool;
+        struct pool pool;
         open_pool(&pool, refuses_after); /* threads as many as tasks */
         pool.refuses_after = refuses_after;
         spoil(found);
@@ -365,7 +367,7 @@ static void a_pool_that_refuses_is_done_without(void **state) {
         assert_same_results(expected, found);
         close_pool(&pool);
     }
-    XLA_FFI_ExecutionContext silent;
+    struct pool silent;
     open_pool(&silent, 0);
     silent.says_threads = 0;
     spoil(found);
@@ -382,7 +384,7 @@ static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
     static const char said[] = "attention: out of memory";
     struct operands *expected = computed_alone(), *found = make_operands();
     for (int is_backward = 0; is_backward < 2; is_backward++) {
-        XLA_FFI_ExecutionContext pool;
+        struct pool pool;
         open_pool(&pool, 0);
         atomic_store(&refused_calls, 1);
         assert_refused(call_with(found, &pool, is_backward), XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
@@ -397,7 +399,7 @@ static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
     assert_same_results(expected, found);
     /* Whose workspace is refused is chance; the call is whole, or says so. */
     for (int round = 0; round < 300; round++) {
-        XLA_FFI_ExecutionContext pool;
+        struct pool pool;
         open_pool(&pool, THREADS);
         spoil(found);
         atomic_store(&refused_workspaces, 1 + round % THREADS);
@@ -422,7 +424,7 @@ static void a_row_that_is_not_there_is_named(void **state) {
     o->row_ids[5 * CELLS + 1] = ROWS;
     o->is_cell[5 * CELLS + 1] = 1;
     for (size_t threads = 0; threads <= THREADS; threads += THREADS) {
-        XLA_FFI_ExecutionContext pool;
+        struct pool pool;
         open_pool(&pool, threads);
         assert_refused(call_with(o, &pool, false), XLA_FFI_Error_Code_INVALID_ARGUMENT,
                        "attention: sequence 5 has a cell of row 8 or later");
@@ -437,7 +439,7 @@ static void operands_that_do_not_go_together_are_refused(void **state) {
     (void)state;
     static const char said[] = "attention: types or shapes of the operands do not go together";
     struct operands *o = make_operands();
-    XLA_FFI_ExecutionContext pool;
+    struct pool pool;
     open_pool(&pool, 0);
     struct frame f;
     for (int is_backward = 0; is_backward < 2; is_backward++) {

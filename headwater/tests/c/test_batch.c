@@ -87,7 +87,7 @@ static void start(struct making *making, hw_store *store, const hw_sampler_optio
     assert_non_null(making->slab);
 }
 
-static void stop(struct making *making) {
+static void end(struct making *making) {
     hwi_pages_close(making->slab, making->plan->slab_bytes);
     hwi_batch_scratch_close(making->scratch);
     hwi_worker_close(making->worker);
@@ -212,7 +212,7 @@ static void cells_of_a_cell_task_are_those_worked_out_by_hand(void **state) {
     for (uint32_t cell = 0; cell < 32; cell++) {
         assert_int_equal(padding[cell], cell >= 27);
     }
-    stop(&making);
+    end(&making);
 }
 
 static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
@@ -232,7 +232,7 @@ static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
     }
     /* published: days 10, 20, 20, 30, 40: mean 24, std sqrt(104) */
     assert_near(values[HWI_TIME_FLOATS * 7 + 14], 6 / sqrt(104));
-    stop(&making);
+    end(&making);
 }
 
 /* Edges: 0 -> 1 (sequel), 1 -> 2 (author), 1 -> 3 (sequel), 3 -> 2 (author); 0's author dangles. */
@@ -257,7 +257,7 @@ static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
     ASSERT_ARRAY(int64_t, &making, HWI_INFO_OBS_TIME, 1, 0, {30 * DAY_US});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_SEED_INDEX, 1, 0, {2});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_ANCHOR_ROWS, 1, 0, {6});
-    stop(&making);
+    end(&making);
 }
 
 /*
@@ -276,7 +276,7 @@ static void permutations_are_those_worked_out_by_hand(void **state) {
                  {19, 20, 21, 22, 23, 24, 25, 26, 16, 17, 18, 8,  9,  10, 11, 12,
                   13, 14, 15, 0,  1,  2,  3,  4,  5,  6,  7,  27, 28, 29, 30, 31});
     assert_ptr_equal(array(&making, HWI_IN_PERM), array(&making, HWI_OUT_PERM));
-    stop(&making);
+    end(&making);
 }
 
 static void texts_of_a_batch_come_by_first_appearance(void **state) {
@@ -293,7 +293,7 @@ static void texts_of_a_batch_come_by_first_appearance(void **state) {
         assert_memory_equal(found + text * sizeof zero, expected, sizeof zero);
     }
     ASSERT_ARRAY(uint32_t, &making, HWI_NUM_TEXTS, 1, 0, {5});
-    stop(&making);
+    end(&making);
 }
 
 /* A budget of 3 is a quota of 2: (empty) and Fog II; the cells with Ann and Fog get text 0. Text 0
@@ -311,7 +311,7 @@ static void texts_over_the_budget_become_text_0_and_are_counted(void **state) {
     assert_int_equal(counters.texts_over_budget, 2);
     assert_int_equal(counters.cells, 27);
     assert_int_equal(counters.rows, 4);
-    stop(&making);
+    end(&making);
     options.batch_size = 2;
     options.text_budget = 6;
     start(&making, bookstore_of(state), &options);
@@ -325,7 +325,7 @@ static void texts_over_the_budget_become_text_0_and_are_counted(void **state) {
     assert_int_equal(texts[32 + 3], 3);
     assert_int_equal(texts[32 + 11], 1);
     ASSERT_ARRAY(uint32_t, &making, HWI_NUM_TEXTS, 1, 0, {4});
-    stop(&making);
+    end(&making);
 }
 
 /* ---- targets ----------------------------------------------------------------------------- */
@@ -341,7 +341,7 @@ static void a_target_stands_in_its_cell_or_beside(void **state) {
     ASSERT_ARRAY(uint32_t, &making, HWI_TASK_IDX, 1, 0, {TASK_PRICE});
     ASSERT_ARRAY(uint32_t, &making, HWI_CAT_EMB_COUNT, 1, 0, {0});
     assert_true(making.plan->offsets[HWI_TARGET_VALUES] == UINT64_MAX);
-    stop(&making);
+    end(&making);
     options.targets = HW_TARGETS_SEPARATE;
     make_one(&making, bookstore_of(state), &options, TASK_PRICE, 3);
     assert_near(((const float *)array(&making, HWI_NUMERIC_VALUES))[5], 0);
@@ -352,7 +352,7 @@ static void a_target_stands_in_its_cell_or_beside(void **state) {
         assert_near(values[i], 0);
     }
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_IS_NULL, 1, 0, {0});
-    stop(&making);
+    end(&making);
 }
 
 /* returns: seed 0 true, 2 NULL, 3 unlabelled; ad hoc has no label either. */
@@ -377,7 +377,7 @@ static void null_and_unlabelled_targets_are_told_apart(void **state) {
                 ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_IS_NULL, 1, 0, {seeds[i].is_null});
                 ASSERT_ARRAY(float, &making, HWI_TARGET_VALUES, 1, 14, {seeds[i].value});
             }
-            stop(&making);
+            end(&making);
         }
     }
     struct making making;
@@ -390,7 +390,7 @@ static void null_and_unlabelled_targets_are_told_apart(void **state) {
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_LABELLED, 1, 0, {0});
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_NULL, 2, 0, {0, 1});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_SEED_INDEX, 1, 0, {9});
-    stop(&making);
+    end(&making);
 }
 
 /* form, seed 0: many is category 1, the second of the store's only block. next, seed 0: day 5. */
@@ -402,7 +402,7 @@ static void categories_and_times_can_be_targets(void **state) {
     ASSERT_ARRAY(uint32_t, &making, HWI_CAT_EMB_START, 1, 0, {0});
     ASSERT_ARRAY(uint32_t, &making, HWI_CAT_EMB_COUNT, 1, 0, {2});
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_STYPE, 1, 0, {HW_CATEGORICAL});
-    stop(&making);
+    end(&making);
     make_one(&making, league_of(state), &options, TASK_NEXT, 0);
     const struct hwi_store_info *info = making.plan->store->info;
     float expected[HWI_TIME_FLOATS];
@@ -410,15 +410,15 @@ static void categories_and_times_can_be_targets(void **state) {
                         expected);
     assert_memory_equal((const float *)array(&making, HWI_TIMESTAMP_VALUES) + HWI_TIME_FLOATS,
                         expected, sizeof expected);
-    stop(&making);
+    end(&making);
     options.targets = HW_TARGETS_SEPARATE;
     make_one(&making, league_of(state), &options, TASK_NEXT, 0);
     assert_memory_equal(array(&making, HWI_TARGET_VALUES), expected, sizeof expected);
-    stop(&making);
+    end(&making);
     make_one(&making, league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(float, &making, HWI_TARGET_VALUES, 1, 14, {1});
     ASSERT_ARRAY(uint32_t, &making, HWI_CATEGORICAL_EMBED_IDS, 2, 30, {0, 0});
-    stop(&making);
+    end(&making);
 }
 
 /* ---- a derived task ---------------------------------------------------------------------- */
@@ -460,7 +460,7 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
     ASSERT_ARRAY(uint16_t, &making, HWI_COL_PERM, 32, 0,
                  {2,  8, 3,  9,  14, 19, 24, 4,  10, 15, 20, 25, 5, 11, 16, 21,
                   26, 6, 12, 17, 22, 27, 7,  13, 18, 23, 28, 0,  1, 29, 30, 31});
-    stop(&making);
+    end(&making);
 }
 
 /* form, seed 1 has no time: obs_time is NULL, all ages are -1. */
@@ -476,7 +476,7 @@ static void a_seed_without_time_has_a_null_obs_time_and_no_ages(void **state) {
     }
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {-1, -1, -1, -1, -1, -1, -1, -1});
     ASSERT_ARRAY(int64_t, &making, HWI_INFO_OBS_TIME, 1, 0, {INT64_MAX});
-    stop(&making);
+    end(&making);
 }
 
 /* Book 7 (day 40), ad hoc on day 35: its own age is negative. */
@@ -489,7 +489,7 @@ static void only_an_anchor_from_the_future_has_a_negative_age(void **state) {
     make(&making, 0, &seed);
     finish(&making, TASK_PRICE, 1);
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {-5, -1, 15, -1, -1, -1, -1, -1});
-    stop(&making);
+    end(&making);
 }
 
 /* ---- the memory of a batch --------------------------------------------------------------- */
@@ -539,7 +539,7 @@ static void an_empty_sequence_is_all_padding(void **state) {
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_IS_NULL, 2, 0, {1, 0});
     ASSERT_ARRAY(int64_t, &making, HWI_INFO_OBS_TIME, 2, 0, {INT64_MAX, 30 * DAY_US});
     ASSERT_ARRAY(uint32_t, &making, HWI_NUM_SEQUENCES, 1, 0, {1});
-    stop(&making);
+    end(&making);
 }
 
 /* Makes a batch of three (the last one empty); over what another batch left if asked. */
@@ -582,8 +582,8 @@ static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void *
                          variant);
             }
         }
-        stop(&one);
-        stop(&other);
+        end(&one);
+        end(&other);
     }
 }
 
@@ -633,8 +633,8 @@ static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
         assert_memory_equal(many.slab + field->offset, one.slab + field->offset,
                             (size_t)field->bytes);
     }
-    stop(&one);
-    stop(&many);
+    end(&one);
+    end(&many);
 }
 
 /* The bookstore's authors have one key to them, its books another: 65,535 rows that may draw 512
@@ -646,7 +646,7 @@ static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void 
     struct making making;
     start(&making, bookstore_of(state), &options);
     assert_int_equal(hwi_worker_room(making.worker), 8);
-    stop(&making);
+    end(&making);
     options.max_rows = 65535;
     options.child_width = 512;
     start(&making, bookstore_of(state), &options);
@@ -655,11 +655,11 @@ static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void 
     fixture_check(hwi_walk_open(making.plan, &walk, &error), &error, "walk");
     uint32_t room = hwi_worker_room(making.worker);
     assert_true(walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES / 8);
-    assert_in_range(room, 1, 7);
+    assert_true(room >= 1 && room <= 7);
     assert_true(room * walk.scratch_bytes <= HWI_MAX_SCRATCH_BYTES);
     assert_true((room + 1) * walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES);
     hwi_walk_release(&walk);
-    stop(&making);
+    end(&making);
 }
 
 int main(void) {

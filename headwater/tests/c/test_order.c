@@ -60,7 +60,7 @@ static void below_is_in_range_and_about_uniform(void **state) {
     enum { DRAWS = 60000 };
     for (int i = 0; i < DRAWS; i++) {
         uint32_t draw = hwi_rng_below(&rng, 6);
-        assert_in_range(draw, 0, 5);
+        assert_true(draw <= 5);
         counts[draw]++;
     }
     double chi = 0;

@@ -69,7 +69,7 @@ static void start(struct walked *walked, hw_store *store, const hw_sampler_optio
     fixture_check(hwi_walk_open(walked->plan, &walked->walk, &error), &error, "walk");
 }
 
-static void stop(struct walked *walked) {
+static void end(struct walked *walked) {
     hwi_walk_release(&walked->walk);
     hwi_plan_close(walked->plan);
 }
@@ -165,7 +165,7 @@ static void a_derived_walk_goes_seed_row_anchor_newest_child_its_parent(void **s
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 3}, {4, 2, 8}, {3, 3, 8}});
     assert_int_equal(walked.walk.target_cell, 1);
     assert_int_equal(walked.walk.parents[0], 0); /* the seed row's key */
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -179,7 +179,7 @@ static void an_exclusive_walk_never_meets_what_happened_at_its_moment(void **sta
     walk_seed(&walked, TASK_PRICE, 1);
     ASSERT_WALK(&walked, {{4, 0, 8}, {0, 1, 3}, {3, 1, 8}});
     assert_int_equal(walked.walk.target_cell, BOOKS_PRICE - BOOKS_ID);
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -195,7 +195,7 @@ static void chain_rows_of_the_same_moment_are_visible_and_children_are_not(void 
     ASSERT_WALK(&walked, {{8, 0, 8}, {0, 1, 3}, {5, 1, 8}, {1, 2, 3}, {3, 2, 8}});
     assert_int_equal(walked.walk.visits[2].chain, 1);
     assert_int_equal(walked.walk.visits[4].chain, 0);
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -218,7 +218,7 @@ static void parents_of_other_rows_follow_the_exclusive_cutoff(void **state) {
     assert_int_equal(parents[1], 1);
     assert_int_equal(parents[2], HWI_NONE);
     assert_int_equal(parents[3 * 3 + 2], 5); /* known, though 5 is not in the context */
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -241,7 +241,7 @@ static void an_inclusive_walk_takes_its_moment_and_hides_a_column_everywhere(voi
                           {2, 2, 5}});
     ASSERT_COLUMNS(&walked, 2,
                    {MATCHES_ID, MATCHES_HOME, MATCHES_AWAY, MATCHES_REPLAY_OF, MATCHES_PLAYED});
-    stop(&walked);
+    end(&walked);
 }
 
 /* form, seed 1: no time, so match 7 (day 5) is visible, too: home 7 first, with 5; then away 4 with
@@ -260,12 +260,12 @@ static void no_time_shows_everything_up_to_visible_until(void **state) {
                           {6, 2, 5},
                           {3, 2, 5},
                           {2, 2, 5}});
-    stop(&walked);
+    end(&walked);
     options.visible_until = (const int64_t[]){INT64_MAX, 2 * DAY_US, INT64_MAX};
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 1); /* val; team 0 home 2, 3; away 3 */
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {3, 2, 5}, {2, 2, 5}, {1, 3, 1}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- known later ------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static void an_edge_that_is_not_known_yet_is_not_walked(void **state) {
     ASSERT_COLUMNS(&walked, 0, {PARCELS_ID, PARCELS_WEIGHT, PARCELS_SENT});
     assert_int_equal(walked.walk.target_cell, 1);
     assert_int_equal(walked.walk.parents[0], HWI_NONE);
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -301,7 +301,7 @@ static void children_come_by_edge_time_and_cells_when_they_are_known(void **stat
     ASSERT_WALK(&walked, {{5, 0, 4}, {0, 1, 1}, {3, 2, 4}});
     walk_ad_hoc(&walked, 0, 5, 4 * DAY_US - 1); /* not assigned yet */
     ASSERT_WALK(&walked, {{5, 0, 3}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* Parcel 5 (day 4) without a time: all edges by edge time, 2 (day 9) first. The target's column is
@@ -314,7 +314,7 @@ static void what_is_never_known_stays_out_even_without_a_time(void **state) {
     walk_ad_hoc(&walked, 0, 5, INT64_MAX);
     ASSERT_WALK(&walked, {{5, 0, 4}, {0, 1, 1}, {2, 2, 4}, {6, 2, 3}, {3, 2, 4}});
     ASSERT_COLUMNS(&walked, 3, {PARCELS_ID, PARCELS_COURIER_ID, PARCELS_SENT});
-    stop(&walked);
+    end(&walked);
 }
 
 /*
@@ -335,13 +335,13 @@ static void the_newest_child_of_all_groups_of_a_key_comes_first(void **state) {
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {7, 2, 5}, {6, 2, 6}, {5, 2, 6}, {4, 2, 5}, {3, 2, 6}});
-    stop(&walked);
+    end(&walked);
     start(&walked, ((struct databases *)*state)->league_confirmed, &options);
     walk_ad_hoc(&walked, TASK_SCORE, 2, INT64_MAX);
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {5, 2, 6}, {6, 2, 6}, {7, 2, 5}, {4, 2, 5}, {3, 2, 6}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- labels ------------------------------------------------------------------------------ */
@@ -361,19 +361,19 @@ static void labels_of_other_seeds_follow_context_labels(void **state) {
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 5}, {5, 4, 6}, {3, 5, 6}});
     ASSERT_COLUMNS(&walked, 4,
                    {MATCHES_ID, MATCHES_HOME, MATCHES_AWAY, MATCHES_REPLAY_OF, MATCHES_PLAYED});
-    stop(&walked);
+    end(&walked);
     options.context_labels = HW_LABELS_NONE;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_SCORE, 5);
     ASSERT_WALK(&walked,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 5}, {5, 4, 5}, {3, 5, 5}});
-    stop(&walked);
+    end(&walked);
     options.context_labels = HW_LABELS_ALL;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_SCORE, 5);
     ASSERT_WALK(&walked,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 6}, {5, 4, 6}, {3, 5, 6}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* price, seed 2: book 6, its original 4, that one's author 0 and original 3. With every seed in the
@@ -384,12 +384,12 @@ static void hashed_splits_decide_which_labels_show(void **state) {
     start(&walked, bookstore_of(state), &options);
     walk_seed(&walked, TASK_PRICE, 2);
     ASSERT_WALK(&walked, {{6, 0, 8}, {4, 1, 8}, {0, 2, 3}, {3, 2, 8}});
-    stop(&walked);
+    end(&walked);
     memcpy(options.split_ratios, (double[]){0, 0, 1}, sizeof options.split_ratios);
     start(&walked, bookstore_of(state), &options);
     walk_seed(&walked, TASK_PRICE, 2);
     ASSERT_WALK(&walked, {{6, 0, 8}, {4, 1, 7}, {0, 2, 3}, {3, 2, 7}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- widths and limits ------------------------------------------------------------------- */
@@ -404,13 +404,13 @@ static void widths_are_per_key_or_dealt_to_the_keys_of_a_row(void **state) {
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}});
-    stop(&walked);
+    end(&walked);
     options.child_width = 3;
     options.width_scope = HW_WIDTH_PER_ROW;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}});
-    stop(&walked);
+    end(&walked);
 }
 
 static void hops_are_limited_and_one_leaves_only_the_first_row(void **state) {
@@ -422,12 +422,12 @@ static void hops_are_limited_and_one_leaves_only_the_first_row(void **state) {
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}});
     walk_seed(&walked, TASK_SCORE, 4);
     ASSERT_WALK(&walked, {{6, 0, 5}});
-    stop(&walked);
+    end(&walked);
     options.max_hops = 2;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_SCORE, 4);
     ASSERT_WALK(&walked, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* form, seed 0 (above): 2 + 1 + 5 + 1 + 5 ... cells. */
@@ -439,21 +439,21 @@ static void a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells(void 
     walk_seed(&walked, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 1);
-    stop(&walked);
+    end(&walked);
     options = recent();
     options.sequence_length = 10;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 0);
-    stop(&walked);
+    end(&walked);
     options.sequence_length = 9;
     options.max_rows = 4;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 0); /* the cells ended it */
-    stop(&walked);
+    end(&walked);
 }
 
 /* form, seed 1 (above), which knows the label of team 0 of day 3 since day 4, and that of team 1
@@ -477,7 +477,7 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     assert_int_equal(walked.walk.visits[2].list, 2);
     walk_seed(&walked, TASK_FORM, 0); /* day 3: the label of team 1 is of a seed as late */
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}, {2, 2, 5}});
-    stop(&walked);
+    end(&walked);
     options.label_rows = 1;
     options.max_rows = 5;
     start(&walked, league_of(state), &options);
@@ -486,12 +486,12 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
                 {{SEED_ROW, 0, 2}, {0, 1, 1}, {SEED_ROW, 2, 2}, {SEED_ROW, 2, 2}, {1, 3, 1}});
     assert_int_equal(walked.walk.visits[2].list, 0);
     assert_int_equal(walked.walk.stopped_by_rows, 1);
-    stop(&walked);
+    end(&walked);
     options.max_hops = 2;
     start(&walked, league_of(state), &options);
     walk_seed(&walked, TASK_FORM, 1);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}});
-    stop(&walked);
+    end(&walked);
 }
 
 /* form, team 1 on day 9 or with no time, frozen, before anything is known. */
@@ -515,7 +515,7 @@ static void peers_of_seeds_given_by_the_caller(void **state) {
             found += walked.walk.visits[row].row == SEED_ROW;
         }
         assert_int_equal(found, cases[i].labels);
-        stop(&walked);
+        end(&walked);
     }
 }
 
@@ -530,7 +530,7 @@ static void a_target_that_would_be_cut_takes_the_last_position(void **state) {
     ASSERT_WALK(&walked, {{6, 0, 4}});
     ASSERT_COLUMNS(&walked, 0, {BOOKS_ID, BOOKS_AUTHOR_ID, BOOKS_SEQUEL_OF, BOOKS_PRICE});
     assert_int_equal(walked.walk.target_cell, 3);
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- identifiers ------------------------------------------------------------------------- */
@@ -545,14 +545,14 @@ static void a_row_that_would_be_empty_shows_its_first_identifier(void **state) {
     ASSERT_WALK(&walked, {{5, 0, 2}, {0, 1, 1}, {3, 2, 2}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_WEIGHT, PARCELS_SENT});
     ASSERT_COLUMNS(&walked, 1, {COURIERS_ID});
-    stop(&walked);
+    end(&walked);
     options.identifier_cells = HW_IDENTIFIERS_KEYS;
     start(&walked, deliveries_of(state), &options);
     walk_ad_hoc(&walked, 0, 5, 4 * DAY_US);
     ASSERT_WALK(&walked, {{5, 0, 3}, {0, 1, 1}, {3, 2, 3}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_COURIER_ID, PARCELS_WEIGHT, PARCELS_SENT});
     ASSERT_COLUMNS(&walked, 1, {COURIERS_ID});
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- ignored columns --------------------------------------------------------------------- */
@@ -571,7 +571,7 @@ static void ignored_columns_have_no_cells(void **state) {
     ASSERT_WALK(&walked, {{5, 0, 1}, {0, 1, 0}, {3, 2, 1}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_WEIGHT});
     assert_int_equal(walked.plan->tables[1].time_count, 0);
-    stop(&walked);
+    end(&walked);
 }
 
 /* price, seed 2: an ignored target is asked in its place and shown on no other row. Of a context
@@ -592,14 +592,14 @@ static void an_ignored_target_is_asked_in_its_place(void **state) {
     assert_true(walked.walk.row_count > 1);
     ASSERT_COLUMNS(&walked, 1,
                    {BOOKS_ID, BOOKS_SEQUEL_OF, BOOKS_TITLE, BOOKS_IN_PRINT, BOOKS_PUBLISHED});
-    stop(&walked);
+    end(&walked);
     options.sequence_length = 2;
     options.max_rows = 4;
     start(&walked, bookstore_of(state), &options);
     walk_seed(&walked, TASK_PRICE, 2);
     ASSERT_COLUMNS(&walked, 0, {BOOKS_ID, BOOKS_PRICE});
     assert_int_equal(walked.walk.target_cell, 1);
-    stop(&walked);
+    end(&walked);
 }
 
 /* ---- draws ------------------------------------------------------------------------------- */
@@ -647,7 +647,7 @@ static void uniform_draws_are_those_of_the_documentation(void **state) {
         for (uint32_t i = 0; i < row_count; i++) {
             assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
         }
-        stop(&walked);
+        end(&walked);
     }
 }
 
@@ -684,7 +684,7 @@ static void a_pooled_width_draws_over_the_lists_of_all_keys(void **state) {
         for (uint32_t i = 0; i < row_count; i++) {
             assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
         }
-        stop(&walked);
+        end(&walked);
     }
 }
 
@@ -702,7 +702,7 @@ static void every_order_visits_the_same_rows_where_all_fit(void **state) {
             assert_int_not_equal(hwi_walk_local(&walked.walk, row), HWI_NONE);
         }
         assert_int_equal(hwi_walk_local(&walked.walk, 7), HWI_NONE);
-        stop(&walked);
+        end(&walked);
     }
 }
 

@@ -583,7 +583,7 @@ def test_an_error_of_a_thread_is_raised_by_every_later_next(tmp_path: Path) -> N
 def test_what_is_no_time_is_refused(sampler: headwater.Sampler) -> None:
     """NaT was the time before all times: an empty context without a word."""
     with pytest.raises(ValueError, match=r"found np\.datetime64"):
-        sampler.batches_for("churn", keys=[1], obs_time=np.datetime64("NaT"))
+        sampler.batches_for("churn", keys=[1], obs_time=np.datetime64("NaT", "us"))
     with pytest.raises(TypeError, match=r"expected a time .*, found 1.5"):
         sampler.batches_for("churn", keys=[1], obs_time=1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="keys is 1, expected a list"):
