@@ -1,10 +1,16 @@
 """A DuckDB file as a source: `duckdb:///file.duckdb`, attached read-only and copied as it is.
 
 While it is attached nobody writes to the file (DuckDB locks it), so all tables are of one moment.
+
+DuckDB itself decides that a file is too new for it, after it has verified the checksums of the
+headers, so a damaged file keeps its own message. The first header names the DuckDB that wrote the
+file: 8 bytes of checksum, "DUCK", 8 bytes of storage version (999 since DuckDB 2, which keeps the
+version in another header), 32 bytes of flags, and 32 of the name of the library's version.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +23,12 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CATALOG = "source_file"  # the name it is attached by
+LIBRARY_OFFSET, LIBRARY_BYTES = 52, 32  # of the version's name in the first header
+READABLE_STORAGE = "v1.5.0"  # every DuckDB that this package takes reads it
+UNREADABLE = re.compile(
+    r"version number (\d+), but we can only read versions between \d+ and (\d+)"
+)
+VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)[-+.\w]*", re.ASCII)  # nothing that a terminal obeys
 
 
 def load_duckdb(
@@ -32,11 +44,41 @@ def load_duckdb(
     try:
         connection.execute(f"ATTACH {literal(str(path))} AS {CATALOG} (TYPE duckdb, READ_ONLY)")
     except duckdb.Error as error:
-        raise SourceError(f"cannot read the DuckDB file '{path}': {brief(error)}") from error
+        why = _written_by_newer(path, str(error), f"v{duckdb.__version__}") or brief(error)
+        raise SourceError(f"cannot read the DuckDB file '{path}': {why}") from error
     try:
         return _DuckdbFile(path, connection, selection).load(tell)
     finally:
         connection.execute(f"DETACH {CATALOG}")
+
+
+def _written_by_newer(path: Path, message: str, installed: str) -> str | None:
+    """One line on who wrote the file and what to do, if DuckDB's message is that it is too new."""
+    numbers = UNREADABLE.search(message)
+    is_newer = "newer version of DuckDB" in message
+    if numbers is not None:
+        is_newer = int(numbers[1]) > int(numbers[2])
+    if not is_newer:
+        return None
+    with path.open("rb") as file:
+        name = file.read(LIBRARY_OFFSET + LIBRARY_BYTES)[LIBRARY_OFFSET:].rstrip(b"\0")
+    library = name.decode("ascii", errors="replace")
+    if _release(library) > _release(installed):
+        writer = f"DuckDB {library}"
+    else:  # the name is not one of a version, or of an older one
+        writer = "a newer DuckDB" + (f" (storage version {numbers[1]})" if numbers else "")
+    return (
+        f"{writer} wrote it in a form that the installed DuckDB {installed} cannot read; with the "
+        "newer DuckDB, copy it to a file that is attached with (STORAGE_VERSION "
+        f"'{READABLE_STORAGE}'), or run EXPORT DATABASE 'folder' (FORMAT parquet) and read the "
+        "folder"
+    )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """(1, 5, 4) of v1.5.4; empty if the text is not the name of a version."""
+    match = VERSION.fullmatch(version)
+    return () if match is None else tuple(map(int, match.groups()))
 
 
 class _DuckdbFile:

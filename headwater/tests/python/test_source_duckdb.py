@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,6 +129,91 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         infer(empty)
     with pytest.raises(SourceError, match="write 'duckdb:///"):
         infer(tmp_path / "empty.duckdb")
+
+
+HEADERS = (0, 4096, 8192)  # each of 4,096 bytes, the first 8 of them its checksum
+ADVICE = (
+    "with the newer DuckDB, copy it to a file that is attached with (STORAGE_VERSION 'v1.5.0'), or "
+    "run EXPORT DATABASE 'folder' (FORMAT parquet) and read the folder"
+)
+
+
+def sealed(file: bytearray) -> bytearray:
+    """The file with the checksums that its headers should have, as DuckDB computes them."""
+    for start in HEADERS:
+        total = 5381
+        for word in struct.unpack("<511Q", file[start + 8 : start + 4096]):
+            total ^= word * 0xBF58476D1CE4E5B9 % 2**64
+        struct.pack_into("<Q", file, start, total)
+    return file
+
+
+def as_written_by(
+    path: Path, library: bytes, *, first: int, second: int | None = None
+) -> bytearray:
+    """A file of the installed DuckDB, with the versions that another one writes into its headers:
+    its own name, the storage version of the first header and that of the two others."""
+    write(path, "CREATE TABLE t (a INTEGER)")
+    file = bytearray(path.read_bytes())
+    assert sealed(bytearray(file)) == file
+    struct.pack_into("<Q", file, 12, first)
+    struct.pack_into("32s", file, 52, library)
+    for start in HEADERS[1:] if second is not None else ():
+        struct.pack_into("<Q", file, start + 56, second)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("library", "first", "second", "writer"),
+    [
+        (b"v2.0.1", 999, 69, "DuckDB v2.0.1"),  # what DuckDB 2.0.1 writes
+        (b"v2.0.1", 65, 69, "DuckDB v2.0.1"),  # ... into a file that DuckDB 1.5 had made
+        (b"v2.1.0-dev17", 70, None, "DuckDB v2.1.0-dev17"),
+        (b"", 70, None, "a newer DuckDB (storage version 70)"),
+        (b"v1.0.0", 70, None, "a newer DuckDB (storage version 70)"),
+        (b"v2.0.1\x1b[2J", 70, None, "a newer DuckDB (storage version 70)"),
+        (b"v2.0.1\nv3", 70, None, "a newer DuckDB (storage version 70)"),
+        (b"\xff\xfe", 70, None, "a newer DuckDB (storage version 70)"),
+    ],
+)
+def test_a_file_of_a_newer_duckdb_gets_one_line_with_both_versions_and_what_to_do(
+    tmp_path: Path, library: bytes, first: int, second: int | None, writer: str
+) -> None:
+    path = tmp_path / "new.duckdb"
+    path.write_bytes(sealed(as_written_by(path, library, first=first, second=second)))
+    for read_it in (infer, lambda source: build(source, tmp_path / "s")):
+        with pytest.raises(SourceError) as raised:
+            read_it(f"duckdb:///{path}")
+        assert str(raised.value) == (
+            f"cannot read the DuckDB file '{path}': {writer} wrote it in a form that the installed "
+            f"DuckDB v{duckdb.__version__} cannot read; {ADVICE}"
+        )
+
+
+def test_a_damaged_file_of_a_newer_duckdb_is_not_taken_for_one_that_is_only_newer(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "new.duckdb"
+    unsealed = as_written_by(path, b"v2.0.1", first=999, second=69)
+    whole = sealed(bytearray(unsealed))
+    older = as_written_by(tmp_path / "old.duckdb", b"", first=51)
+    wounds = [
+        (unsealed, "Corrupt database file"),
+        (whole[:100], "Could not read enough bytes"),
+        (b"DUCK" + whole[4:8] + b"DUCT" + whole[12:], "Corrupt database file|not a valid DuckDB"),
+        (sealed(older), "with version number 51, but we can only read versions between"),
+    ]
+    for content, message in wounds:
+        path.write_bytes(content)
+        with pytest.raises(SourceError, match=message) as raised:
+            infer(f"duckdb:///{path}")
+        assert "newer DuckDB" not in str(raised.value)
+
+
+def test_a_file_that_a_newer_duckdb_wrote_for_an_older_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new.duckdb"
+    path.write_bytes(sealed(as_written_by(path, b"v2.0.1", first=68, second=7)))
+    assert [table.name for table in infer(f"duckdb:///{path}").tables] == ["t"]
 
 
 def test_the_file_stays_as_it_was(tmp_path: Path) -> None:
