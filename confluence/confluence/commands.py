@@ -266,7 +266,7 @@ def smoke_command(options: argparse.Namespace) -> Told:
     lines = ["loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)]
     for name, title in (("task_loss", "of the tasks"), ("masked_loss", "of masked cells")):
         lines.append(f"  {title} {result[f'first_{name}']:.4f} → {result[f'last_{name}']:.4f}")
-    failure = None if result["passed"] else "a loss did not fall, or was not finite"
+    failure = None if result["passed"] else "a loss is not finite, or did not fall far enough"
     return Told(result, lines, failure)
 
 
