@@ -18,7 +18,7 @@ MEMORY_UNITS = {"B": 1} | {
     for power, unit in enumerate("KMGT")
     for suffix, base in (("B", 1000), ("IB", 1024))
 }
-OWN_BYTES = 160_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
 NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads

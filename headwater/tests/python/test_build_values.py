@@ -315,8 +315,8 @@ def test_the_size_as_csv_of_a_large_table_is_close_to_the_truth(tmp_path: Path) 
 
 def test_the_memory_limit_is_of_the_process() -> None:
     share = memory_settings("1 GB")
-    assert share["memory_limit"] == "'840000000B'"
-    assert memory_settings("256MiB")["memory_limit"] == "'108435456B'"
+    assert share["memory_limit"] == "'824000000B'"
+    assert memory_settings("256MiB")["memory_limit"] == "'92435456B'"
     assert memory_settings("100MB") == {"memory_limit": "'25000000B'", "threads": "1"}
     for wrong in ("80%", "much", "0GB", "-1GB"):
         with pytest.raises(ValueError, match="expected a size such as '4GB'"):
