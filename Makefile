@@ -1,7 +1,11 @@
 # The two commands: `make demo` and `make test`. Both do their own set-up in .venv and build/.
 PYTHON ?= python3
+# By its path, for below the tools of .venv come first on PATH: nothing that .venv brings is taken
+# from the machine.
+override PYTHON := $(or $(shell command -v $(PYTHON) 2>/dev/null),$(PYTHON))
 VENV := .venv
 BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 DEMO ?= build/demo
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
@@ -14,16 +18,18 @@ HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pypro
 CONFLUENCE := $(wildcard confluence/confluence/*) $(wildcard confluence/src/*.[ch]) \
               confluence/pyproject.toml confluence/meson.build confluence/meson.options
 
-.PHONY: demo test test-c test-extras lint sanitize bench bench-page bench-instructions fuzz system clean
+.NOTPARALLEL: # one set-up at a time
+.PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
+        bench-page bench-instructions fuzz system-demo system-c system-test clean
 
-demo: $(VENV)/installed
+demo: system-demo $(VENV)/installed
 	mkdir -p $(DEMO)
 	test -f $(DEMO)/shop.sqlite || $(BIN)/python -m headwater.shop $(DEMO)/shop.sqlite
 	$(BIN)/confluence run sqlite:///$(DEMO)/shop.sqlite --metadata examples/shop/shop.json \
 	    --task churn --out $(DEMO)/run --preset demo --overwrite
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
-test: test-c
+test: system-test test-c
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Trackers bring eighty packages, some older than those of .venv: they stand before these in a folder
@@ -34,14 +40,31 @@ test-extras: $(VENV)/extras/installed
 	    status=$$?; cat build/test-extras.log; exit $$status
 	! grep -q SKIPPED build/test-extras.log
 
+# Both commands on machines that have nothing but `make` and `python3`; see CONTRIBUTING.md. FULL=1
+# runs all of `make test` there, otherwise some minutes of it.
+SUITES ?= trixie
+test-bare:
+	sh tools/test_bare.sh $(if $(FULL),full,part) $(SUITES)
+
+# What takes too long for every change, before a release.
+release-check: lint
+	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
+	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
+
 # ---- set-up --------------------------------------------------------------------------------
 
-# Compiler, Python headers and cmocka; asks the system's package manager only for what is missing.
-system:
-	sh tools/system-packages.sh
+# System packages, of which each command asks only for those that it needs (tools/system-packages.sh).
+system-demo:
+	@PYTHON='$(PYTHON)' sh tools/system-packages.sh demo
 
-$(VENV)/tools: tools/requirements.txt | system
-	$(PYTHON) -m venv $(VENV)
+system-c:
+	@PYTHON='$(PYTHON)' sh tools/system-packages.sh c
+
+system-test:
+	@PYTHON='$(PYTHON)' sh tools/system-packages.sh test
+
+$(VENV)/tools: tools/requirements.txt | system-demo
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -r tools/requirements.txt
 	touch $@
@@ -60,44 +83,38 @@ $(VENV)/extras/installed: tools/requirements-extras.txt $(VENV)/installed
 
 # ---- C -------------------------------------------------------------------------------------
 
-# Meson finds itself and ninja in the virtual environment.
-MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
-
 C_TESTS := -Dtests=true -Dpython=false --buildtype=debugoptimized
 
-build/c/build.ninja: | $(VENV)/tools
-	$(MESON) setup build/c headwater $(C_TESTS) -Dwerror=true
+build/c/build.ninja: | system-c $(VENV)/tools
+	meson setup build/c headwater $(C_TESTS)
 
-build/c-confluence/build.ninja: | $(VENV)/tools
-	$(MESON) setup build/c-confluence confluence $(C_TESTS) -Dwerror=true
+build/c-confluence/build.ninja: | system-c $(VENV)/tools
+	meson setup build/c-confluence confluence $(C_TESTS)
 
-test-c: $(VENV)/installed build/c/build.ninja build/c-confluence/build.ninja
-	$(MESON) test -C build/c --print-errorlogs
-	$(MESON) test -C build/c-confluence --print-errorlogs
+test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.ninja
+	meson test -C build/c --print-errorlogs
+	meson test -C build/c-confluence --print-errorlogs
 
 # The benchmark's driver, optimised as in the wheel, with debug information for callgrind.
 build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
-	test -d build/driver || $(MESON) setup build/driver headwater -Dbench=true -Dpython=false \
+	test -d build/driver || meson setup build/driver headwater -Dbench=true -Dpython=false \
 	    --buildtype=release -Ddebug=true
-	$(MESON) compile -C build/driver
+	meson compile -C build/driver
 
-sanitize: $(VENV)/tools
-	test -d build/asan || $(MESON) setup build/asan headwater $(C_TESTS) \
-	    -Db_sanitize=address,undefined -Db_lundef=false
-	test -d build/asan-confluence || $(MESON) setup build/asan-confluence confluence $(C_TESTS) \
-	    -Db_sanitize=address,undefined -Db_lundef=false
-	test -d build/tsan || $(MESON) setup build/tsan headwater $(C_TESTS) \
-	    -Db_sanitize=thread -Db_lundef=false
-	test -d build/tsan-confluence || $(MESON) setup build/tsan-confluence confluence $(C_TESTS) \
-	    -Db_sanitize=thread -Db_lundef=false
-	$(MESON) test -C build/asan --print-errorlogs --timeout-multiplier 5
-	$(MESON) test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
-	$(MESON) test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
-	$(MESON) test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
+sanitize: system-c $(VENV)/tools
+	sh tools/compile.sh build/asan headwater $(C_TESTS) -Db_sanitize=address,undefined -Db_lundef=false
+	sh tools/compile.sh build/asan-confluence confluence $(C_TESTS) -Db_sanitize=address,undefined \
+	    -Db_lundef=false
+	sh tools/compile.sh build/tsan headwater $(C_TESTS) -Db_sanitize=thread -Db_lundef=false
+	sh tools/compile.sh build/tsan-confluence confluence $(C_TESTS) -Db_sanitize=thread -Db_lundef=false
+	meson test -C build/asan --print-errorlogs --timeout-multiplier 5
+	meson test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
+	meson test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
+	meson test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
 
 # ---- checks and measurements ---------------------------------------------------------------
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
 	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c
@@ -106,6 +123,17 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater
 	$(BIN)/mypy --config-file confluence/pyproject.toml confluence/confluence
+
+# All C of both packages, with each of these compilers that is here.
+COMPILERS ?= gcc clang
+warnings: system-c $(VENV)/installed
+	for compiler in $(COMPILERS); do \
+	    command -v $$compiler >/dev/null || { echo "$$compiler: not here"; continue; }; \
+	    for package in headwater confluence; do \
+	        CC=$$compiler sh tools/compile.sh build/warnings-$$compiler-$$package $$package \
+	            -Dtests=true --buildtype=debugoptimized || exit 1; \
+	    done; \
+	done
 
 # Some minutes: batches, on stores of this size (`bench-page` then draws and writes
 # docs/7-performance), and the building of numeric tables (docs/10).

@@ -1,31 +1,72 @@
 #!/bin/sh
-# Installs what pip cannot: a C compiler, Python's headers, cmocka (for the C tests), and for tests
-# that are skipped without them a PostgreSQL server and iproute2, which makes machines of network
-# namespaces. Does nothing where they are there; otherwise uses apt-get as root, or says what to
-# install.
+# Installs what pip cannot, and only what is missing: tools/system-packages.sh demo | c | test.
+# `demo` needs a C compiler and Python's headers and venv; `c`, the C tests, also cmocka; `test` also a
+# PostgreSQL server and iproute2 (for machines of network namespaces). As root on a system with apt it
+# prints what it will install and installs it; otherwise, and with TRIBUTARY_NO_SYSTEM=1, one message
+# lists what is missing, and the status is 1.
 set -eu
-missing=""
-command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
-printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
-    cc -E -x c - >/dev/null 2>&1 || missing="$missing libcmocka-dev"
-"${PYTHON:-python3}" -c 'import os, sysconfig
-assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))' 2>/dev/null ||
-    missing="$missing python3-dev"
-"${PYTHON:-python3}" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3-venv"
-optional=""
-ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 ||
-    optional=" postgresql"
-command -v ip >/dev/null 2>&1 || optional="$optional iproute2"
-[ -z "$missing$optional" ] && exit 0
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    missing="$missing$optional"
-    echo "installing:$missing"
-    apt-get update -qq >/dev/null
-    # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-elif [ -z "$missing" ]; then
-    echo "some tests will be skipped without these system packages (Debian's names):$optional" >&2
-else
-    echo "please install these system packages (Debian's names):$missing" >&2
+command=$1
+python=${PYTHON:-python3}
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+compiles() { # standard input: a C program; further arguments go to the compiler
+    ${CC:-cc} -x c - -o "$out/program" "$@" >/dev/null 2>&1
+}
+
+find_missing() {
+    missing=""
+    if ! printf 'int x;\n' | compiles -c; then
+        missing="$missing gcc libc6-dev"
+        has_compiler=no
+    elif ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | compiles; then
+        missing="$missing libc6-dev"
+        has_compiler=no
+    else
+        has_compiler=yes
+    fi
+    # Debian's name of the Python: python3, or python3.12 of one that is not the default.
+    name=$(basename "$python")
+    [ "$name" != python ] || name=python3
+    "$python" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' ||
+        missing="$missing $name-dev"
+    "$python" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing $name-venv"
+    if [ "$command" != demo ]; then
+        has_cmocka || missing="$missing libcmocka-dev"
+    fi
+    if [ "$command" = test ]; then
+        ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 ||
+            missing="$missing postgresql"
+        PATH="$PATH:/usr/sbin:/sbin" command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
+    fi
+}
+
+has_cmocka() {
+    if [ $has_compiler = no ]; then
+        test -f /usr/include/cmocka.h
+        return
+    fi
+    for header in setjmp stdarg stddef stdint cmocka; do
+        echo "#include <$header.h>"
+    done >"$out/cmocka.c"
+    echo 'int main(void) { return 0; }' >>"$out/cmocka.c"
+    compiles -lcmocka <"$out/cmocka.c"
+}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "'$python' is not Python 3.11 or newer: choose another with 'make PYTHON=python3.12 ...'" >&2
     exit 1
 fi
+find_missing
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ] && [ "${TRIBUTARY_NO_SYSTEM:-0}" != 1 ] && command -v apt-get >/dev/null; then
+    echo "installing these system packages with apt-get (TRIBUTARY_NO_SYSTEM=1 stops this):$missing"
+    apt-get update -qq >/dev/null
+    # shellcheck disable=SC2086 # a list of names
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    find_missing # of a Python or a compiler from elsewhere, perhaps
+    [ -n "$missing" ] || exit 0
+fi
+echo "please install these system packages (Debian's names):$missing" >&2
+exit 1

@@ -1,0 +1,109 @@
+#!/bin/sh
+# What `make test-bare` runs on a bare machine (tools/bare_machine.sh), as root, in the project:
+# tools/bare_part.sh part | full. The last line is a row of the table in CONTRIBUTING.md.
+set -eu
+size=$1
+started=$(date +%s)
+
+fail() {
+    echo "test-bare: $*" >&2
+    exit 1
+}
+
+# One message, on stderr, that lists exactly what is missing for a command: expects PACKAGES COMMAND...
+expects() {
+    packages=$1
+    shift
+    if message=$("$@" 2>&1 >/dev/null); then
+        fail "'$*' does not stop without $packages"
+    fi
+    message=$(echo "$message" | grep -v '^make: \*\*\*')
+    [ "$message" = "please install these system packages (Debian's names): $packages" ] ||
+        fail "'$*' prints: $message"
+}
+
+# ---- before anything is installed ----------------------------------------------------------
+
+compiler="gcc libc6-dev python3-dev python3-venv"
+chmod 755 /root # so that another user gets here
+for as in "env TRIBUTARY_NO_SYSTEM=1" "setpriv --reuid 65534 --regid 65534 --clear-groups"; do
+    # shellcheck disable=SC2086 # a command
+    expects "$compiler" $as make demo
+    # shellcheck disable=SC2086
+    expects "$compiler libcmocka-dev postgresql iproute2" $as make test
+done
+[ ! -e .venv ] || fail "a command that stops for want of packages leaves .venv"
+
+# What .venv brings is never the machine's.
+for program in meson ninja pytest clang-format clang-tidy ruff mypy pip uv; do
+    printf '#!/bin/sh\necho "taken from the machine: $0" >&2\nexit 99\n' >/usr/local/bin/$program
+    chmod 755 /usr/local/bin/$program
+done
+
+# ---- the two commands ----------------------------------------------------------------------
+
+make demo
+status=0
+mkdir -p build
+if [ "$size" = full ]; then
+    make test >build/test.log 2>&1 || status=1
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends clang >/dev/null
+    make warnings
+    # An ordinary user, who installs nothing.
+    useradd --create-home ordinary
+    cp -r /root/tributary /home/ordinary/tributary
+    (
+        cd /home/ordinary/tributary
+        make clean
+        chown -R ordinary .
+        setpriv --reuid ordinary --regid ordinary --init-groups env HOME=/home/ordinary make demo test-c
+    )
+else
+    sh tools/system-packages.sh test
+    make test-c
+    # Builds, trains, resumes after kill -9, calls the compiled attention, reads each kind of source.
+    resume=confluence/tests/test_exact_resume.py
+    attention=confluence/tests/test_row_attention.py
+    .venv/bin/python -m pytest -n 2 --dist loadfile \
+        $resume::test_a_run_killed_at_any_step_goes_on_with_the_same_losses \
+        $resume::test_a_kill_while_saving_leaves_the_last_good_checkpoint \
+        $attention::test_every_cell_gets_what_dense_attention_gives_it \
+        $attention::test_compiled_attention_is_the_same_bits_on_any_number_of_threads \
+        confluence/tests/test_readme.py headwater/tests/python/test_resume.py \
+        headwater/tests/python/test_same_store.py headwater/tests/python/test_csv.py \
+        headwater/tests/python/test_source_sqlite.py headwater/tests/python/test_source_duckdb.py \
+        headwater/tests/python/test_source_relbench.py \
+        >build/test.log 2>&1 || status=1
+fi
+tail -n 100 build/test.log
+
+# The other way of the README to the commands.
+python3 -m venv /tmp/own
+/tmp/own/bin/pip install -q ./headwater ./confluence
+/tmp/own/bin/headwater --version
+/tmp/own/bin/confluence --version
+
+# ---- the row -------------------------------------------------------------------------------
+
+counted() { # of pytest's last line: counted passed
+    grep -E '^=+ .* in [0-9.]+s' build/test.log | tail -n 1 | grep -oE "[0-9]+ $1" |
+        grep -oE '[0-9]+' || echo 0
+}
+warnings=$(cat build/warnings-*/compile.log 2>/dev/null | grep -c 'warning:' || true)
+[ "$size" = full ] || warnings=-
+minutes=$((($(date +%s) - started + 30) / 60))
+if [ "$size" = part ] && [ -d ../shared ] && [ "$(counted skipped)" != 0 ]; then
+    echo "test-bare: a test is skipped" >&2
+    status=1
+fi
+versions=$(.venv/bin/python -c '
+import platform
+from importlib.metadata import version
+print(platform.python_version(), version("jax"), version("numpy"), sep=" | ")')
+cmocka=$(dpkg-query -W -f '${Version}' libcmocka-dev)
+# Of testing, the day that it is from.
+debian=$(cat /etc/debian_version)
+case $debian in *sid*) debian="$debian, $(date +%F)" ;; esac
+echo "| $debian | $versions | gcc $(gcc -dumpfullversion) | ${cmocka%-*} |" \
+    "$(counted passed) | $(counted failed) | $(counted skipped) | $warnings | $minutes |"
+exit $status
