@@ -16,6 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import headwater
+
+import confluence
 from confluence import commands as does
 from confluence.config import PRESETS, Config
 from confluence.config_checks import setting_kinds, tuple_kind
@@ -46,6 +49,8 @@ class Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = Parser(prog="confluence", description="Train relational transformers on databases.")
+    versions = f"confluence {confluence.__version__}, headwater {headwater.__version__}"
+    parser.add_argument("--version", action="version", version=versions)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
         _add_run, _add_train, _add_pretrain, _add_evaluate, _add_probe, _add_predict, _add_page,

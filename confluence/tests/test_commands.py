@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import signal
@@ -289,3 +290,11 @@ def test_a_question_becomes_a_task_of_the_metadata() -> None:
     assert question(anchor="a.b.x,y").to_task()["anchor_key"] == ["x", "y"]
     with pytest.raises(ValueError, match=r"expected 'table\.column'"):
         question(anchor="customers").to_task()
+
+
+def test_the_version_is_that_of_both_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    versions = [importlib.metadata.version(name) for name in ("confluence", "headwater")]
+    assert capsys.readouterr().out == "confluence {}, headwater {}\n".format(*versions)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import __version__
 from .errors import HeadwaterError
 from .interrupts import Interrupts, is_interrupt
 
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headwater", description="From a relational database to batches of contexts."
     )
+    parser.add_argument("--version", action="version", version=f"headwater {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     init = commands.add_parser("init", help="draft a metadata.json from a source")
     add_source(init)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import headwater
 import pytest
 from databases import bookstore, bookstore_metadata, write_sqlite
 from headwater.build import build
@@ -249,3 +250,10 @@ def test_the_commands_run_as_modules(package: str) -> None:
     command = [sys.executable, "-m", package, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"usage: {package} ")
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"headwater {headwater.__version__}\n"
