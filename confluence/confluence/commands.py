@@ -217,7 +217,7 @@ def predict_command(options: argparse.Namespace) -> Told:
         )
         if current().is_first:
             check_output(path)
-        return path, run.answers(
+        return path, run.predict(
             split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
             task=options.task, contexts=options.contexts, others=others,
             tree_share=options.tree_share,

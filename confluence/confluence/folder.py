@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Where to write a file that nobody is to find half-written, also if two processes write it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """Where to write a file that nobody is to find half-written, also if several processes or
+    threads write it at once: the last one's stays."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         yield unfinished
         unfinished.replace(path)

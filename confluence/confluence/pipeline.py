@@ -350,10 +350,11 @@ def run_pipeline(
     )
     say(f"evaluating on {split}")
     evaluation = run.evaluate(split, tree_share=tree_share)
-    rows = run.predict(split=split, tree_share=tree_share)
+    predictions = run.predictions_file(split, tree_share=tree_share)
+    rows = run.predict(split=split, tree_share=tree_share, path=predictions)
     files = {
         "store": str(store),
-        "predictions": str(run.predictions_file(split, tree_share=tree_share)),
+        "predictions": str(predictions),
         "log": str(out / "log.jsonl"),
         "curve": str(out / "loss.png"),
         "page": str(out / PAGE),

@@ -190,15 +190,16 @@ class Run:
         path: Path | str | None = None, task: str | None = None, contexts: int = 1,
         others: Sequence[Run] = (), tree_share: float = 0.0,
     ) -> Answers:  # fmt: skip
-        """Predictions for a split in the order of the task's rows, or for keys in theirs; also as
-        a file. No answer depends on anything later than its time.
+        """Predictions for a split in the order of the task's rows, or for keys in theirs. No answer
+        depends on anything later than its time. Nothing is written unless `path` is given, and
+        threads may call this of one run at once.
 
         Args:
             keys: of the task's anchor table: scalars, or tuples for a composite key.
             keys_file: a CSV or Parquet file of keys and maybe times (`key_file.py`).
             at: the time of the question; with `keys` one for all or one for each. A naive time is
                 UTC. None: the anchors' own times where a task has them.
-            path: the file, .csv or .parquet; by default `predictions_file`.
+            path: a file that is written too, .csv or .parquet.
             contexts: how many contexts of each seed are averaged (`contexts.py`).
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
@@ -206,26 +207,22 @@ class Run:
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file, and the others wait for it.
         """
-        file = Path(
-            path or self.predictions_file(split, task=task, others=others, tree_share=tree_share)
-        )
-        if current().is_first:
+        file = Path(path) if path is not None and current().is_first else None
+        if file is not None:
             check_output(file)
-        answers = self.answers(
+        answers = self._answers(
             split=split, keys=keys, keys_file=keys_file, at=at, task=task, contexts=contexts,
             others=others, tree_share=tree_share,
         )  # fmt: skip
-        if current().is_first:
+        if file is not None:
             answers.write(file)
         return answers
 
-    def answers(
-        self, *, split: str | None = None, keys: Sequence[Any] | None = None,
-        keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
-        task: str | None = None, contexts: int = 1, others: Sequence[Run] = (),
-        tree_share: float = 0.0,
+    def _answers(
+        self, *, split: str | None, keys: Sequence[Any] | None, keys_file: Path | str | None,
+        at: Time | Sequence[Time] | None, task: str | None, contexts: int, others: Sequence[Run],
+        tree_share: float,
     ) -> Answers:  # fmt: skip
-        """What `predict` says, without a file."""
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
         if split is not None:
@@ -275,9 +272,9 @@ class Run:
         self, split: str | None, *, task: str | None = None, others: Sequence[Run] = (),
         tree_share: float = 0.0,
     ) -> Path:  # fmt: skip
-        """Where `predict` writes by default: predictions-<split>.csv or predictions-keys.csv in the
-        run's folder, or that of its task; with other runs the name says which (`ensemble.mark`),
-        with trees their share."""
+        """Where the commands write by default: predictions-<split>.csv or predictions-keys.csv in
+        the run's folder, or that of its task; with other runs the name says which
+        (`ensemble.mark`), with trees their share."""
         parts = ["predictions", split or "keys"]
         if others:
             parts.append(mark([(run.out, run.step) for run in (self, *others)]))

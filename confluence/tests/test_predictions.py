@@ -60,13 +60,13 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_rows_of_a_split_are_in_the_order_of_its_label_file(
-    run: confluence.Run, split: str
+    run: confluence.Run, split: str, tmp_path: Path
 ) -> None:
-    answers = run.predict(split=split)
+    answers = run.predict(split=split, path=tmp_path / "p.csv")
     asked = bakery.label_rows(split)
     shown = [(str(row["key"][0]), row["key"][1], row["obs_time"]) for row in answers]
     assert shown == asked
-    written = read_csv(run.out / f"predictions-{split}.csv")
+    written = read_csv(tmp_path / "p.csv")
     assert [(w["key_city"], int(w["key_number"]), w["obs_time"]) for w in written] == asked
     assert [float(w["prediction"]) for w in written] == [row["prediction"] for row in answers]
     assert {w["probability"] for w in written} == {""}

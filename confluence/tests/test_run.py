@@ -8,6 +8,7 @@ import dataclasses
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def test_a_model_is_compiled_once_for_all_evaluations_and_predictions(
 def test_predictions_are_written_for_splits_and_keys(
     trained: confluence.Run, shop_store: Path
 ) -> None:
-    rows = trained.predict(split="test")
+    rows = trained.predict(split="test", path=trained.predictions_file("test"))
     with (trained.out / "predictions-test.csv").open() as file:
         written = list(csv.DictReader(file))
     assert list(written[0]) == ["key", "obs_time", "prediction", "probability"]
@@ -166,6 +167,33 @@ def test_a_loaded_run_predicts_the_same(trained: confluence.Run) -> None:
     loaded = confluence.load(trained.out)
     assert loaded.config == trained.config
     assert loaded.predict(split="val") == trained.predict(split="val")
+
+
+def test_threads_ask_one_run_at_once_and_nothing_is_written(trained: confluence.Run) -> None:
+    """22 of 96 calls failed: threads shared the name of an unfinished file."""
+    keys = [51, 54]
+
+    def contents() -> dict[str, int]:
+        return {str(path): path.lstat().st_mtime_ns for path in trained.out.rglob("*")}
+
+    before = contents()
+    run = confluence.load(trained.out)
+    alone = list(run.predict(keys=keys, at="2026-03-01"))
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(run.predict, keys=keys, at="2026-03-01") for _ in range(24)]
+        assert [list(each.result()) for each in asked] == [alone] * 24
+    assert contents() == before
+
+
+def test_threads_that_write_one_file_leave_one_whole_file(
+    trained: confluence.Run, tmp_path: Path
+) -> None:
+    answers = trained.predict(split="test")
+    answers.write(tmp_path / "alone.csv")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(answers.write, [tmp_path / "p.csv"] * 48))
+    assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "p.csv"]
 
 
 def test_a_rebuilt_store_is_noticed_and_another_embedder_refused(
