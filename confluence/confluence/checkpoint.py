@@ -2,7 +2,8 @@
 
     params/  average/   what is evaluated; average is what evaluation uses
     training/           optimizer state, step, and the loss of every step so far
-    record              configuration, stores, tasks, embedder, where the samplers stand, score
+    record              configuration, stores, tasks, embedder, where the samplers stand, score,
+                        a checksum of every array above and one of the record itself
 
 A run that goes on from a checkpoint gives the losses that it would have given without the stop, bit
 for bit on one machine. Random keys need no place here: they are made from the seed and the step.
@@ -11,11 +12,17 @@ A checkpoint appears under its name by one rename, when all of it is written; it
 rename, before anything of it is removed. So a kill at any time leaves only whole checkpoints, and
 the last good one stays: older ones are removed after a newer one is there. Kept are the last
 `keep_last` and the best one by the score on val, where there is one.
+
+Checksums are compared whenever something is read: files are compressed without one, so a flipped
+bit would come back as other weights. A run resumes from the newest checkpoint that is whole;
+damaged ones after it are renamed to `<step>.damaged`, and damaged ones before it are ignored.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import shutil
 import warnings
@@ -34,13 +41,14 @@ from confluence.members import first_params
 from confluence.model import Params
 from confluence.stores import Seeds, TaskPlace
 
-FORMAT = 3
+FORMAT = 4
 FOLDER = "checkpoints"
 FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
 SPLIT_SCALES = "time_split"  # columns are scaled by what was known at its cutoff
 LONGEST_REASON = 200  # characters of another library's error
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
+DAMAGED = ".damaged"  # in names of those that a run did not resume from
 FREE_SETTINGS = frozenset(
     {
         "num_prefetch", "num_threads", "layout", "log_every", "log_to", "eval_every", "save_every",
@@ -52,6 +60,10 @@ FREE_SETTINGS = frozenset(
 
 class CheckpointError(ValueError):
     """There is no checkpoint, or it does not fit the store or the run."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is not as it was written."""
 
 
 class Score(NamedTuple):
@@ -193,9 +205,43 @@ def find_step(out: Path, which: str | int = "last") -> int:
     return int(which)
 
 
+def newest_whole(out: Path) -> int | None:
+    """The newest step whose checkpoint is whole, to its last array; warns of newer ones that are
+    damaged. None if the run has no checkpoint, an error if it has none that is whole.
+    """
+    damaged: list[str] = []
+    for step in reversed(saved_steps(out)):
+        try:
+            arrays = _read_record(out, step)["arrays"]
+            _read_arrays(out, step, {part: _shapes(arrays[part]) for part in PARTS})
+        except DamagedCheckpointError as error:
+            damaged.append(str(error))
+            continue
+        if damaged:
+            warnings.warn(f"{'; '.join(damaged)}: resuming at step {step}", stacklevel=1)
+        return step
+    if damaged:
+        raise DamagedCheckpointError(
+            f"{'; '.join(damaged)}: no checkpoint of the run is whole, start again with --overwrite"
+        )
+    return None
+
+
+def set_aside(out: Path, step: int) -> None:
+    """Rename the checkpoints after a step, from which a run did not resume."""
+    for later in saved_steps(out):
+        if later > step:
+            path = out / FOLDER / f"{later}{DAMAGED}"
+            shutil.rmtree(path, ignore_errors=True)
+            (out / FOLDER / str(later)).rename(path)
+
+
 def _read_scores(out: Path, steps: list[int]) -> Iterator[Saved]:
     for step in steps:
-        score = load_record(out, step)["score"]
+        try:
+            score = load_record(out, step)["score"]
+        except DamagedCheckpointError:
+            score = None
         yield Saved(step=step, score=None if score is None else Score(**score))
 
 
@@ -236,14 +282,23 @@ class Keeper:
         """Write the checkpoint of a step; then remove older ones."""
         import orbax.checkpoint as ocp
 
-        told = {"step": step, "score": None if score is None else score._asdict()}
+        told = {
+            **record, "step": step, "score": None if score is None else score._asdict(),
+            "arrays": {
+                part: {name: _about(array) for name, array in parts[part].items()}
+                for part in PARTS
+            },
+        }  # fmt: skip
         items: dict[str, Any] = {name: ocp.args.StandardSave(dict(parts[name])) for name in PARTS}
         path = self._out / FOLDER / str(step)
         try:
             with _checkpointer() as checkpointer:
                 checkpointer.save(
                     path.absolute(),
-                    args=ocp.args.Composite(record=ocp.args.JsonSave({**record, **told}), **items),
+                    args=ocp.args.Composite(
+                        record=ocp.args.JsonSave({**told, "checksum": _record_checksum(told)}),
+                        **items,
+                    ),
                 )
         except (OSError, ValueError) as error:  # the second of a full disk
             raise CheckpointError(
@@ -281,14 +336,48 @@ def _checkpointer() -> Any:
 # -------------------------------------------------------------------------------------- reading
 
 
-def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
-    """The record of a run's checkpoint; by default of the last."""
+def _about(array: Any) -> dict[str, Any]:
+    """Type, shape and checksum of an array, for the record."""
+    values = np.asarray(array)
+    checksum = hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
+    return {"dtype": values.dtype.name, "shape": list(values.shape), "checksum": checksum}
+
+
+def _shapes(arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Arrays that a record speaks of, as `load_parts` wants them; they take no memory."""
+    return {
+        name: np.broadcast_to(np.zeros((), jnp.dtype(about["dtype"])), about["shape"])
+        for name, about in arrays.items()
+    }
+
+
+def _record_checksum(record: Mapping[str, Any]) -> str:
+    text = json.dumps(json.loads(json.dumps(record)), sort_keys=True)  # keys as they are read
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read_record(out: Path, step: int) -> dict[str, Any]:
+    """A checkpoint's record, with the checksums of its arrays."""
     import orbax.checkpoint as ocp
 
-    step = find_step(out) if step is None else step
     record = dict(_restore(out, step, {"record": ocp.args.JsonRestore()})["record"])
-    if record.get("format") != FORMAT:
-        raise CheckpointError(f"'{out}' has format {record.get('format')}, expected {FORMAT}")
+    if record.get("format", FORMAT) != FORMAT:
+        raise CheckpointError(
+            f"the checkpoint of step {step} in '{out}' has format {record['format']}, this version"
+            f" reads format {FORMAT}: train again"
+        )
+    checksum = record.pop("checksum", None)
+    if checksum != _record_checksum(record):
+        raise DamagedCheckpointError(
+            f"the checkpoint of step {step} in '{out}' is damaged: its record has another checksum"
+        )
+    return record
+
+
+def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
+    """The record of a run's checkpoint; by default of the last."""
+    record = _read_record(out, find_step(out) if step is None else step)
+    del record["arrays"]
     if record["config"].get("time_split") and record.get("scales") != SPLIT_SCALES:
         raise CheckpointError(
             f"the run in '{out}' is of a split by time whose scales knew what came after its"
@@ -305,6 +394,13 @@ def load_parts(
     The arrays are bound to no device, as those that a run begins with: what is compiled for these
     runs with those.
     """
+    restored = _read_arrays(out, step, shapes)
+    return {part: {n: jnp.array(a) for n, a in restored[part].items()} for part in shapes}
+
+
+def _read_arrays(
+    out: Path, step: int, shapes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
     import orbax.checkpoint as ocp
 
     items: dict[str, Any] = {
@@ -313,15 +409,22 @@ def load_parts(
         )
         for part, arrays in shapes.items()
     }
-    restored = _restore(out, step, items)
+    written = _read_record(out, step)["arrays"]
+    restored: dict[str, dict[str, Any]] = _restore(out, step, items)
     for part, arrays in shapes.items():
         for name, like in arrays.items():
-            if restored[part][name].shape != like.shape:
+            found = restored[part][name]
+            if found.shape != like.shape:
                 raise CheckpointError(
                     f"the checkpoint of step {step} in '{out}' has '{name}' of shape"
-                    f" {restored[part][name].shape}, this version expects {like.shape}"
+                    f" {found.shape}, this version expects {like.shape}"
                 )
-    return {part: {n: jnp.array(a) for n, a in restored[part].items()} for part in shapes}
+            if _about(found) != written[part][name]:
+                raise DamagedCheckpointError(
+                    f"the checkpoint of step {step} in '{out}' is damaged: array '{name}' of"
+                    f" '{part}' has another checksum"
+                )
+    return restored
 
 
 def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
@@ -335,9 +438,9 @@ def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # of many kinds, and of more lines than a person reads
-        raise CheckpointError(
-            f"the checkpoint in '{path}' cannot be read, some file of it is damaged or missing"
-            f" ({_reason(error)}): take another one (--checkpoint), or train again"
+        raise DamagedCheckpointError(
+            f"the checkpoint of step {step} in '{out}' is damaged: some file of it is not as it was"
+            f" written, or missing ({_reason(error)})"
         ) from error
 
 

@@ -255,8 +255,9 @@ def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
 def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
     """Raise, before anything is read, where the folder holds a run of another task or of other
     settings."""
-    if checkpoint.saved_steps(out) and not overwrite:
-        record = checkpoint.load_record(out)
+    step = None if overwrite else checkpoint.newest_whole(out)
+    if step is not None:
+        record = checkpoint.load_record(out, step)
         _check_same(out, record, {**record, "config": cfg.to_dict(), "tasks": [{"title": task}]})
 
 
@@ -281,11 +282,12 @@ def train_or_load(
         wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
     done = None
     try:
-        if checkpoint.saved_steps(out):
-            record = checkpoint.load_record(out)
+        step = checkpoint.newest_whole(out)
+        if step is not None:
+            record = checkpoint.load_record(out, step)
             if not overwrite:
                 _check_same(out, record, wanted)
-            done = None if checkpoint.differences(record, wanted) else int(record["step"])
+            done = None if checkpoint.differences(record, wanted) else step
         if done == cfg.steps:
             run = load(out, store=store)
             say(f"the model in {out} is trained already")

@@ -444,7 +444,7 @@ def learn(
     with contextlib.ExitStack() as until_done:
         done = None
         if group.is_first:
-            if not (resume and checkpoint.saved_steps(folder)[-1:] == [cfg.steps]):
+            if not (resume and checkpoint.newest_whole(folder) == cfg.steps):
                 until_done.enter_context(held(folder))  # there is something to do
             done = _prepare(folder, record, resume, overwrite)
         done = group.tell(done)
@@ -464,9 +464,10 @@ def listed(given: Any) -> Sequence[Any]:
 
 def _prepare(folder: Path, record: dict[str, Any], resume: bool, overwrite: bool) -> int | None:
     """The step that the run in a folder goes on from; None where it begins, in an empty folder."""
-    if resume and checkpoint.saved_steps(folder):
-        done = checkpoint.find_step(folder)
+    done = checkpoint.newest_whole(folder) if resume else None
+    if done is not None:
         checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
+        checkpoint.set_aside(folder, done)
         return done
     if start := record["config"]["init_from"]:
         check_start(Path(start), record, folder)
@@ -524,7 +525,13 @@ def load(
     """
     folder = Path(out)
     step = checkpoint.find_step(folder, which)
-    record = checkpoint.load_record(folder, step)
+    try:
+        record = checkpoint.load_record(folder, step)
+        params, average = checkpoint.load_weights(folder, record)
+    except checkpoint.DamagedCheckpointError as error:
+        others = [str(other) for other in checkpoint.saved_steps(folder) if other != step]
+        hint = f"choose another one with --checkpoint ({', '.join(others)})" if others else ""
+        raise checkpoint.DamagedCheckpointError(f"{error}: {hint or 'train again'}") from error
     paths = [] if store is None else [str(path) for path in listed(store)]
     paths = paths or checkpoint.store_paths(folder, record)
     places = checkpoint.read_places(record, paths)
@@ -540,7 +547,6 @@ def load(
             checkpoint.check_store(record, opened.metadata, number)
             found.append(opened.metadata)
     check_ignored_columns(found, cfg)
-    params, average = checkpoint.load_weights(folder, record)
     return Run(
         out=folder, places=places, config=cfg, step=step, params=params, average=average,
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),

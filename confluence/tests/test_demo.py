@@ -153,7 +153,7 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
             path.write_bytes(b"")
     assert main(small(shop_database, tmp_path / "moved", *churn)) == 1
     assert main(small(shop_database, tmp_path / "moved", *churn, "--overwrite")) == 0
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no checkpoint of the run is whole" in capsys.readouterr().err
 
 
 def test_a_build_that_fails_leaves_the_run_that_is_there(
@@ -227,5 +227,5 @@ def test_a_damaged_checkpoint_is_one_clear_error(
     capsys.readouterr()
     assert main(["predict", str(out), "--split", "val"]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"confluence: the checkpoint in '{out}/checkpoints/1' cannot be read")
-    assert "take another one (--checkpoint), or train again" in said
+    assert said.startswith(f"confluence: the checkpoint of step 1 in '{out}' is damaged: some file")
+    assert said.endswith(": train again")

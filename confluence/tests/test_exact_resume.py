@@ -224,6 +224,24 @@ def test_a_terminal_that_closes_stops_a_run_which_saves(
     assert_same(everything(out), everything(whole))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Orbax's own
+def test_a_run_whose_newest_checkpoint_is_damaged_resumes_from_the_one_before(
+    whole: Path, shop_store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    steps = checkpoint.saved_steps(out)
+    newest = out / "checkpoints" / str(steps[-1])
+    for path in (newest / "average").rglob("d/*"):  # the arrays' bytes
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(confluence.CheckpointError, match=rf"with --checkpoint \({steps[-2]}\)$"):
+        confluence.load(out)
+    with pytest.warns(UserWarning, match=rf"step {STEPS} .* damaged: .*: resuming at step 8$"):
+        train(shop_store, out, resume=True)
+    assert_same(everything(out), everything(whole))
+    assert newest.with_name(f"{STEPS}.damaged").is_dir()
+
+
 def test_nohup_keeps_a_run_going(whole: Path, shop_store: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     place = [str(int(signal.SIGHUP)), "5", "at_step"]
