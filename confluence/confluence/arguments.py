@@ -105,7 +105,9 @@ def _add_run(commands: Any) -> None:
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
     command.add_argument("--query", type=Path, help="file with the SQL of a new task")
     command.add_argument(
-        "--anchor", help="table.column of the predicted entity; table.column,column of a longer key"
+        "--anchor",
+        help="table.column of the predicted entity: its primary key or a unique column,"
+        " which the query has too; table.column,column of a longer key",
     )
     command.add_argument("--target", help="column of the query to predict")
     command.add_argument(

@@ -218,6 +218,28 @@ def check_task_name(metadata: Path, task: str) -> None:
         raise TaskError(f"no task '{task}', {hint if names else f'{metadata} has none'}")
 
 
+def check_anchor(metadata: Path, question: Question) -> None:
+    """Raise, before anything is built, unless --anchor names columns of its table."""
+    import headwater
+
+    anchor = question.to_task()["anchor_table"]
+    tables = {table.name: table for table in headwater.Schema.load(metadata).tables}
+    if anchor not in tables:
+        return  # the build says which table may be meant
+    columns = question.anchor.removeprefix(f"{anchor}.").split(",")
+    for name in columns:
+        if tables[anchor].spelling(name) is None:
+            known = tables[anchor].column_names()
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean '{near[0]}'?" if near else ""
+            keys = ",".join(tables[anchor].primary_key)
+            raise TaskError(
+                f"--anchor {question.anchor}: table '{anchor}' has no column '{name}'{hint}; its"
+                f" primary key is {keys}: name the query's column so, and use --anchor"
+                f" {anchor}.{keys}"
+            )
+
+
 def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> None:
     """Raise where a question's answers are not what they were taken for; say how it is split."""
     import headwater
@@ -337,6 +359,8 @@ def run_pipeline(
     )
     try:
         check_task_name(path, task)
+        if question is not None:
+            check_anchor(path, question)
         store = build_store(
             source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
             strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite,

@@ -109,6 +109,43 @@ def test_a_split_without_seeds_is_refused_before_anything_is_trained(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.parametrize(
+    ("anchor", "message"),
+    [
+        (
+            "orders.score",
+            "the anchor of task 'good' must be a primary key or a unique column: 13 rows of"
+            " 'orders' have 'score' 5; its primary key is order_id",
+        ),
+        (
+            "orders.order",
+            "--anchor orders.order: table 'orders' has no column 'order', did you mean 'order_id'?;"
+            " its primary key is order_id: name the query's column so, and use --anchor"
+            " orders.order_id",
+        ),
+        (
+            "orders.refunded_at",
+            "the query of task 'good' has no column 'refunded_at' (anchor_key), did you mean"
+            " 'refunded'?; it has order, score, refunded, obs_time, good",
+        ),
+    ],
+)
+def test_an_anchor_that_names_no_row_is_refused(
+    anchor: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """--anchor orders.score asked about the orders 0 to 6, and ended with 0."""
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    query = tmp_path / "good.sql"
+    query.write_text(
+        'SELECT order_id AS "order", score, refunded, ordered_at AS obs_time, score > 3 AS good'
+        " FROM orders"
+    )
+    asked = ["run", source, "--query", str(query), "--anchor", anchor, "--target", "good"]
+    assert main([*asked, "--out", str(tmp_path / "run"), "--preset", "tiny", "--steps", "1"]) == 1
+    assert message in capfd.readouterr().err
+    assert not (tmp_path / "run" / "store").exists()
+
+
 def test_a_strict_run_assumes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "shop.duckdb", SHOP)
     query = tmp_path / "good.sql"

@@ -51,6 +51,8 @@ def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:
         with collected(problems):
             query = _only_select(connection, task, [table.name for table in schema.tables])
             try:
+                described = connection.execute(f"DESCRIBE {query}").fetchall()
+                _refuse_twins(task, schema, [row[0] for row in described])
                 connection.execute(f"CREATE TABLE labels.q{index} AS SELECT * FROM (\n{query}\n)")
             except duckdb.OutOfMemoryException:
                 raise  # the build says what to do
@@ -74,6 +76,20 @@ def _only_select(connection: DuckDBPyConnection, task: Task, tables: list[str]) 
     while tokens and (tokens[-1].isspace() or tokens[-1] == ";" or _is_comment(tokens[-1])):
         tokens.pop()
     return "".join(tokens)
+
+
+def _refuse_twins(task: Task, schema: Schema, columns: list[str]) -> None:
+    """TaskError where two columns of a result have a name that the task uses: DuckDB keeps the
+    first, which may be the key of another table."""
+    names = task.anchor_key or schema.table(task.anchor_table).primary_key
+    used = (*names, task.target_column, task.observation_time_column, task.split_column)
+    folded = [column.casefold() for column in columns]
+    for name in filter(None, (*used, task.label_known_at)):
+        if folded.count(name.casefold()) > 1:
+            raise TaskError(
+                f"the query of task '{task.name}' has {folded.count(name.casefold())} columns "
+                f"'{name}': rename all but the one that is meant"
+            )
 
 
 def refuse_unrepeatable(connection: DuckDBPyConnection, task: Task, tokens: list[str]) -> None:

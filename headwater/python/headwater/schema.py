@@ -159,6 +159,12 @@ class Table:
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def spelling(self, name: str) -> str | None:
+        """How the table spells a column, as queries ignore case; None: it does not have it."""
+        names = self.column_names()
+        folded = {column.casefold(): column for column in names}
+        return name if name in names else folded.get(name.casefold())
+
     def source_columns(self) -> list[str]:
         """Names of the columns that the source must have."""
         return [column.name for column in self.columns if column.taken_from is None]
@@ -224,6 +230,13 @@ class Task:
     require_label: bool = False
     allow_future_anchor: bool = False
     note: str = ""  # for people; read by nobody
+
+    def anchor_columns(self, anchor: Table) -> tuple[str, ...]:
+        """Columns of the anchor table that those of `anchor_key` stand for, in their order: those
+        of the same names if it has all of them, else the primary key's."""
+        named = [anchor.spelling(name) for name in self.anchor_key]
+        found = tuple(name for name in named if name is not None)
+        return found if found and len(found) == len(named) else anchor.primary_key
 
     def to_dict(self) -> dict[str, Any]:
         entry: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .convert import CanonicalTable, count_rows
+from .document import shortened
 from .errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from .schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
 from .sources import literal, quote
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
+SHOWN_COLUMNS = 20  # of a result, in a message
 NEWER = "anchor newer than obs_time"  # why a row is no seed
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
 
@@ -135,6 +137,7 @@ class _SeedMaker:
         target = folded.get(task.target_column.casefold(), task.target_column)
         self.task, self.index = replace(task, target_column=target), index
         self.where = f"task '{task.name}'"
+        self.anchor_columns = task.anchor_columns(self.anchor.table)
         self.kind = self.settle_kind()
         self.check_times()
 
@@ -174,7 +177,34 @@ class _SeedMaker:
                 "'observation_time_column'"
             )
 
+    def check_anchor(self) -> None:
+        """Refuse columns that say of several rows that they are the anchor."""
+        primary_key = self.anchor.table.primary_key
+        if set(self.anchor_columns) == set(primary_key):
+            return
+        parts = [self.anchor.key_text(name, "p") for name in self.anchor_columns]
+        has_key = " AND ".join(f"{part} IS NOT NULL" for part in parts)
+        repeated = self.connection.execute(
+            f"SELECT count(*), {', '.join(parts)} FROM {self.anchor.relation} p WHERE {has_key} "
+            "GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL DESC LIMIT 1"
+        ).fetchone()
+        if repeated is None:
+            return
+        name, named = self.anchor.table.name, " and ".join(f"'{c}'" for c in self.anchor_columns)
+        value = ", ".join(shortened(part) for part in repeated[1:])
+        referred = [
+            f"; to ask about '{key.table}', to which it refers, name that as the anchor table"
+            for key in self.anchor.table.every_key()
+            if key.columns == self.anchor_columns
+        ]
+        raise _error(
+            f"the anchor of {self.where} must be a primary key or a unique column: {repeated[0]:,} "
+            f"rows of '{name}' have {named} {value}; its primary key is {', '.join(primary_key)}"
+            f"{''.join(referred[:1])}"
+        )
+
     def make(self) -> TaskSeeds:
+        self.check_anchor()
         pieces = self.pieces()
         selects, offset = [], 0
         for piece in pieces:
@@ -220,9 +250,12 @@ class _SeedMaker:
         found = self.find(piece, name)
         if found is None:
             what = "query" if piece.split is None else f"{piece.split} label table"
+            shown = list(piece.columns)
+            if len(shown) > SHOWN_COLUMNS:
+                shown[SHOWN_COLUMNS:] = ["..."]
             raise _error(
                 f"the {what} of {self.where} has no column '{name}' ({role})"
-                f"{nearest(name, piece.columns)}"
+                f"{nearest(name, piece.columns)}; it has {', '.join(shown)}"
             )
         return quote(found), piece.columns[found]
 
@@ -243,7 +276,7 @@ class _SeedMaker:
 
     def keys(self, piece: _Piece) -> list[str]:
         """SQL of the anchor's key parts, of a type that compares with the anchor table's."""
-        parts = self.anchor.table.primary_key
+        parts = self.anchor_columns
         found = []
         for name, part in zip(self.task.anchor_key or parts, parts, strict=True):
             sql, type_name = self.column(piece, name, "anchor_key")
@@ -258,8 +291,8 @@ class _SeedMaker:
         """Whether a part compares as an integer: if every piece has integers there."""
         if self.anchor.types[self.anchor.slot(part)] != "BIGINT":
             return False
-        position = self.anchor.table.primary_key.index(part)
-        name = (self.task.anchor_key or self.anchor.table.primary_key)[position]
+        position = self.anchor_columns.index(part)
+        name = (self.task.anchor_key or self.anchor_columns)[position]
         types = [piece.columns[self.find(piece, name) or name] for piece in self.pieces()]
         return all(type_name in INTEGER_TYPES for type_name in types)
 
@@ -318,7 +351,7 @@ class _SeedMaker:
 
     def match(self, pieces: str) -> None:
         """Find anchor rows and settle why a row is no seed, in `labels.matched`."""
-        parts = self.anchor.table.primary_key
+        parts = self.anchor_columns
         equal = " AND ".join(
             f"s.k{i} = p.c{self.anchor.slot(part)}"
             if self.integer_key(part)

@@ -200,11 +200,8 @@ def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
         anchor = tables[task.anchor_table]
         if not anchor.primary_key:
             problems.append(f"{where}: anchor table '{anchor.name}' has no 'primary_key'")
-        elif task.anchor_key and len(task.anchor_key) != len(anchor.primary_key):
-            problems.append(
-                f"'anchor_key' of {where} has {len(task.anchor_key)} columns, the primary key of "
-                f"'{anchor.name}' has {len(anchor.primary_key)}"
-            )
+        elif task.anchor_columns(anchor) == anchor.primary_key:
+            _check_anchor_key(task, anchor, problems)
         if not anchor.graph:
             problems.append(f"{where}: anchor table '{anchor.name}' has 'graph': false")
     for column in task.hidden_columns:
@@ -223,6 +220,22 @@ def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
             problems.append(
                 f"{where} is a cell task, but '{task.anchor_table}' has no {task.target_stype} "
                 f"column '{task.target_column}'"
+            )
+
+
+def _check_anchor_key(task: Task, anchor: Table, problems: list[str]) -> None:
+    """Columns of a result that stand for the primary key, in its order."""
+    where = f"'anchor_key' of task '{task.name}'"
+    if task.anchor_key and len(task.anchor_key) != len(anchor.primary_key):
+        problems.append(
+            f"{where} has {len(task.anchor_key)} columns, the primary key of '{anchor.name}' has "
+            f"{len(anchor.primary_key)}"
+        )
+    for name, part in zip(task.anchor_key, anchor.primary_key, strict=False):
+        if anchor.spelling(name) not in (None, part):
+            problems.append(
+                f"{where} names '{name}', another column of '{anchor.name}', in place of '{part}' "
+                "of its primary key"
             )
 
 

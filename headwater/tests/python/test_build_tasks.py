@@ -552,6 +552,75 @@ def test_faults_of_tasks_in_the_metadata_are_found_before_the_build(tmp_path: Pa
         build_task(tmp_path, {**SOLD, "kind": "cell"})
 
 
+# ---- which row a key names -------------------------------------------------------------------
+
+ASKED = "DATE '2021-01-01' AS at, v AS sold FROM (VALUES"
+
+
+def test_a_unique_column_names_the_rows_that_have_its_value(tmp_path: Path) -> None:
+    """It was matched with the primary key: "Ben" was no author, and a book of price 12 book 12."""
+    query = f"SELECT name, {ASKED} ('Ben', 1.0), ('Ada', 2.0), ('Eve', 3.0)) AS x(name, v)"
+    by_name = {**SOLD, "anchor_table": "authors", "query": query}
+    _, task = build_task(tmp_path, {**by_name, "anchor_key": "NAME"})  # case does not count
+    assert [(seed[0], seed[2]) for seed in seeds_of(tmp_path)] == [(1, 2.0), (2, 1.0)]
+    assert task["dropped"] == {"no anchor row": 1}
+    # Books 10, 12 and 13 have these prices; book 11 has none, and 12 is the price of no book.
+    query = f"SELECT price, {ASKED} (20, 1.0), (12.5, 2.0), (7.25, 3.0), (12, 4.0)) AS x(price, v)"
+    _, task = build_task(tmp_path, {**SOLD, "query": query, "anchor_key": "price"})
+    assert [(seed[0], seed[2]) for seed in seeds_of(tmp_path)] == [(10, 2.0), (12, 1.0), (13, 3.0)]
+    assert task["dropped"] == {"no anchor row": 1}
+
+
+def test_the_parts_of_a_key_are_those_of_their_names_in_any_order(tmp_path: Path) -> None:
+    """The first column was taken for the first part: number 1 for shop "1"."""
+    query = f"SELECT number, shop, {ASKED} (1, 'b', 5.0), (2, 'a', 6.0)) AS x(number, shop, v)"
+    task = {**SOLD, "query": query, "anchor_table": "sales", "anchor_key": ["number", "shop"]}
+    build_task(tmp_path, task)
+    store = Store(tmp_path / "s")
+    keys = [store.row(int(row))["key"] for row in store.task_seeds("t")["anchor_row"]]
+    assert keys == [{"shop": "a", "number": 2}, {"shop": "b", "number": 1}]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"anchor_key": "author_id"},
+            "the anchor of task 't' must be a primary key or a unique column: 2 rows of 'books'"
+            " have 'author_id' 1; its primary key is book_id; to ask about 'authors', to which it"
+            " refers, name that as the anchor table",
+        ),
+        ({"anchor_key": "GENRE"}, "2 rows of 'books' have 'genre' novel; its primary key is"),
+        (
+            {"query": "SELECT author_id, DATE '2021-01-01' AS at, 1 AS sold FROM authors"},
+            "the query of task 't' has no column 'book_id' (anchor_key); it has author_id, at,"
+            " sold",
+        ),
+        (
+            # The result's first "book_id" was taken, whichever table that was of.
+            {
+                "query": "SELECT s.book_id, b.book_id, DATE '2021-01-01' AS at, 1 AS sold "
+                "FROM sales s, books b"
+            },
+            "the query of task 't' has 2 columns 'book_id': rename all but the one that is meant",
+        ),
+    ],
+)
+def test_a_key_that_does_not_say_which_row_is_meant_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    """The rows whose primary key happened to be the same number were asked about."""
+    query = "SELECT book_id, author_id, genre, DATE '2021-01-01' AS at, 1 AS sold FROM books"
+    with pytest.raises(TaskError, match=re.escape(message)):
+        build_task(tmp_path, {**SOLD, "query": query, **change})
+    assert not (tmp_path / "s").exists()
+
+
+def test_another_column_of_the_table_does_not_stand_for_a_part_of_its_key(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="names 'book_id', another column of 'sales', in place"):
+        build_task(tmp_path, {**SOLD, "anchor_table": "sales", "anchor_key": ["book_id", "x"]})
+
+
 def test_words_that_only_look_like_chance_or_a_clock_are_fine(tmp_path: Path) -> None:
     query = (
         "WITH n AS (SELECT book_id, 1 AS random, 2 AS now FROM books) "
