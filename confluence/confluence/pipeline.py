@@ -14,7 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluence import checkpoint
 from confluence.config import Config
@@ -26,6 +26,9 @@ from confluence.run import Run, load, train
 from confluence.sinks import check_installed
 from confluence.stores import find_places
 from confluence.with_trees import check_share
+
+if TYPE_CHECKING:
+    import headwater
 
 METADATA = "metadata.json"
 BEFORE = "metadata.before.json"  # what inference is about to overwrite
@@ -133,12 +136,13 @@ def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: S
 
 
 def build_store(
-    source: str, metadata: Path, out: Path, *, seeds_dir: Path | None,
+    source: str, schema: headwater.Schema, out: Path, *, seeds_dir: Path | None,
     selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
 ) -> Path:  # fmt: skip
-    """Build the store, unless it was built from this source as it is, with this metadata.
+    """Build the store, unless it was built from this source as it is, with this schema.
 
     Args:
+        schema: with the run's task alone (`read_schema`).
         keep: a run learned from the store that is there: raise where another would take its place.
     """
     import headwater
@@ -147,12 +151,12 @@ def build_store(
 
     store, mark = out / STORE, out / BUILT
     files = source_files(source, store)
-    stamped = (files or []) + _label_files(metadata, seeds_dir)
+    stamped = (files or []) + _label_files(schema, seeds_dir)
     inputs = {
         "source": source,
         "selected": {name: list(patterns) for name, patterns in selected.items()},
         "files": {str(path): _stamp(path) for path in stamped},
-        "metadata": metadata.read_text(encoding="utf-8"),
+        "metadata": json.dumps(schema.to_dict()),
     }
     # Which store it was built into says whether that is still there, whatever ended since.
     there = {"store": build_at(store)}
@@ -173,7 +177,7 @@ def build_store(
     display = ProgressDisplay(sys.stderr)
     try:
         report = headwater.build(
-            source, str(store), metadata=str(metadata), seeds_dir=seeds_dir, progress=display,
+            source, str(store), metadata=schema, seeds_dir=seeds_dir, progress=display,
             strict=strict, **selected,
         )  # fmt: skip
     finally:
@@ -194,14 +198,10 @@ def _damage(store: Path) -> str | None:
     return None
 
 
-def _label_files(metadata: Path, seeds_dir: Path | None) -> list[Path]:
-    """Label tables of the tasks."""
-    files: list[Path] = []
-    for task in json.loads(metadata.read_text(encoding="utf-8")).get("tasks", {}).values():
-        seeds = task.get("seeds") or {}
-        names = seeds.values() if isinstance(seeds, dict) else [seeds]
-        files += [(seeds_dir or metadata.parent) / str(name) for name in names]
-    return files
+def _label_files(schema: headwater.Schema, seeds_dir: Path | None) -> list[Path]:
+    """Label tables of the task."""
+    folder = seeds_dir or schema.directory or Path()
+    return [folder / name for task in schema.tasks for _, name in task.seeds]
 
 
 def _stamp(path: Path) -> list[int]:
@@ -209,34 +209,38 @@ def _stamp(path: Path) -> list[int]:
     return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else []
 
 
-def check_task_name(metadata: Path, task: str) -> None:
-    """Raise, before anything is built, unless the metadata have the task."""
-    names = list(json.loads(metadata.read_text(encoding="utf-8")).get("tasks") or ())
-    if task not in names:
-        near = difflib.get_close_matches(task, names, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"{metadata} has {', '.join(names)}"
-        raise TaskError(f"no task '{task}', {hint if names else f'{metadata} has none'}")
-
-
-def check_anchor(metadata: Path, question: Question) -> None:
-    """Raise, before anything is built, unless --anchor names columns of its table."""
+def read_schema(metadata: Path, task: str, say: Say) -> headwater.Schema:
+    """The metadata with one task, which they must have. The run's store has no other: none that
+    only was drafted can stop the run, or make it wait."""
     import headwater
 
-    anchor = question.to_task()["anchor_table"]
-    tables = {table.name: table for table in headwater.Schema.load(metadata).tables}
-    if anchor not in tables:
-        return  # the build says which table may be meant
-    columns = question.anchor.removeprefix(f"{anchor}.").split(",")
-    for name in columns:
-        if tables[anchor].spelling(name) is None:
-            known = tables[anchor].column_names()
+    document = json.loads(metadata.read_text(encoding="utf-8"))
+    tasks = document.get("tasks") or {}
+    if task not in tasks:
+        near = difflib.get_close_matches(task, tasks, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"{metadata} has {', '.join(tasks)}"
+        raise TaskError(f"no task '{task}', {hint if tasks else f'{metadata} has none'}")
+    others = [name for name in tasks if name != task]
+    if others:
+        say(f"the store is built for {task}, without the tasks {', '.join(others)}")
+    schema = headwater.Schema.from_dict({**document, "tasks": {task: tasks[task]}})
+    return dataclasses.replace(schema, directory=metadata.resolve().parent)
+
+
+def check_anchor(schema: headwater.Schema, question: Question) -> None:
+    """Raise, before anything is built, unless --anchor names columns of its table."""
+    (task,) = schema.tasks
+    table = schema.table(task.anchor_table)
+    for name in task.anchor_key:
+        if table.spelling(name) is None:
+            known = table.column_names()
             near = difflib.get_close_matches(name, known, n=1)
             hint = f", did you mean '{near[0]}'?" if near else ""
-            keys = ",".join(tables[anchor].primary_key)
+            keys = ",".join(table.primary_key)
             raise TaskError(
-                f"--anchor {question.anchor}: table '{anchor}' has no column '{name}'{hint}; its"
-                f" primary key is {keys}: name the query's column so, and use --anchor"
-                f" {anchor}.{keys}"
+                f"--anchor {question.anchor}: table '{table.name}' has no column '{name}'{hint};"
+                f" its primary key is {keys}: name the query's column so, and use --anchor"
+                f" {table.name}.{keys}"
             )
 
 
@@ -358,11 +362,11 @@ def run_pipeline(
         source, task, question, out, metadata, selected or {}, strict=strict, say=say
     )
     try:
-        check_task_name(path, task)
+        schema = read_schema(path, task, say)
         if question is not None:
-            check_anchor(path, question)
+            check_anchor(schema, question)
         store = build_store(
-            source, path, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
+            source, schema, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
             strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite,
         )  # fmt: skip
     except BaseException as error:

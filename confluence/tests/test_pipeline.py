@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import headwater
 import pytest
 
 from confluence.cli import main
-from confluence.pipeline import Question, build_store, write_metadata
+from confluence.pipeline import Question, build_store, read_schema, write_metadata
 
 
 def write(path: Path, script: str) -> str:
@@ -24,11 +25,10 @@ def test_a_store_is_built_again_when_its_database_changed(tmp_path: Path) -> Non
     said: list[str] = []
 
     def build(source: str, **selected: list[str]) -> int:
-        headwater.infer(source, **selected).save(tmp_path / "metadata.json")
+        schema = headwater.infer(source, **selected)
         store = build_store(
-            source, tmp_path / "metadata.json", tmp_path, seeds_dir=None, selected=selected,
-            say=said.append,
-        )  # fmt: skip
+            source, schema, tmp_path, seeds_dir=None, selected=selected, say=said.append
+        )
         tables = json.loads(next(store.glob("*/metadata.json")).read_text())["tables"]
         return int(tables[-1]["row_range"][1])
 
@@ -53,6 +53,35 @@ def test_a_password_in_the_address_is_not_repeated(
     assert "set PGPASSWORD" in output.err and "s3cret" not in output.out + output.err
     files = [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
     assert all("s3cret" not in text for text in files)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"query": "SELECT id, order FROM order WHERE order IS NOT NULL"},
+        {"query": "SELECT 1 AS other"},
+        {"query": "SELECT id, v FROM t", "hidden_columns": ["t.gone"]},
+        {"seeds": {"train": "gone.csv"}},
+    ],
+)
+def test_a_run_needs_no_task_but_its_own(bad: dict[str, Any], tmp_path: Path) -> None:
+    """One drafted task with a parser error in its query stopped the run of every other."""
+    source = write(
+        tmp_path / "d.duckdb", "CREATE TABLE t AS SELECT range AS id, 7 AS v FROM range(9)"
+    )
+    document = headwater.infer(source).to_dict()
+    whole = {"anchor_table": "t", "target_column": "v", "target_stype": "numerical"}
+    document["tasks"] = {"bad": {**whole, **bad}, "v": {**whole, "query": "SELECT id, v FROM t"}}
+    path = tmp_path / "metadata.json"
+    path.write_text(json.dumps(document))
+    said: list[str] = []
+    schema = read_schema(path, "v", said.append)
+    assert said == ["the store is built for v, without the tasks bad"]
+    store = build_store(source, schema, tmp_path, seeds_dir=None, selected={}, say=said.append)
+    with headwater.Store(store) as opened:
+        assert [task["name"] for task in opened.metadata["tasks"]] == ["v"]
+    with pytest.raises(headwater.HeadwaterError, match="task 'bad'"):
+        headwater.build(source, tmp_path / "all", metadata=path)  # which was asked for both
 
 
 # ---- what is assumed without metadata --------------------------------------------------------

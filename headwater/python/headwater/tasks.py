@@ -272,7 +272,9 @@ class _SeedMaker:
             selected.append(f"CASE {word} {cases} END AS split, {word} AS split_word")
         else:
             selected.append("NULL::INTEGER AS split, NULL AS split_word")
-        return f"SELECT {', '.join(selected)}, rowid + {offset} AS position FROM {piece.relation}"
+        # A column of that name hides the number of a row.
+        row = "rowid" if self.find(piece, "rowid") is None else "row_number() OVER () - 1"
+        return f"SELECT {', '.join(selected)}, {row} + {offset} AS position FROM {piece.relation}"
 
     def keys(self, piece: _Piece) -> list[str]:
         """SQL of the anchor's key parts, of a type that compares with the anchor table's."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from databases import TinyDatabase, TinyTable, arrow_tables, write_csv
 from headwater.build import build
@@ -17,6 +19,7 @@ from headwater.infer import draft_source, infer
 from headwater.inference.draft import Draft
 from headwater.inference.names import reference_score, singular, words_of
 from headwater.schema import ColumnRef, ForeignKey, Schema
+from headwater.sources import quote
 from headwater.store import Store
 
 DAY = datetime(2020, 1, 1)
@@ -609,6 +612,47 @@ def test_a_draft_task_hides_what_gives_its_target_away(tmp_path: Path) -> None:
     assert tasks["sales-total"].note == "hidden, as they give it away: net (correlation 1.000)"
     report = build(source, tmp_path / "s", schema)
     assert [sum(task["seeds"].values()) for task in report.metadata["tasks"]] == [300, 300]
+
+
+def named(names: Sequence[str]) -> dict[str, Any]:
+    """A table of each name, with a column of that name to predict."""
+    rows = [(j, j % 2 == 0) for j in range(60)]
+    tables = {name: TinyTable({"id": "INTEGER", name: "BOOLEAN"}, rows) for name in names}
+    return arrow_tables(tables)
+
+
+ODD_NAMES = [
+    "order", "group", 'it\'s "so"', "dot.ted", "two words", " padded", "--", "/*", "new\nline",
+    "$$", "semi;colon", "1st", "\u65e5\u672c", "current_date", "random", "x.csv", "labels", "rowid",
+]  # fmt: skip
+
+
+def test_the_query_of_a_draft_task_quotes_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SELECT id, order FROM order WHERE order IS NOT NULL was a parser error, as 72 others."""
+    with closing(duckdb.connect()) as connection:
+        keywords = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'"
+        names = [name for (name,) in connection.execute(keywords).fetchall()]
+        assert len(names) > 70
+        monkeypatch.setattr("headwater.inference.tasks.TASK_COUNT_MAX", len(names))
+        schema = infer(named(names))
+        assert [task.anchor_table for task in schema.tasks] == names
+        for task in schema.tasks:
+            name = quote(task.anchor_table)
+            connection.execute(f"CREATE TABLE {name} AS SELECT 1 AS id, true AS {name}")
+            assert task.query is not None
+            assert connection.execute(task.query).fetchall() == [(1, True)]
+
+
+def test_what_init_drafts_of_odd_names_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.inference.tasks.TASK_COUNT_MAX", 99)
+    source = named(ODD_NAMES)
+    report = build(source, tmp_path / "s", infer(source))
+    assert {task["name"] for task in report.metadata["tasks"]} == {f"{n}-{n}" for n in ODD_NAMES}
+    with Store(tmp_path / "s") as store:
+        # The row of the query's result, which a column `rowid` was taken for.
+        assert sorted(store.task_seeds("rowid-rowid")["position"]) == list(range(60))
 
 
 def test_columns_that_name_the_same_things_are_said() -> None:

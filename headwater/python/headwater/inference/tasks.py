@@ -7,7 +7,6 @@ which it is almost determined) are hidden; who drafts a task by hand rarely thin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,6 @@ OUTCOMES = {
 }  # fmt: skip
 EXACT_MAX = 2**53  # of integers that a double holds
 SQUARED_MAX = 1e150  # of numbers whose variance a double holds
-PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def draft_tasks(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> list[Task]:
@@ -120,14 +118,13 @@ def _task(connection: DuckDBPyConnection, table: TableDraft, target: ColumnDraft
                 hidden.append(ColumnRef(table.name, column.name))
                 notes.append(f"{column.name} ({why})")
     names = [*table.primary_key, target.name]
-    target_name = _sql_name(target.name)
     return Task(
         name=_task_name(table, target),
         anchor_table=table.name,
         target_column=target.name,
         target_stype=target.stype,
-        query=f"SELECT {', '.join(map(_sql_name, names))} FROM {_sql_name(table.name)} "
-        f"WHERE {target_name} IS NOT NULL",
+        query=f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)} "
+        f"WHERE {quote(target.name)} IS NOT NULL",
         hidden_columns=tuple(hidden),
         note="hidden, as they give it away: " + ", ".join(notes) if notes else "",
     )
@@ -227,7 +224,3 @@ def _value(table: TableDraft, column: ColumnDraft) -> str:
         largest = column.facts.largest
         return number if largest <= SQUARED_MAX else f"{number} / {largest!r}"
     return to_boolean(raw, kind)[0] if column.stype == "boolean" else canonical_text(raw, kind)
-
-
-def _sql_name(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) else quote(name)
