@@ -413,18 +413,29 @@ def _check_spans(labels: Labels, name: str, spans: Sequence[tuple[int, int]]) ->
     has_label = labels.is_known & (labels.splits == SPLITS["train"])
     times = labels.obs_times[has_label]
     known = times if labels.label_times is None else labels.label_times[has_label]
+    targets = labels.targets[has_label]
     for start, until in spans:
-        if not ((times < start) & (known <= start)).any():
+        learned = (times < start) & (known <= start)
+        scored = (times >= start) & (times < until)
+        if not learned.any():
             raise TaskError(
                 f"cutoff {time_text(start)}: no label of a train seed of task '{name}' is known by"
                 " then, choose a later one"
             )
-        if not ((times >= start) & (times < until)).any():
+        if not scored.any():
             raise TaskError(
                 f"cutoff {time_text(start)}: no labelled train seed of task '{name}' is asked from"
                 f" then until {time_text(until)}, choose another or a longer horizon"
                 " (--horizon-days)"
             )
+        for chosen, what in ((learned, "to learn from"), (scored, "to be scored on")):
+            if targets[chosen].min() == targets[chosen].max():
+                raise TaskError(
+                    f"cutoff {time_text(start)}: the {chosen.sum():,} labels {what} of task"
+                    f" '{name}' are all the same ({learned.sum():,} are known by then,"
+                    f" {scored.sum():,} asked from then until {time_text(until)}): choose other"
+                    " cutoffs, or a longer horizon (--horizon-days)"
+                )
 
 
 def _duration(times: NDArray[np.int64]) -> tuple[int, int | None]:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from confluence import checkpoint
 from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data import SPLITS, TaskError, find_task, open_sampler, read_labels
+from confluence.data import TaskError, find_task, open_sampler, read_labels
 from confluence.folder import build_at, read_json, write_whole
+from confluence.label_values import check_label_values
 from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
@@ -266,16 +267,10 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
 
 
 def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
-    """Raise, before anything is trained, where the split that is to be scored has no seeds."""
+    """Raise, before anything is trained, where nothing can be learned, or scored on the split."""
     with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
-        splits = read_labels(str(store), sampler, task).splits
-    counts = {name: int((splits == number).sum()) for name, number in SPLITS.items()}
-    if not counts[split]:
-        listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        raise TaskError(
-            f"split '{split}' of task '{task}' has no seeds to score ({listed}): choose another one"
-            " (--split), or ask about some in the query"
-        )
+        metadata, labels = sampler.database_metadata(), read_labels(str(store), sampler, task)
+    check_label_values(str(store), task, metadata, labels, cfg, scored=split)
 
 
 def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:

@@ -63,7 +63,6 @@ from confluence.stores import (
     TaskPlace,
     find_places,
     open_stores,
-    warn_of_one_answer,
 )
 from confluence.transfer import check_start
 
@@ -415,7 +414,6 @@ def train(
         )
         if current().is_first:
             check_label_rows(stores, cfg)
-            warn_of_one_answer(stores)
         return learn(Path(out), cfg, stores, places, overwrite=overwrite, resume=resume)
 
 

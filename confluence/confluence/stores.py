@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from confluence.config import Config
 from confluence.data import (
     NO_TIME,
     TRAIN,
+    VAL,
     Labels,
     Task,
     TaskError,
@@ -34,6 +34,7 @@ from confluence.data import (
     read_task,
     weights_by_age,
 )
+from confluence.label_values import check_label_values
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
 
@@ -199,6 +200,9 @@ def open_stores(
             )
             metadata = sampler.database_metadata()
             labels = tuple(read_labels(path, sampler, place.name) for place in here)
+            for own, place in zip(labels, here, strict=True):
+                scored = _scored_in_training(metadata, place.name, own, cfg)
+                check_label_values(path, place.name, metadata, own, cfg, scored=scored)
             tasks = tuple(
                 read_task(metadata, own, place.name)
                 for own, place in zip(labels, here, strict=True)
@@ -213,6 +217,18 @@ def open_stores(
         yield tuple(stores)
 
 
+def _scored_in_training(
+    metadata: Mapping[str, Any], name: str, labels: Labels, cfg: Config
+) -> str | None:
+    """ "val" where the run is scored on it at its steps; an empty one only if it should have seeds,
+    as it is left out where somebody gave none."""
+    if cfg.train_on_val or not 0 < cfg.eval_every <= cfg.steps:
+        return None
+    is_dealt = metadata["tasks"][find_task(metadata, name)]["split"] == "hash"
+    is_due = is_dealt and cfg.time_split is None and cfg.split_ratios[VAL] > 0
+    return "val" if is_due or (labels.splits == VAL).any() else None
+
+
 def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
     """Raise unless one run can learn from all of these: they must speak of texts in one way, and
     have what is to be ignored."""
@@ -225,27 +241,6 @@ def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
                 f" {texts[0]['dim']}, those of '{store.path}' by '{text['embedder']}' with width"
                 f" {text['dim']}: build both with one embedder"
             )
-
-
-def warn_of_one_answer(stores: Sequence[OpenStore]) -> None:
-    """Warn of tasks whose train labels are all the same, or all NULL: there is nothing to learn
-    from them."""
-    for store in stores:
-        for place, labels in zip(store.places, store.labels, strict=True):
-            train = (labels.splits == TRAIN) & labels.is_labelled
-            known = labels.targets[train & labels.is_known]
-            if train.any() and not known.size:
-                warnings.warn(
-                    f"all {train.sum():,} train labels of task '{place.title}' are NULL, so there"
-                    " is nothing to learn: look at its query",
-                    stacklevel=3,
-                )
-            if known.size > 1 and known.min() == known.max():
-                warnings.warn(
-                    f"all {known.size:,} train labels of task '{place.title}' are the same: look at"
-                    " its query, and at the times it asks about",
-                    stacklevel=3,
-                )
 
 
 def category_limit(stores: Sequence[OpenStore]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import warnings
 from pathlib import Path
 
 import headwater.cli
@@ -189,20 +188,13 @@ def test_answers_that_are_not_what_they_are_taken_for_are_refused(
         "250 of 250 values of 'x' are neither true nor false: say what they are by --target-type"
     ) in capsys.readouterr().err
     as_number = ["--target", "x", "--target-type", "numerical", "--split", "val"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert main(small(shop_database, tmp_path / "run", *asked, *as_number)) == 0
-    said = capsys.readouterr().err
-    assert "train, val and test of x differ by customers, not by time" in said
-    assert "confluence: warning: all 175 train labels of task 'x' are the same" in said
-    (tmp_path / "x.sql").write_text(query.replace("3.5", "NULL"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert main(small(shop_database, tmp_path / "null", *asked, *as_number)) == 0
-    assert (
-        "confluence: warning: all 175 train labels of task 'x' are NULL, so there is nothing to"
-        " learn: look at its query"
-    ) in capsys.readouterr().err
+    for value, fault in (("3.5", "are 3.5"), ("NULL", "are NULL or NaN")):
+        (tmp_path / "x.sql").write_text(query.replace("3.5", value))
+        assert main(small(shop_database, tmp_path / "run", *asked, *as_number)) == 1
+        said = capsys.readouterr().err
+        assert "train, val and test of x differ by customers, not by time" in said
+        assert f"of split 'train' {fault}, there is nothing to learn from (train 175 " in said
+        assert "No split can mend that: correct the task's query" in said
     assert main(small(shop_database, tmp_path / "run", "--task", "chrun")) == 1
 
 

@@ -132,8 +132,8 @@ def test_a_split_without_seeds_is_refused_before_anything_is_trained(
     asked += ["--target", "good", "--split-column", "part", "--out", str(tmp_path / "run")]
     assert main([*asked, "--preset", "tiny", "--steps", "1"]) == 1
     assert (
-        "split 'test' of task 'good' has no seeds to score (train 60, val 30, test 0): choose"
-        " another one (--split)"
+        "task 'good': split 'test' has no seeds to be scored on (train 24 true, 36 false; val 14"
+        " true, 16 false; test 0 seeds). Correct the column or the label tables"
     ) in capfd.readouterr().err
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -1,0 +1,185 @@
+"""Labels that teach nothing, or cannot be scored, are refused before anything is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import headwater
+import numpy as np
+import pytest
+
+import confluence
+from confluence.backtest import _check_spans
+from confluence.cli import main
+from confluence.config import Config
+from confluence.data import SPLITS, US_PER_DAY, Labels, TaskError
+from confluence.pipeline import check_scored
+
+# Rows 0 to 39 are for train, 40 to 49 for val, 50 to 59 for test where a column says so.
+PART = "CASE WHEN id < 40 THEN 'train' WHEN id < 50 THEN 'val' ELSE 'test' END AS part"
+ANSWERS = {
+    # by hash
+    "rare": "id IN (1, 2, 3)", "two": "id IN (1, 2)", "even": "id % 2 = 0", "true": "true",
+    "null": "NULL::BOOLEAN", "nan": "'nan'::DOUBLE", "seven": "7.0",
+    # by the column
+    "late": "id < 50 AND id % 2 = 0", "early": "id >= 40 AND id % 2 = 0",
+    "unscored": "id NOT BETWEEN 40 AND 49 AND id % 2 = 0",
+    "flat": "CASE WHEN id < 50 THEN id ELSE 5 END",
+    "word": "CASE WHEN id < 50 AND id % 2 = 0 THEN 'good' ELSE 'bad' END",
+    "untold": "CASE WHEN id < 50 THEN id % 2 = 0 END",
+}  # fmt: skip
+GIVEN = ("late", "early", "unscored", "flat", "word", "untold")
+STYPES = {"nan": "numerical", "seven": "numerical", "flat": "numerical", "word": "categorical"}
+
+
+def task_of(name: str) -> dict[str, Any]:
+    entry = {
+        "query": f"SELECT id, {ANSWERS[name]} AS answer, {PART} FROM t", "anchor_table": "t",
+        "target_column": "answer", "target_stype": STYPES.get(name, "boolean"),
+    }  # fmt: skip
+    return {**entry, "split_column": "part"} if name in GIVEN else entry
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("labels") / "t.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS id, range % 7 AS x FROM range(60)")
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(database: Path) -> Path:
+    table = {
+        "primary_key": "id",
+        "columns": {"id": {"stype": "identifier"}, "x": {"stype": "numerical"}},
+    }
+    metadata = {"tables": {"t": table}, "tasks": {name: task_of(name) for name in ANSWERS}}
+    path = database.parent / "store"
+    headwater.build(f"duckdb:///{database}", path, metadata=metadata)
+    return path
+
+
+NO_SPLIT = " No split can mend that: correct the task's query, or the times that it asks about"
+GIVEN_WRONG = " Correct the column or the label tables that say which seed is in which split"
+BY_PART = "(train 20 true, 20 false; val 5 true, 5 false; test "
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("late", f"all 10 labels of split 'test' are false, there is nothing to be scored on"
+         f" {BY_PART}0 true, 10 false).{GIVEN_WRONG}"),
+        ("early", "all 40 labels of split 'train' are false, there is nothing to learn from (train"
+         f" 0 true, 40 false; val 5 true, 5 false; test 5 true, 5 false).{GIVEN_WRONG}"),
+        ("flat", "all 10 labels of split 'test' are 5, there is nothing to be scored on (train 40"
+         " labels of 40 values; val 10 labels of 10 values; test 10 labels of 1 value)."),
+        ("word", "all 10 labels of split 'test' are 'bad', there is nothing to be scored on"),
+        ("untold", "all labels of split 'test' are NULL or NaN, there is nothing to be scored on"
+         f" {BY_PART}10 NULL or NaN).{GIVEN_WRONG}"),
+        ("true", "labels of split 'train' are true, there is nothing to learn from (train "),
+        ("true", NO_SPLIT),
+        ("null", "all labels of split 'train' are NULL or NaN, there is nothing to learn from"),
+        ("nan", "all labels of split 'train' are NULL or NaN, there is nothing to learn from"),
+        ("seven", "labels of split 'train' are 7, there is nothing to learn from"),
+        ("seven", NO_SPLIT),
+    ],
+)  # fmt: skip
+def test_labels_of_one_value_are_named_with_the_counts_of_each_split(
+    store: Path, task: str, message: str
+) -> None:
+    """The run ended in dashes and an accuracy of 1.000, with status 0."""
+    with pytest.raises(TaskError) as caught:
+        check_scored(store, task, Config(), "test")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"task '{task}': ")
+
+
+def test_labels_that_differ_are_no_fault(store: Path) -> None:
+    check_scored(store, "even", Config(), "test")
+    check_scored(store, "late", Config(), "val")
+    check_scored(store, "flat", Config(), "train")
+
+
+def has_both(store: Path, task: str, split_seed: int) -> bool:
+    """Whether every split has a true and a false label, by the labels and splits themselves."""
+    with headwater.Sampler(store, tasks=[task], split_seed=split_seed) as sampler:
+        splits = sampler.splits(task)
+    targets = headwater.Store(store).task_seeds(task)["target"]
+    return all(set(targets[splits == split]) == {0.0, 1.0} for split in range(3))
+
+
+def test_the_seed_that_is_named_is_the_first_that_deals_both_to_every_split(store: Path) -> None:
+    with pytest.raises(TaskError) as caught:
+        check_scored(store, "rare", Config(), "test")
+    advice = str(caught.value).partition(" a column of the query (--split-column), or use ")[2]
+    seed = int(advice.removeprefix("--split-seed ").partition(": every split then has true and")[0])
+    assert [s for s in range(seed + 1) if has_both(store, "rare", s)] == [seed]
+    check_scored(store, "rare", Config(split_seed=seed), "test")
+
+
+def test_no_seed_is_named_where_none_can_do_it(store: Path) -> None:
+    """Rows of one anchor stay together: two anchors cannot be in three splits."""
+    for split, number in SPLITS.items():
+        with headwater.Sampler(store, tasks=["two"], split_seed=123) as sampler:
+            if (sampler.splits("two")[[1, 2]] == number).any():
+                continue
+        with pytest.raises(TaskError, match=r"with a column of the query \(--split-column\)$"):
+            check_scored(store, "two", Config(), split)
+
+
+def test_train_refuses_what_it_cannot_learn_or_is_told_to_score(
+    store: Path, tmp_path: Path
+) -> None:
+    """It warned, trained all steps and ended with 0."""
+    options: dict[str, Any] = {"out": tmp_path / "run", "preset": "tiny", "steps": 2}
+    for task in ("seven", "null", "early"):
+        with pytest.raises(
+            TaskError, match=f"task '{task}': all .* there is nothing to learn from"
+        ):
+            confluence.train(store, task=["even", task], **options)
+    with pytest.raises(
+        TaskError, match=r"all .* labels of split 'val' are false, there is nothing"
+    ):
+        confluence.train(store, task="unscored", eval_every=1, **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_stops_before_it_trains(
+    database: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    query = tmp_path / "rare.sql"
+    query.write_text(task_of("late")["query"])
+    asked = ["run", f"duckdb:///{database}", "--query", str(query), "--anchor", "t.id"]
+    asked += ["--target", "answer", "--split-column", "part", "--out", str(tmp_path / "run")]
+    assert main([*asked, "--preset", "tiny", "--steps", "1"]) == 1
+    assert "task 'answer': all 10 labels of split 'test' are false" in capfd.readouterr().err
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([1, 1, 1, 0, 1, 1], "the 3 labels to learn from of task 't' are all the same"),
+        ([1, 0, 1, 0, 0, 0], "the 3 labels to be scored on of task 't' are all the same"),
+        ([1, 0, 1, 0, 1, 0], None),
+    ],
+)
+def test_a_fold_of_one_value_is_refused(targets: list[float], message: str | None) -> None:
+    """All folds before it were trained, and its scores were dashes."""
+    labels = Labels(
+        anchor_rows=np.arange(6, dtype=np.uint32),
+        obs_times=np.arange(6) * US_PER_DAY,
+        targets=np.array(targets, float),
+        is_known=np.ones(6, bool),
+        is_labelled=np.ones(6, bool),
+        splits=np.zeros(6, np.uint8),
+    )
+    spans = [(3 * US_PER_DAY, 6 * US_PER_DAY)]
+    if message is None:
+        _check_spans(labels, "t", spans)
+        return
+    with pytest.raises(TaskError, match=message):
+        _check_spans(labels, "t", spans)
