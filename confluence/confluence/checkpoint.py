@@ -20,10 +20,12 @@ damaged ones after it are renamed to `<step>.damaged`, and damaged ones before i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +51,8 @@ SPLIT_SCALES = "time_split"  # columns are scaled by what was known at its cutof
 LONGEST_REASON = 200  # characters of another library's error
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
 DAMAGED = ".damaged"  # in names of those that a run did not resume from
+LEFT = re.compile(r"[0-9]+(\.removed|\.orbax-checkpoint-tmp.*)")  # what a kill leaves
+OWN_ENTRIES = frozenset((*PARTS, "record", "_CHECKPOINT_METADATA", "commit_success.txt"))
 FREE_SETTINGS = frozenset(
     {
         "num_prefetch", "num_threads", "layout", "log_every", "log_to", "eval_every", "save_every",
@@ -232,7 +236,8 @@ def set_aside(out: Path, step: int) -> None:
     for later in saved_steps(out):
         if later > step:
             path = out / FOLDER / f"{later}{DAMAGED}"
-            shutil.rmtree(path, ignore_errors=True)
+            if is_own(path):  # of an earlier time
+                shutil.rmtree(path)
             (out / FOLDER / str(later)).rename(path)
 
 
@@ -251,11 +256,45 @@ def _best(checkpoints: list[Saved]) -> int | None:
     return -max(scored)[1] if scored else None
 
 
+def is_own(path: Path) -> bool:
+    """Whether a folder is a checkpoint, or a part of one, and holds nothing else."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    names = (entry.name.partition(UNFINISHED)[0] for entry in path.iterdir())
+    return all(name in OWN_ENTRIES for name in names)
+
+
 def _remove(path: Path) -> None:
-    """Take a checkpoint away under its name at once, then its files."""
+    """Take a checkpoint away under its name at once, then its files; one that holds something else
+    stays."""
     gone = path.with_name(path.name + REMOVED)
-    path.rename(gone)
-    shutil.rmtree(gone)
+    if is_own(path) and not gone.exists():
+        path.rename(gone)
+        shutil.rmtree(gone)
+
+
+def is_old(out: Path) -> bool:
+    """Whether a folder holds a checkpoint of format 1."""
+    return is_own(out / FIRST_FOLDER)
+
+
+def remove_all(out: Path) -> None:
+    """Remove the checkpoints of a run, and what a kill left of some; of a link the link. Whatever
+    else is in their folder stays."""
+    for folder in (out / FOLDER, out / FIRST_FOLDER):
+        if folder.is_symlink():
+            folder.unlink()
+            continue
+        if folder.name == FIRST_FOLDER:
+            if is_own(folder):
+                shutil.rmtree(folder)
+            continue
+        for path in folder.iterdir() if folder.is_dir() else ():
+            name = path.name.removesuffix(DAMAGED)
+            if (name.isdigit() or LEFT.fullmatch(name)) and is_own(path):
+                shutil.rmtree(path)
+        with contextlib.suppress(OSError):  # it is not there, or holds something else
+            folder.rmdir()
 
 
 class Keeper:
@@ -266,7 +305,7 @@ class Keeper:
         self._keep_last = keep_last
         folder = out / FOLDER
         for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name.endswith(REMOVED) or UNFINISHED in path.name:  # what a kill left behind
+            if LEFT.fullmatch(path.name) and is_own(path):  # what a kill left behind
                 shutil.rmtree(path)
         self._saved = list(_read_scores(out, saved_steps(out)))
 

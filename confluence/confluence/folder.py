@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def held(folder: Path) -> Iterator[None]:
             yield
         finally:
             if lock is not None:
-                (folder / LOCK).unlink(missing_ok=True)
+                if os.fstat(lock).st_size == 0:  # one that holds something is somebody else's
+                    (folder / LOCK).unlink(missing_ok=True)
                 os.close(lock)
     finally:
         if is_new:
@@ -84,10 +86,13 @@ def _lock(folder: Path) -> int | None:
     path = folder / LOCK
     while True:
         try:
-            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(path, flags, 0o644)
         except OSError:
             return None
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise OSError("not a file")
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import headwater
 
 METADATA = "metadata.json"
-BEFORE = "metadata.before.json"  # what inference is about to overwrite
+BEFORE = "metadata.before.json"  # what is about to be overwritten
 STORE = "store"
 BUILT = "built.json"  # source and metadata of the store beside it
 
@@ -93,11 +93,13 @@ def write_metadata(
     before = path.read_text(encoding="utf-8") if path.exists() else None
     if given is None:
         headwater.Schema.from_dict(metadata).save(path)  # as init writes it: to be edited
-        if before not in (None, path.read_text(encoding="utf-8")):
-            (out / BEFORE).write_text(str(before), encoding="utf-8")
-            say(f"{path} is inferred anew; what it said is in {out / BEFORE}")
     else:
         path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
+    is_edited_here = given is not None and given.resolve() == path.resolve()
+    if before not in (None, path.read_text(encoding="utf-8")) and not is_edited_here:
+        (out / BEFORE).write_text(str(before), encoding="utf-8")
+        how = "inferred" if given is None else "written"
+        say(f"{path} is {how} anew; what it said is in {out / BEFORE}")
     tell_assumptions(assumed, path, strict=strict, say=say)
     return path
 

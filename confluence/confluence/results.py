@@ -26,13 +26,15 @@ from confluence.checkpoint import saved_steps
 from confluence.data import SPLITS
 from confluence.ensemble import mark
 from confluence.evaluate import time_name
-from confluence.folder import write_whole
+from confluence.folder import read_json, write_whole
 from confluence.log import FILE, to_json
 from confluence.run_log import first_event
 
 EVALUATION, PROBE = "evaluation", "probe"
 EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
 PREDICTIONS = tuple(f"predictions-{asked}*.csv" for asked in (*SPLITS, "keys"))
+COLUMNS = ",obs_time,prediction,probability"  # how the first line of predictions ends
+LONGEST_HEADER = 1 << 20
 RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS)  # of what a run leaves beside log and checkpoints
 
 Result = dict[str, Any]
@@ -69,6 +71,17 @@ def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
     folder.mkdir(exist_ok=True)
     write_whole(path, to_json(result) + "\n")
     return path
+
+
+def is_result(path: Path) -> bool:
+    """Whether a run wrote a file that has the name of a result."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.suffix == ".json":
+        found = read_json(path)
+        return "split" in found and "step" in found
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(LONGEST_HEADER).rstrip().endswith(COLUMNS)
 
 
 def find_results(out: Path, pattern: str) -> list[Path]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,11 +53,13 @@ from confluence.results import (
     EVALUATION,
     RESULTS,
     find_results,
+    is_result,
     read_results,
     task_folder,
 )
+from confluence.run_log import is_log
 from confluence.session import Session
-from confluence.sinks import LEFT_BEHIND, check_installed
+from confluence.sinks import NAMES_FILE, check_installed, own_folders
 from confluence.stores import (
     OpenStore,
     Seeds,
@@ -477,11 +480,13 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     """Remove what an earlier run left in its folder, so that no result of it seems to be new.
 
     Without `overwrite` only what a run left that ended before its first checkpoint. What no run
-    writes stays, and so do other runs in folders below.
+    writes stays, and so do other runs in folders below. What a run would write over and no run
+    wrote is an error, with `overwrite` too.
     """
     results = [path for name in RESULTS for path in find_results(folder, name)]
     is_saved = bool(checkpoint.saved_steps(folder))
-    is_old = (folder / checkpoint.FIRST_FOLDER).exists()
+    is_old = checkpoint.is_old(folder)
+    check_own(folder, results, is_run=is_saved or is_old)
     if not overwrite and is_saved:
         raise FileExistsError(
             f"'{folder}' holds a run: go on with it by --resume, replace it by --overwrite, or"
@@ -500,14 +505,31 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
         )
     if not (is_saved or is_old or results or (folder / FILE).exists()):
         return
-    for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE):
+    sinks = own_folders(folder)
+    for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
         path.unlink(missing_ok=True)
-    for name in (*LEFT_BEHIND, checkpoint.FIRST_FOLDER, checkpoint.FOLDER):
-        path = folder / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    for path in sinks:
+        shutil.rmtree(path)
+    checkpoint.remove_all(folder)
+
+
+def check_own(folder: Path, results: Sequence[Path], *, is_run: bool) -> None:
+    """Raise FileExistsError where a file or checkpoint that a run would replace is no run's."""
+    log, steps = folder / FILE, checkpoint.saved_steps(folder)
+    strange = [path for path in results if not is_result(path)]
+    saved = (folder / checkpoint.FOLDER / str(step) for step in steps)
+    strange += [path for path in saved if not checkpoint.is_own(path)]
+    if os.path.lexists(log) and not is_log(log):
+        strange.insert(0, log)
+    if not (is_run or results or os.path.lexists(log)):
+        # Pictures and pages have no mark of ours; here is no run that may have made them.
+        named = (folder / name for name in (PAGE, "loss.png", NAMES_FILE))
+        strange += [path for path in named if os.path.lexists(path)]
+    if strange:
+        raise FileExistsError(
+            f"'{strange[0]}' is not of a run, and a run in '{folder}' would replace it: move it, or"
+            " choose another folder"
+        )
 
 
 def load(

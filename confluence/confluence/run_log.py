@@ -10,6 +10,9 @@ from typing import Any
 
 Event = dict[str, Any]
 REPEATED = ("train", "evaluate", "save")
+BEGINNING = '{"event": "start", "'  # of a log
+WHAT_STARTS = frozenset(("config", "tasks"))  # what the first event of a run has, and others do not
+LONGEST_LINE = 1 << 20
 
 
 def read_events(path: Path) -> list[Event]:
@@ -26,6 +29,18 @@ def read_events(path: Path) -> list[Event]:
 def first_event(path: Path) -> Event | None:
     """How a log begins; None where there is none."""
     return next(read_lines(path), None)
+
+
+def is_log(path: Path) -> bool:
+    """Whether a run wrote this file: it begins with a run's start, or a kill cut that short."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        line = file.readline(LONGEST_LINE)
+    if not line.endswith("\n"):
+        return line.startswith(BEGINNING) or BEGINNING.startswith(line)
+    event = next(read_lines(path), {})
+    return line.startswith(BEGINNING) and not WHAT_STARTS.isdisjoint(event)
 
 
 def completed(result: Mapping[str, Any]) -> Event:

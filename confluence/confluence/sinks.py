@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from confluence.folder import write_whole
+from confluence.folder import read_json, write_whole
 from confluence.run_log import completed
 
 NAMES_FILE = "sinks.json"  # under which ids the sinks know this run
-LEFT_BEHIND = (NAMES_FILE, "tensorboard", "wandb", "mlflow")  # in a run's folder
+MADE = "made"  # in that file: which of their folders were not there before the run
 PROJECT = "confluence"
 
 Scalars = Mapping[str, float]
@@ -175,6 +175,13 @@ def check_installed(names: Sequence[str]) -> None:
         )
 
 
+def own_folders(folder: Path) -> list[Path]:
+    """Folders of sinks that the run in a folder made; others may hold what is not its own."""
+    made = read_json(folder / NAMES_FILE).get(MADE)
+    paths = [folder / name for name in KINDS if isinstance(made, list) and name in made]
+    return [path for path in paths if path.is_dir() and not path.is_symlink()]
+
+
 class Sinks:
     """All sinks of one run."""
 
@@ -183,6 +190,7 @@ class Sinks:
         check_installed(names)
         file = folder / NAMES_FILE
         known = json.loads(file.read_text("utf-8")) if resume_step and file.is_file() else {}
+        made = set(known.get(MADE, ())) | {n for n in names if not os.path.lexists(folder / n)}
         self._sinks: dict[str, Sink] = {}
         for name in names:
             try:
@@ -191,6 +199,7 @@ class Sinks:
                 warnings.warn(f"{name} gets nothing of the log: {error!r}", stacklevel=2)
         if self._sinks:
             known |= {name: sink.run_id for name, sink in self._sinks.items()}
+            known[MADE] = sorted(made)
             write_whole(file, json.dumps(known) + "\n")
         self._end = "failed"  # unless an event says otherwise
 

@@ -222,5 +222,6 @@ def test_a_run_logs_to_what_its_settings_say(name: str, shop_store: Path, tmp_pa
         shop_store, task="subscribed", out=out, preset="tiny", width=16, layers=1,
         sequence_length=32, max_rows=10, steps=2, log_every=1, log_to=(name,),
     )  # fmt: skip
-    assert json.loads((out / "sinks.json").read_text()).keys() == {name}
+    sinks = json.loads((out / "sinks.json").read_text())
+    assert sinks.keys() == {name, "made"} and sinks["made"] == [name]
     assert any((out / name).iterdir())

@@ -390,6 +390,11 @@ HW_CHECK hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t
  * Moves the finished directory to store_path/<fingerprint>, replaces store_path/manifest.json
  * atomically and removes builds that it no longer names. An equal build already there is kept. May
  * be called again after it failed.
+ *
+ * Nothing else is removed or replaced: HW_BAD_STORE if store_path has a manifest.json that is not a
+ * store's, or of a newer format; and a folder is taken for a build only by the headers of its
+ * files, and stays if it holds anything else. The manifest is first written as
+ * `<directory>.manifest.json`, a new file.
  */
 HW_CHECK hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *error);
 

@@ -16,6 +16,7 @@
 
 #include "builder.h"
 #include "bytes.h"
+#include "ownership.h"
 #include "publish.h"
 #include "store.h"
 
@@ -186,22 +187,34 @@ static hw_status find_published(const char *path, const char *fingerprint, int *
     return status == HW_NO_MEMORY ? hwi_fail(error, status, "%s", reason.message) : HW_OK;
 }
 
-static hw_status move_build(hw_builder *b, const char *target, hw_error *error) {
+static hw_status move_build(hw_builder *b, const char *store_path, const char *target,
+                            hw_error *error) {
     int is_there = 0;
     HW_TRY(find_published(target, b->fingerprint, &is_there, error));
     if (is_there) {
         hwi_build_directory_remove(b->directory);
         return HW_OK;
     }
+    int store = open(store_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store < 0) {
+        return hwi_fail(error, HW_IO, "cannot open '%s': %s", store_path, strerror(errno));
+    }
     /* Same name but damaged: it cannot be what anyone wants to keep. */
-    if (access(target, F_OK) == 0) {
-        hwi_build_directory_remove(target);
+    if (hwi_is_own_build(store, b->fingerprint)) {
+        hwi_remove_own_files(store, b->fingerprint);
     }
-    if (rename(b->directory, target) != 0) {
-        return hwi_fail(error, HW_IO, "cannot rename '%s' to '%s': %s", b->directory, target,
-                        strerror(errno));
+    close(store);
+    if (rename(b->directory, target) == 0) {
+        return HW_OK;
     }
-    return HW_OK;
+    if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR) {
+        return hwi_fail(error, HW_BAD_STORE,
+                        "'%s' is not a build, or holds other files too, and is in the way of one: "
+                        "move it",
+                        target);
+    }
+    return hwi_fail(error, HW_IO, "cannot rename '%s' to '%s': %s", b->directory, target,
+                    strerror(errno));
 }
 
 static hw_status write_manifest(const hw_builder *b, const char *store_path, hw_error *error) {
@@ -217,7 +230,7 @@ static hw_status write_manifest(const hw_builder *b, const char *store_path, hw_
     hw_status status =
         hwi_manifest_text(b->fingerprint, files, b->file_count + 1, &text, &bytes, error);
     if (status == HW_OK) {
-        status = hwi_manifest_replace(store_path, text, bytes, error);
+        status = hwi_manifest_replace(store_path, b->directory, text, bytes, error);
     }
     free(text);
     free(files);
@@ -229,9 +242,11 @@ hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *er
     if (!b->is_finished || b->is_published) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "a build is published once, after it is finished");
     }
+    HW_TRY(hwi_check_replaceable(store_path, error));
     HW_TRY(hwi_store_directory_create(store_path, error));
     HW_TRY(hwi_path_join(store_path, b->fingerprint, &target, error));
-    hw_status status = move_build(b, target, error); /* asked again, it finds what it moved */
+    hw_status status =
+        move_build(b, store_path, target, error); /* asked again, it finds what it moved */
     if (status == HW_OK) {
         status = hwi_sync_path(store_path, error);
     }
@@ -240,7 +255,7 @@ hw_status hw_builder_publish(hw_builder *b, const char *store_path, hw_error *er
     }
     if (status == HW_OK) {
         b->is_published = 1;
-        hwi_remove_other_builds(store_path, b->fingerprint);
+        hwi_remove_other_builds(store_path, b->fingerprint, b->directory);
     }
     free(target);
     return status;

@@ -14,6 +14,7 @@
 
 #include "error.h"
 #include "hash.h"
+#include "ownership.h"
 #include "writer.h"
 
 #define MANIFEST_LINE_BYTES 160u
@@ -68,38 +69,8 @@ hw_status hwi_build_directory_create(const char *directory, char **copy, hw_erro
     return make_folder(directory, "tasks", error);
 }
 
-/* A folder in `parent`, an open one, with the files in it. */
-static void remove_folder(int parent, const char *name) {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    if (folder == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return;
-    }
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            unlinkat(fd, entry->d_name, 0);
-        }
-    }
-    closedir(folder);
-    unlinkat(parent, name, AT_REMOVEDIR);
-}
-
-static void remove_build(int parent, const char *name) {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        remove_folder(fd, "tables");
-        remove_folder(fd, "tasks");
-        close(fd);
-    }
-    remove_folder(parent, name);
-}
-
 void hwi_build_directory_remove(const char *directory) {
-    remove_build(AT_FDCWD, directory);
+    hwi_remove_own_files(AT_FDCWD, directory);
 }
 
 hw_status hwi_store_directory_create(const char *directory, hw_error *error) {
@@ -111,7 +82,16 @@ hw_status hwi_store_directory_create(const char *directory, hw_error *error) {
     return HW_OK;
 }
 
-void hwi_remove_other_builds(const char *store_path, const char *fingerprint) {
+/* A build goes by one rename, so that one that is killed here leaves nothing half-removed. */
+static void remove_build(int store, const char *name, const char *vacant) {
+    if (renameat(store, name, AT_FDCWD, vacant) == 0) {
+        hwi_remove_own_files(AT_FDCWD, vacant);
+    } else {
+        hwi_remove_own_files(store, name);
+    }
+}
+
+void hwi_remove_other_builds(const char *store_path, const char *fingerprint, const char *vacant) {
     DIR *folder = opendir(store_path);
     if (folder == NULL) {
         return;
@@ -119,8 +99,9 @@ void hwi_remove_other_builds(const char *store_path, const char *fingerprint) {
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
         if (hwi_is_fingerprint(entry->d_name) && entry->d_name[32] == 0 &&
-            strcmp(entry->d_name, fingerprint) != 0) {
-            remove_build(dirfd(folder), entry->d_name);
+            strcmp(entry->d_name, fingerprint) != 0 &&
+            hwi_is_own_build(dirfd(folder), entry->d_name)) {
+            remove_build(dirfd(folder), entry->d_name, vacant);
         }
     }
     closedir(folder);
@@ -152,8 +133,10 @@ hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info 
     return HW_OK;
 }
 
+/* Writes a new file, which must not exist: what stands there is not ours, nor is what a link there
+ * leads to. */
 static hw_status write_synced(const char *path, const char *text, size_t bytes, hw_error *error) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     hw_status status = HW_OK;
     if (fd < 0) {
         return hwi_fail(error, HW_IO, "cannot create '%s': %s", path, strerror(errno));
@@ -171,21 +154,28 @@ static hw_status write_synced(const char *path, const char *text, size_t bytes, 
         status = hwi_fail(error, HW_IO, "cannot sync '%s': %s", path, strerror(errno));
     }
     close(fd);
+    if (status != HW_OK) {
+        unlink(path);
+    }
     return status;
 }
 
-hw_status hwi_manifest_replace(const char *store_path, const char *text, size_t bytes,
-                               hw_error *error) {
-    char *path = NULL, *beside = NULL;
-    hw_status status = hwi_path_join(store_path, "manifest.json", &path, error);
-    if (status == HW_OK) {
-        status = hwi_path_join(store_path, "manifest.json.tmp", &beside, error);
+hw_status hwi_manifest_replace(const char *store_path, const char *vacant, const char *text,
+                               size_t bytes, hw_error *error) {
+    char *path = NULL;
+    size_t beside_bytes = strlen(vacant) + sizeof HWI_MANIFEST_ENDING;
+    char *beside = malloc(beside_bytes);
+    if (beside == NULL) {
+        return hwi_no_memory(error, "a path", beside_bytes);
     }
+    snprintf(beside, beside_bytes, "%s%s", vacant, HWI_MANIFEST_ENDING);
+    hw_status status = hwi_path_join(store_path, "manifest.json", &path, error);
     if (status == HW_OK) {
         status = write_synced(beside, text, bytes, error);
     }
     if (status == HW_OK && rename(beside, path) != 0) {
         status = hwi_fail(error, HW_IO, "cannot replace '%s': %s", path, strerror(errno));
+        unlink(beside);
     }
     if (status == HW_OK) {
         status = hwi_sync_path(store_path, error);

@@ -17,22 +17,24 @@ HWI_CHECK hw_status hwi_sync_path(const char *path, hw_error *error);
 
 /* Creates the directory with tables/ and tasks/; *copy receives its path. */
 HWI_CHECK hw_status hwi_build_directory_create(const char *directory, char **copy, hw_error *error);
-/* Removes a build directory with its files and two folders. What it cannot remove stays: a leftover
- * that is in the way of nothing is better than an error after success. */
+/* Removes the directory of a builder with its files and two folders. What it cannot remove stays: a
+ * leftover that is in the way of nothing is better than an error after success. */
 void hwi_build_directory_remove(const char *directory);
 /* Creates the directory of a store unless it is there. */
 HWI_CHECK hw_status hwi_store_directory_create(const char *directory, hw_error *error);
-/* Removes the builds of a store that the manifest does not name: directories called like a
- * fingerprint. */
-void hwi_remove_other_builds(const char *store_path, const char *fingerprint);
+/* Removes the builds of a store that the manifest does not name, if they are its own (ownership.h).
+ * vacant: a path on the same file system where nothing is. */
+void hwi_remove_other_builds(const char *store_path, const char *fingerprint, const char *vacant);
 
 /* The text of manifest.json, one line per file; *text is malloc'ed. */
 HWI_CHECK hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
                                       uint32_t file_count, char **text, size_t *bytes,
                                       hw_error *error);
-/* Writes manifest.json beside, syncs it and renames it over the old one. */
-HWI_CHECK hw_status hwi_manifest_replace(const char *store_path, const char *text, size_t bytes,
-                                         hw_error *error);
+/* Writes manifest.json as a new file `vacant` HWI_MANIFEST_ENDING, syncs it and renames it over the
+ * old one. */
+#define HWI_MANIFEST_ENDING ".manifest.json"
+HWI_CHECK hw_status hwi_manifest_replace(const char *store_path, const char *vacant,
+                                         const char *text, size_t bytes, hw_error *error);
 
 /* The build id: XXH64 with seeds 0 and 1 over path, zero and checksum of every file in the order of
  * FILES, and schema.bin last. */

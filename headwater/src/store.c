@@ -19,6 +19,7 @@
 #include "bytes.h"
 #include "error.h"
 #include "file.h"
+#include "ownership.h"
 #include "publish.h"
 #include "store_check.h"
 
@@ -54,17 +55,11 @@ static hw_status read_manifest(const char *path, char head[MANIFEST_HEAD_BYTES +
 /* The 32 hex digits after "fingerprint", in a manifest that C wrote and Python may have. */
 static hw_status find_fingerprint(const char *path, const char *head, char fingerprint[33],
                                   hw_error *error) {
-    const char *at = strstr(head, "\"fingerprint\"");
-    if (at != NULL) {
-        at += strlen("\"fingerprint\"");
-        at += strspn(at, " \t\r\n");
-        at += *at == ':';
-        at += strspn(at, " \t\r\n");
-        if (*at == '"' && hwi_is_fingerprint(at + 1) && at[33] == '"') {
-            memcpy(fingerprint, at + 1, 32);
-            fingerprint[32] = 0;
-            return HW_OK;
-        }
+    const char *at = hwi_manifest_value(head, "fingerprint");
+    if (at != NULL && *at == '"' && hwi_is_fingerprint(at + 1) && at[33] == '"') {
+        memcpy(fingerprint, at + 1, 32);
+        fingerprint[32] = 0;
+        return HW_OK;
     }
     return hwi_fail(error, HW_BAD_STORE, "the manifest names no fingerprint (in '%s')", path);
 }

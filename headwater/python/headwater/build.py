@@ -35,6 +35,7 @@ from .interrupts import is_interrupt
 from .journal import Journal, restore
 from .labels import create_views, load_labels, run_queries
 from .ordered import OrderedTables
+from .ownership import left_builds
 from .previous import PreviousStore, store_changes
 from .rehearsal import Rehearsal, rehearse
 from .report import BuildReport, file_sizes, store_metadata
@@ -118,7 +119,11 @@ def build(
                 raise
             workspace.keep = True
             raise KeyboardInterrupt from error
-    return replace(report, store_bytes=file_sizes(options.target / report.fingerprint))
+    return replace(
+        report,
+        store_bytes=file_sizes(options.target / report.fingerprint),
+        left=tuple(left_builds(options.target, report.fingerprint)),
+    )
 
 
 def dry_run(

@@ -56,6 +56,7 @@ class BuildReport:
     embedding: dict[str, int] = field(default_factory=dict)  # where vectors came from
     changes: dict[str, Any] | None = None  # since the store before; None of a first build
     resumed: tuple[str, ...] = ()  # stages that a killed build had done
+    left: tuple[str, ...] = ()  # folders named like builds that were not removed
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -69,6 +70,7 @@ class BuildReport:
             "embedding": self.embedding,
             "changes": self.changes,
             "resumed": list(self.resumed),
+            "left": list(self.left),
             "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
             "metadata": self.metadata,
         }
@@ -186,6 +188,9 @@ class BuildReport:
         lines += [f"to check ({len(notes)}):"] if notes else []
         lines += [f"  {note}" for note in notes]
         lines += self.change_lines() + self.work_lines()
+        if self.left:
+            left = ", ".join(self.left)
+            lines.append(f"not removed, as they are not builds or hold other files too: {left}")
         main = next(iter(self.store_bytes.values()), 0)
         csv_bytes = self.metadata["csv_bytes"]
         ratio = main / csv_bytes if csv_bytes else 0.0

@@ -4,19 +4,19 @@ The key is a digest of all that the work in it depends on: the source's files (p
 inode), the metadata, the label tables, this package's code and DuckDB's version. A build that is
 killed leaves its folder; the next build of the target removes every such folder but one of its own
 key, which it goes on from (journal.py says from where). They are dead for sure, as the lock is
-held. Of a source that cannot prove to be unchanged (a database server, tables in memory) the key is
-random, and so nothing of it is used again.
+held, and a build's for sure, as they have its mark (ownership.py). Of a source that cannot prove to
+be unchanged (a database server, tables in memory) the key is random, and so nothing of it is used
+again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
-import re
 import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from .errors import StoreError
+from .ownership import (
+    BUILD_PREFIX,
+    check_target,
+    claim_work,
+    is_regular,
+    remove_unfinished,
+    remove_work,
+)
 from .sources import file_path
 
-BUILD_PREFIX = ".building-"
-FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+LOCK = ".lock"
 KEY_BYTES = 16
 FILE_SCHEMES = {"sqlite": ("-wal", "-journal"), "duckdb": (".wal",)}  # with the files beside
 
@@ -54,43 +61,57 @@ class Workspace:
 @contextmanager
 def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
     """A folder to build in, inside the target, under the target's lock. key None: a new one."""
-    if target.exists() and not target.is_dir():
-        raise StoreError(f"'{target}' is a file, expected a folder for the store")
+    check_target(target)
     existed = target.is_dir()
-    if existed and not (target / "manifest.json").exists():
-        # A first build that was killed while it published leaves its folder without a manifest.
-        names = [entry.name for entry in target.iterdir()]
-        strange = [n for n in names if not n.startswith(".") and not FINGERPRINT.fullmatch(n)]
-        if [name for name in strange if name != "manifest.json.tmp"]:
-            raise StoreError(f"'{target}' is no store and not empty (it holds '{strange[0]}')")
     target.mkdir(parents=True, exist_ok=True)
-    lock = os.open(target / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StoreError(f"another build of '{target}' is running") from error
+    lock = _lock(target)
     name = BUILD_PREFIX + (secrets.token_hex(KEY_BYTES) if key is None else key)
     workspace = Workspace(target, target / name, is_resumable=key is not None)
     try:
         for stale in target.glob(f"{BUILD_PREFIX}*"):
             if stale.name != name:
-                shutil.rmtree(stale, ignore_errors=True)
-        workspace.folder.mkdir(exist_ok=True)
-        # Half-written files of a build and of its database; `encoded` says itself what is whole.
-        for rest in ("store", "spill"):
-            shutil.rmtree(workspace.folder / rest, ignore_errors=True)
+                remove_work(stale)
+        claim_work(workspace.folder)
+        remove_unfinished(workspace.folder)  # `encoded` says itself what is whole
         try:
             yield workspace
         finally:
             if not (workspace.keep and workspace.is_resumable):
-                shutil.rmtree(workspace.folder, ignore_errors=True)
+                remove_work(workspace.folder)
     finally:
         # Only whoever has the lock may remove the folder: in it another build may be at work.
-        has_store = (target / "manifest.json").exists()
-        if not existed and not has_store and not workspace.folder.exists():
-            shutil.rmtree(target, ignore_errors=True)
+        if not existed and [entry.name for entry in target.iterdir()] == [LOCK]:
+            (target / LOCK).unlink()
+            with contextlib.suppress(OSError):
+                target.rmdir()
         os.close(lock)
+
+
+def _lock(target: Path) -> int:
+    """The open lock file of a target; StoreError while another build has it, or if a link or
+    anything but a file stands there."""
+    path = target / LOCK
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    strange = f"'{path}' is not a regular file: a build locks it; move it, or choose another folder"
+    try:
+        lock = os.open(path, flags, 0o644)
+    except OSError as error:
+        if is_regular(path) or not os.path.lexists(path):
+            raise
+        raise StoreError(strange) from error
+    try:
+        if not is_regular(path):
+            raise StoreError(strange)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(lock), path.lstat()):
+            raise FileNotFoundError  # a build that failed has just removed it
+    except OSError as error:
+        os.close(lock)
+        raise StoreError(f"another build of '{target}' is running") from error
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 # ---- the key ---------------------------------------------------------------------------------

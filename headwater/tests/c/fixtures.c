@@ -267,8 +267,8 @@ static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, u
     free(vector);
 }
 
-static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
-                   const char *store_path) {
+static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                     uint32_t text_dim) {
     static const char metadata[] = "{\"name\": \"fixture\"}\n";
     hw_error error = {.message = ""};
     char fingerprint[33];
@@ -278,7 +278,17 @@ static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count
     write_names(b, HW_EMBED_CATEGORIES, category_count, text_dim);
     fixture_check(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error), &error,
                   "finish");
+}
+
+static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
+                   const char *store_path) {
+    hw_error error = {.message = ""};
+    complete(b, column_count, category_count, text_dim);
     fixture_check(hw_builder_publish(b, store_path, &error), &error, "publish");
+}
+
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count) {
+    complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
 }
 
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,

@@ -37,7 +37,9 @@ void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64
                      uint64_t dangling_count);
 void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column columns[6],
                    uint64_t seed_count);
-/* Embeds texts, and stand-in names for columns and categories; finishes; publishes. */
+/* Embeds texts, and stand-in names for columns and categories; finishes. */
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count);
+/* The same, and publishes. */
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path);
 /* Aborts with the message unless the status is HW_OK. */

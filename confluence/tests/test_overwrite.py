@@ -1,0 +1,125 @@
+"""A run replaces and removes nothing that no run wrote, with --overwrite or without."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from confluence.checkpoint import Keeper
+from confluence.folder import held
+from confluence.run import clear_run
+from confluence.sinks import KINDS, Sinks
+
+START = json.dumps({"event": "start", "time": 1.0, "config": {}, "tasks": {"a": 1.0}}) + "\n"
+
+
+def make(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.jsonl", '{"event": "start", "pid": 7}\n'),
+        ("log.jsonl", '{"level": "info"}\n'),
+        ("log.jsonl", "not JSON\n"),
+        ("evaluation-2020.json", '{"quarter": 3}'),
+        ("predictions-test-mine.csv", "id,guess\n1,2\n"),
+        ("loss.png", "a picture"),
+        ("run.html", "a page"),
+        ("sinks.json", "{}"),
+        ("checkpoints/4/model.pt", "weights"),
+    ],
+)
+def test_what_looks_like_a_run_s_and_is_not_stops_a_run(
+    tmp_path: Path, name: str, text: str, overwrite: bool
+) -> None:
+    """A foreign log.jsonl was cut to nothing, and with it wandb/ and the like were removed; the
+    others were removed or replaced with --overwrite."""
+    make(tmp_path, {name: text, "wandb/theirs": "x", "mlflow/theirs": "x", "checkpoint/x.pt": "x"})
+    before = contents(tmp_path)
+    with pytest.raises(FileExistsError, match="is not of a run, and a run in"):
+        clear_run(tmp_path, overwrite=overwrite)
+    assert contents(tmp_path) == before
+
+
+def test_overwrite_removes_the_run_and_leaves_the_rest(tmp_path: Path) -> None:
+    """All of checkpoints/, checkpoint/, wandb/, mlflow/ and tensorboard/ went."""
+    theirs = {
+        "checkpoints/notes.txt": "x", "checkpoints/4.removed/thesis.txt": "x",
+        "checkpoints/old.removed/x": "x", "checkpoint/model.pt": "x", "wandb/theirs": "x",
+        "tensorboard/theirs": "x", "metadata.json": "{}",
+    }  # fmt: skip
+    ours = {
+        "log.jsonl": START, "run.html": "x", "loss.png": "x",
+        "checkpoints/4/params/x": "x", "checkpoints/4/_CHECKPOINT_METADATA": "x",
+        "checkpoints/5.orbax-checkpoint-tmp/params.orbax-checkpoint-tmp/x": "x",
+        "evaluation-val-rolling.json": '{"split": "val", "step": 4}',
+        "predictions-test.csv": "id,obs_time,prediction,probability\n",
+        "mlflow/mlflow.db": "x", "sinks.json": '{"mlflow": "1", "made": ["mlflow"]}',
+    }  # fmt: skip
+    make(tmp_path, theirs | ours)
+    clear_run(tmp_path, overwrite=True)
+    assert contents(tmp_path) == theirs
+    assert not (tmp_path / "mlflow").exists()
+
+
+@pytest.mark.parametrize("line", ["", '{"event": "st', START[:40], START])
+def test_what_a_run_left_that_was_killed_at_once_goes(tmp_path: Path, line: str) -> None:
+    make(tmp_path, {"log.jsonl": line, "checkpoints/1.orbax-checkpoint-tmp/params/x": "x"})
+    clear_run(tmp_path, overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_with_something_else_in_it_stays(tmp_path: Path) -> None:
+    """What a kill had left was told by its name alone, whatever was in it."""
+    theirs = {"checkpoints/mine.removed/x": "x", "checkpoints/7.removed/thesis.txt": "x"}
+    make(tmp_path, theirs)
+    make(tmp_path, {"checkpoints/8.removed/params/x": "x"})
+    Keeper(tmp_path, keep_last=1)
+    assert contents(tmp_path) == theirs
+
+
+@pytest.mark.parametrize("kind", ["text", "link"])
+def test_a_lock_of_others_stays(tmp_path: Path, kind: str) -> None:
+    """It was removed when the training ended."""
+    victim, lock = tmp_path / "victim", tmp_path / "run" / ".lock"
+    lock.parent.mkdir()
+    if kind == "link":
+        lock.symlink_to(victim)
+    else:
+        lock.write_text("mine")
+    with held(lock.parent):
+        pass
+    assert os.path.lexists(lock) and not victim.exists()
+
+
+def test_folders_of_sinks_that_were_there_are_not_a_run_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Quiet:
+        run_id = "1"
+
+        def __init__(self, folder: Path, run_id: str | None, step: int) -> None:
+            (folder / "wandb").mkdir(exist_ok=True)
+
+        def close(self, how: str) -> None:
+            pass
+
+    monkeypatch.setattr("confluence.sinks.KINDS", {**KINDS, "wandb": Quiet})
+    monkeypatch.setattr("confluence.sinks.check_installed", lambda names: None)
+    for name, others in (("new", False), ("old", True)):
+        make(tmp_path / name, {"log.jsonl": START, **({"wandb/theirs": "x"} if others else {})})
+        Sinks(("wandb",), tmp_path / name, resume_step=None).close()
+        clear_run(tmp_path / name, overwrite=True)
+        assert (tmp_path / name / "wandb").exists() == others
