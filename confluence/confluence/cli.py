@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import io
 import logging
-import os
 import signal
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from headwater.console import keep_places, tell
 from headwater.interrupts import Interrupts, is_interrupt
 
 from confluence.arguments import check_question, make_parser
@@ -34,6 +34,7 @@ SIGNALLED = 128  # exit status, as a shell has it: this and the number of the si
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    keep_places()
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     check_question(options)
@@ -106,10 +107,7 @@ def _show(told: Told, *, as_json: bool) -> int:
     if told.result is not None:
         from confluence.log import to_json
 
-        try:
-            print(to_json(told.result) if as_json else "\n".join(told.lines), flush=True)
-        except BrokenPipeError:  # of `confluence evaluate RUN | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        tell(to_json(told.result) if as_json else "\n".join(told.lines))
     return told.status if told.failure is None else _fail(told.failure)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import headwater
 import pytest
 
 from confluence.stderr import say
@@ -47,3 +49,35 @@ def test_a_pipe_without_a_reader_ends_nothing() -> None:
     )
     os.close(theirs)
     assert (done.returncode, done.stdout) == (0, "done\n")
+
+
+BUILDING = """
+import sys
+from pathlib import Path
+import headwater
+from confluence.pipeline import build_store
+from confluence.stderr import say
+out = Path(sys.argv[1])
+(out / "csv").mkdir()
+(out / "csv" / "a.csv").write_text("id,x\\n1,2\\n2,3\\n")
+columns = '"columns": {"id": {"stype": "identifier"}, "x": {"stype": "numerical"}}'
+tables = '{"a": {"primary_key": "id", ' + columns + '}}'
+(out / "metadata.json").write_text('{"name": "a", "tables": ' + tables + '}')
+schema = headwater.Schema.load(out / "metadata.json")
+build_store(str(out / "csv"), schema, out, seeds_dir=None, selected={}, say=say)
+print("done")
+"""
+
+
+def test_a_store_is_built_for_a_run_whose_reader_leaves_meanwhile(tmp_path: Path) -> None:
+    """The stage ended without a word, and without a store."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILDING, str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+    )  # fmt: skip
+    assert process.stderr is not None and process.stdout is not None
+    assert process.stderr.read(8) == b"building"
+    process.stderr.close()
+    assert (process.stdout.read(), process.wait()) == (b"done\n", 0)
+    process.stdout.close()
+    assert headwater.Store(tmp_path / "store").verify() == []

@@ -1,7 +1,7 @@
 """The command `headwater`: init, build, inspect, sample, verify, audit, bench.
 
-Exit status 0 on success, 1 on bad input with one message on stderr, 2 on wrong usage. This is the
-only file that prints.
+Exit status 0 on success, 1 on bad input with one message on stderr, 2 on wrong usage. A reader of
+stdout or stderr that is gone changes neither what a command does nor its status.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .console import keep_places, say, tell
 from .errors import HeadwaterError
 from .interrupts import Interrupts, is_interrupt
 
@@ -38,25 +38,21 @@ NAME_LISTS = {"ignored_columns"}  # options of the sampler that may be words wit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    keep_places()
     options = _parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     with Interrupts() as interrupts:
         try:
-            status = int(options.command(options))
-            sys.stdout.flush()
-            return status
-        except BrokenPipeError:  # of `headwater inspect STORE | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            return int(options.command(options))
         except KeyboardInterrupt:
             said = ""
         except Exception as error:
             if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
                 return _failed(error)
             said = "" if is_interrupt(error) else f" ({_message(error)})"
-    print(f"headwater: interrupted{said}", file=sys.stderr)
+    say(f"headwater: interrupted{said}")
     return 130
 
 
@@ -64,7 +60,7 @@ def _failed(error: Exception) -> int:
     """Say what went wrong; raises what is a fault of ours."""
     if not isinstance(error, (HeadwaterError, OSError, ValueError, ImportError, MemoryError)):
         raise error
-    print(f"headwater: {_message(error)}", file=sys.stderr)
+    say(f"headwater: {_message(error)}")
     return 1
 
 
@@ -285,17 +281,17 @@ def _init(options: argparse.Namespace) -> int:
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
         draft.schema().save(output)
-        print(json.dumps(draft.to_dict()) if options.json else draft.text(full=options.full))
+        tell(json.dumps(draft.to_dict()) if options.json else draft.text(full=options.full))
         if not options.json:
-            print(f"\n{output} is written. Check it, above all the lines under 'to check'.")
+            tell(f"\n{output} is written. Check it, above all the lines under 'to check'.")
         return 0
     schema, told = update_schema(edited, draft)
     if schema != edited:
         schema.save(output)
-    print(json.dumps(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
+    tell(json.dumps(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
     if not options.json:
         state = "is updated" if schema != edited else "is as it was"
-        print(f"{output} {state}. Entries that were there are unchanged.")
+        tell(f"{output} {state}. Entries that were there are unchanged.")
     return 0
 
 
@@ -321,7 +317,7 @@ def _build(options: argparse.Namespace) -> int:
     if options.texts is not None and not options.dry_run:
         options.refuse("--texts is of --dry-run")
     if options.metadata is None:
-        print("no --metadata given: the schema is inferred", file=sys.stderr)
+        say("no --metadata given: the schema is inferred")
     display = ProgressDisplay(sys.stderr)
     shared: dict[str, Any] = {
         "embedder": options.embedder,
@@ -348,7 +344,7 @@ def _build(options: argparse.Namespace) -> int:
             )
     finally:
         display.close()
-    print(json.dumps(report.to_dict()) if options.json else report)
+    tell(json.dumps(report.to_dict()) if options.json else report)
     return 0
 
 
@@ -368,9 +364,9 @@ def _inspect(options: argparse.Namespace) -> int:
     metadata, sizes = inspection.open_metadata(options.store)
     found = metadata if options.name is None else inspection.find(metadata, options.name)
     if options.json:
-        print(json.dumps(found | ({"bytes": sizes} if found is metadata else {}), indent=1))
+        tell(json.dumps(found | ({"bytes": sizes} if found is metadata else {}), indent=1))
     else:
-        print(inspection.describe(metadata, sizes, options.name))
+        tell(inspection.describe(metadata, sizes, options.name))
     return 0
 
 
@@ -403,7 +399,7 @@ def _sample(options: argparse.Namespace) -> int:
             )
         batch = sampler.batch(options.split, options.seed_index)
         context = read_context(store(options.store), metadata, batch, 0)
-    print(json.dumps(context.to_dict()) if options.json else context)
+    tell(json.dumps(context.to_dict()) if options.json else context)
     return 0
 
 
@@ -412,13 +408,13 @@ def _verify(options: argparse.Namespace) -> int:
 
     faults = Store(options.store).verify()
     if options.json:
-        print(json.dumps({"faults": faults}))
+        tell(json.dumps({"faults": faults}))
     elif not faults:
-        print(f"{options.store}: sound")
+        tell(f"{options.store}: sound")
     for fault in [] if options.json else faults:
-        print(fault)
+        tell(fault)
     if faults:
-        print(f"headwater: {len(faults)} faults in '{options.store}'", file=sys.stderr)
+        say(f"headwater: {len(faults)} faults in '{options.store}'")
     return 1 if faults else 0
 
 
@@ -432,9 +428,9 @@ def _audit(options: argparse.Namespace) -> int:
         seeds=SEEDS_DEFAULT if options.seeds is None else options.seeds,
         **_sampler_options(options),
     )
-    print(json.dumps(report.to_dict()) if options.json else report)
+    tell(json.dumps(report.to_dict()) if options.json else report)
     if report.leaks:
-        print(f"headwater: {len(report.leaks)} leaks in '{options.store}'", file=sys.stderr)
+        say(f"headwater: {len(report.leaks)} leaks in '{options.store}'")
     return 0 if report.is_clean else 1
 
 
@@ -470,12 +466,13 @@ def _bench(options: argparse.Namespace) -> int:
         for line in bench.latency(
             options.store, wanted, requests=options.latency, cold=options.cold
         ):
-            print(json.dumps(line), flush=True)
+            if not tell(json.dumps(line)):
+                break
         return 0
     wanted = bench.configurations(**{"threads": bench.thread_counts(), **choices})
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         seconds = len(wanted) * options.repeats * options.seconds
-        print(f"{len(wanted)} configurations, about {seconds:.0f} seconds", file=sys.stderr)
+        say(f"{len(wanted)} configurations, about {seconds:.0f} seconds")
     lines = bench.throughput(
         options.store,
         wanted,
@@ -484,7 +481,8 @@ def _bench(options: argparse.Namespace) -> int:
         cold=options.cold,
     )
     for line in lines:
-        print(json.dumps(line))
+        if not tell(json.dumps(line)):
+            break
     return 0
 
 

@@ -1,10 +1,15 @@
-"""Progress of a build for people: one line that rewrites itself on a terminal, else plain lines."""
+"""Progress of a build for people: one line that rewrites itself on a terminal, else plain lines.
+
+A reader that is gone does not end the build.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
 from typing import TextIO
+
+from .console import write
 
 REDRAW_SECONDS = 0.1
 CLEAR_LINE = "\r\x1b[2K"
@@ -13,9 +18,9 @@ CLEAR_LINE = "\r\x1b[2K"
 class ProgressDisplay:
     """Shows stages as they come; call it with (stage, item), close it when done."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
-        self.is_terminal = stream.isatty()
+        self.is_terminal = stream is not None and not stream.closed and stream.isatty()
         self.start = self.drawn = time.monotonic()
         self.stage = ""
 
@@ -23,17 +28,14 @@ class ProgressDisplay:
         now = time.monotonic()
         if not self.is_terminal:
             if stage != self.stage:
-                self.stream.write(f"{now - self.start:7.1f} s  {stage}\n")
-                self.stream.flush()
+                write(self.stream, f"{now - self.start:7.1f} s  {stage}\n")
         elif stage != self.stage or now - self.drawn >= REDRAW_SECONDS:
             line = f"{now - self.start:7.1f} s  {stage}: {item}"
             width = shutil.get_terminal_size().columns - 1
-            self.stream.write(CLEAR_LINE + line[:width])
-            self.stream.flush()
+            write(self.stream, CLEAR_LINE + line[:width])
             self.drawn = now
         self.stage = stage
 
     def close(self) -> None:
         if self.is_terminal:
-            self.stream.write(CLEAR_LINE)
-            self.stream.flush()
+            write(self.stream, CLEAR_LINE)
