@@ -117,7 +117,7 @@ def _add_run(commands: Any) -> None:
     command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
     command.add_argument("--label-window", help="how long after obs_time a label is known")
     command.add_argument("--split-column", help="column of the query with train, val or test")
-    command.add_argument("--seeds-dir", type=Path, help="where label tables of the metadata are")
+    command.add_argument("--seeds-dir", type=Path, help="where label tables are (by the metadata)")
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
         "--overwrite", action="store_true",

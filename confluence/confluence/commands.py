@@ -42,6 +42,14 @@ def overrides_of(options: argparse.Namespace) -> dict[str, Any]:
     return {name.removeprefix(SETTING): v for name, v in given if name.startswith(SETTING)}
 
 
+def default_out(*names: str) -> Path:
+    """The folder of a run that is called after its tasks, in `runs`."""
+    name = Path("-".join(names))
+    if name.is_absolute() or ".." in name.parts or not name.parts:
+        raise ValueError(f"a run cannot be called '{name}': name its folder with --out")
+    return Path("runs") / name
+
+
 def run_command(options: argparse.Namespace) -> Told:
     """Infer, build, train, evaluate, predict."""
     from headwater.cli import selected
@@ -59,7 +67,7 @@ def run_command(options: argparse.Namespace) -> Told:
             label_window=options.label_window, split_column=options.split_column,
         )  # fmt: skip
     result = run_pipeline(
-        options.source, task, options.out or Path("runs") / task, question=question,
+        options.source, task, options.out or default_out(task), question=question,
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
         strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
@@ -88,7 +96,7 @@ def train_command(options: argparse.Namespace) -> Told:
 
         names = [name for name, _ in options.task]
         return train(
-            options.store, task=names, out=options.out or Path("runs") / "-".join(names),
+            options.store, task=names, out=options.out or default_out(*names),
             task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
             resume=options.resume, **overrides_of(options),
         )  # fmt: skip
@@ -250,7 +258,7 @@ def backtest_command(options: argparse.Namespace) -> Told:
     _check_alone("backtest", "start it once, or once for each seed in a folder of its own")
     result = backtest(
         options.store, task=options.task,
-        out=options.out or Path("runs") / "-".join(["backtest", *options.task]),
+        out=options.out or default_out("backtest", *options.task),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
         seeds=options.seeds, beside=options.beside, tree_share=options.tree_share,
         contexts=options.contexts, preset=options.preset, **overrides_of(options),

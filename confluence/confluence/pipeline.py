@@ -116,6 +116,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return document
 
 
+def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
+    """Raise where label tables of metadata lie outside of their folder."""
+    from headwater.labels import check_label_table
+
+    for task, entry in metadata.get("tasks", {}).items():
+        seeds = entry.get("seeds")
+        for name in seeds.values() if isinstance(seeds, dict) else ():
+            if isinstance(name, str):  # else a build says what is wrong
+                check_label_table(task, name, directory)
+
+
 def infer_metadata(
     source: str, selected: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], list[str]]:
@@ -337,7 +348,7 @@ def run_pipeline(
 
     Args:
         task: name of the question, or without one a task of the metadata.
-        seeds_dir: where label tables are; by default beside the given metadata.
+        seeds_dir: where label tables are; by default in the folder of the given metadata.
         selected: what infer() and build() of headwater take to choose tables.
         strict: stop where without metadata anything must be assumed, or the build drops anything.
         overwrite: replace what `out` holds of a run of another task, store or other settings.
@@ -352,6 +363,7 @@ def run_pipeline(
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
+        check_label_tables(read_metadata(metadata), seeds_dir)
     say("reading the schema")
     before = (out / METADATA).read_bytes() if (out / METADATA).exists() else None
     has_store = (out / BUILT).exists()

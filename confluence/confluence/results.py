@@ -99,7 +99,10 @@ def task_folders(out: Path) -> list[Path]:
 
 def task_folder(out: Path, title: str) -> Path:
     """Where a run of several tasks keeps the results of one."""
-    return out / title.replace("/", "--")
+    name = title.replace("/", "--")
+    return out / (
+        f"_{name}" if name.startswith(".") else name
+    )  # no store is built with such a task
 
 
 def read_results(out: Path, pattern: str = EVALUATIONS) -> list[Result]:

@@ -6,10 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import headwater
 import pytest
 
 from confluence.checkpoint import Keeper
+from confluence.commands import default_out
 from confluence.folder import held
+from confluence.pipeline import run_pipeline
+from confluence.results import task_folder
 from confluence.run import clear_run
 from confluence.sinks import KINDS, Sinks
 
@@ -123,3 +127,22 @@ def test_folders_of_sinks_that_were_there_are_not_a_run_s(
         Sinks(("wandb",), tmp_path / name, resume_step=None).close()
         clear_run(tmp_path / name, overwrite=True)
         assert (tmp_path / name / "wandb").exists() == others
+
+
+def test_a_task_of_a_foreign_store_names_no_folder_above() -> None:
+    """Results of a task `..` were written, and removed, in the folder above."""
+    assert task_folder(Path("run"), "..") == Path("run/_..")
+    assert task_folder(Path("run"), "../x/y") == Path("run/_..--x--y")
+    assert task_folder(Path("run"), "shop/churn") == Path("run/shop--churn")
+    assert default_out("churn", "rating") == Path("runs/churn-rating")
+    for name in ("..", ".", "/tmp/x", "a/../../x"):
+        with pytest.raises(ValueError, match=r"a run cannot be called .* with --out"):
+            default_out(name)
+
+
+def test_a_run_reads_no_label_table_outside_of_the_folder_of_its_metadata(tmp_path: Path) -> None:
+    task = {"seeds": {"train": "../labels.csv"}}
+    make(tmp_path, {"labels.csv": "id,y\n", "own/m.json": json.dumps({"tasks": {"t": task}})})
+    with pytest.raises(headwater.TaskError, match="lies outside of"):
+        run_pipeline("csv", "t", tmp_path / "run", preset="tiny", overrides={},
+                     metadata=tmp_path / "own" / "m.json")  # fmt: skip

@@ -18,6 +18,7 @@ from confluence.page import write_page
 from confluence.run_log import curve, of_kind, read_events
 
 EVIL = "<script>alert('x')</script>"
+EVIL_TASK = "<script>alert('x')<script>"  # a task's name holds no slash
 VOID = {"meta"}  # tags that are never closed
 
 
@@ -221,17 +222,18 @@ def test_no_name_can_become_markup(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     headwater.infer(f"sqlite:///{database}").save(str(schema))
     document = json.loads(schema.read_text())
-    document["tasks"] = {EVIL: task}
+    document["tasks"] = {EVIL_TASK: task}
     headwater.build(f"sqlite:///{database}", tmp_path / "store", metadata=document)
     out = tmp_path / "run<b>"
-    start = {**START, "tasks": {EVIL: 1}, "stores": [str(tmp_path / "store")]}
+    start = {**START, "tasks": {EVIL_TASK: 1}, "stores": [str(tmp_path / "store")]}
     write_log(
         out, {**start, "config": {EVIL: EVIL}},
         train_line(1, 1.0), {"event": "error", "message": EVIL},
-        {**SCORED, "step": 1, "task": EVIL, "split": EVIL, "metrics": {EVIL: 1}},
+        {**SCORED, "step": 1, "task": EVIL_TASK, "split": EVIL, "metrics": {EVIL: 1}},
     )  # fmt: skip
     evaluation = {
-        "task": EVIL, "split": EVIL, "regime": EVIL, "visible_until": EVIL, "metrics": {EVIL: EVIL},
+        "task": EVIL_TASK, "split": EVIL, "regime": EVIL, "visible_until": EVIL,
+        "metrics": {EVIL: EVIL},
         "baselines": {EVIL: {"metrics": {EVIL: 1.0}, "constant": EVIL, "fallback": EVIL,
                              "fallback_share": 0.5}},
         "obs_time": [{"from": EVIL, "to": EVIL, "metrics": {}}],

@@ -86,7 +86,8 @@ def build(
     embedder is asked for (default: its own). cache: the folder of vectors that are kept between
     builds; True is the user's cache folder, False none. stats_until: means and deviations are of
     rows up to here and of cells known by then (default: the latest train time of the tasks with
-    given temporal splits). seeds_dir: where label tables are (default: beside the metadata file).
+    given temporal splits). seeds_dir: where label tables are (default: beside the metadata file,
+    and then they must lie in that folder).
     memory_limit: of the process, such as "4GB" (default: DuckDB takes up to 80 % of RAM).
     progress: called with (stage, item). strict: anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
@@ -395,7 +396,8 @@ class _Build:
         connection.execute("CREATE SCHEMA labels")
         directories = [self.options.seeds_dir or schema.directory or Path()]
         directories += [Path(data.directory)] if data.directory is not None else []
-        self.label_bytes = load_labels(connection, schema, directories)
+        is_given = self.options.seeds_dir is not None
+        self.label_bytes = load_labels(connection, schema, directories, is_given=is_given)
         if any(task.query is not None for task in schema.tasks):
             self.tell("tasks", "queries")
             create_views(connection, tables)

@@ -120,7 +120,11 @@ def _parser() -> argparse.ArgumentParser:
         "--texts", metavar="FILE", help="of --dry-run: write the texts to a Parquet file"
     )
     build.add_argument("--stats-until", metavar="TIME", help="moments use rows up to here")
-    build.add_argument("--seeds-dir", metavar="DIR", help="where label tables are")
+    build.add_argument(
+        "--seeds-dir",
+        metavar="DIR",
+        help="where label tables are (in the folder of the metadata, and nowhere else)",
+    )
     build.add_argument("--memory-limit", metavar="SIZE", help="of the process, such as 4GB")
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
     build.set_defaults(command=_build, refuse=build.error)

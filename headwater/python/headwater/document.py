@@ -34,6 +34,7 @@ TARGET_STYPES = ("numerical", "categorical", "boolean", "timestamp")
 DURATION = re.compile(r"([+-]?)\s*(\d+)\s*([a-z]+?)s?")
 DURATION_US_MAX = 10_000 * 366 * MICROSECONDS["day"]  # beyond the calendar from any time
 NAME_BYTES_MAX = 1024
+FILE_UNSAFE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")  # in the name of a task
 SHOWN_CHARACTERS = 80  # of a name that may be longer than one may be
 CSV_SKIP_MAX = 1_000_000
 TIME_MARK = re.compile(r"%-?.")
@@ -64,6 +65,11 @@ TASK_KEYS = (
 def is_usable(name: str) -> bool:
     """Whether a table, column or task may be called so."""
     return 0 < len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX and "\0" not in name
+
+
+def names_files(name: str) -> bool:
+    """Whether a task may be called so: a file called so lies in the folder where it is put."""
+    return not name.startswith(".") and FILE_UNSAFE.search(name) is None
 
 
 def shortened(name: str) -> str:

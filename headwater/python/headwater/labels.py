@@ -129,14 +129,39 @@ def name_files(query: str, tables: list[str]) -> str:
     return "".join(tokens)
 
 
-def load_labels(connection: DuckDBPyConnection, schema: Schema, directories: Sequence[Path]) -> int:
+def check_label_table(task: str, name: str, directory: Path) -> None:
+    """TaskError if a label table is named so that it lies outside of the metadata's folder, by an
+    absolute path, by '..' or through a link. Metadata may come from others; whoever gives the
+    folder by hand may name any file."""
+    path = Path(name)
+    is_outside = path.is_absolute() or ".." in path.parts or "\0" in name
+    if not is_outside:
+        is_outside = not (directory / path).resolve().is_relative_to(directory.resolve())
+    if is_outside:
+        raise TaskError(
+            f"label table '{name}' of task '{task}' lies outside of '{directory}', the folder of "
+            "the metadata: to read it, name the folder of label tables with --seeds-dir "
+            "(seeds_dir in Python)"
+        )
+
+
+def load_labels(
+    connection: DuckDBPyConnection,
+    schema: Schema,
+    directories: Sequence[Path],
+    *,
+    is_given: bool = False,
+) -> int:
     """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV. A table is
-    looked for in each of the folders."""
+    looked for in each of the folders. is_given: the first of them by hand, not as that of the
+    metadata."""
     import duckdb
 
     csv_bytes = 0
     for index, task in enumerate(schema.tasks):
         for split, name in task.seeds:
+            if not is_given:
+                check_label_table(task.name, name, directories[0])
             paths = [directory / name for directory in directories]
             path = next((path for path in paths if path.is_file()), paths[0])
             relation = f"labels.q{index}_{split}"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .document import Reader, read_document
+from .document import Reader, names_files, read_document
 from .errors import SchemaError, nearest
 from .schema import Column, CsvFormat, ForeignKey, Schema, Table, Task
 
@@ -195,6 +195,11 @@ def _check_time(table: Table, name: str, where: str, problems: list[str]) -> Non
 
 def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
     where = f"task '{task.name}'"
+    if not names_files(task.name):
+        problems.append(
+            f"{where} has no usable name: folders and files of results are called so, and it must "
+            "not begin with a dot nor contain '/' or control characters"
+        )
     tables = {table.name: table for table in schema.tables}
     if task.anchor_table and _expect(task.anchor_table, tables, where, "table", problems):
         anchor = tables[task.anchor_table]

@@ -144,7 +144,7 @@ def file_facts(files: Iterable[Path]) -> list[list[Any]]:
     for file in files:
         try:
             info = file.stat()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: of a zero in the path
             continue
         if not file.is_dir():
             facts.append([str(file.resolve()), info.st_size, info.st_mtime_ns, info.st_ino])

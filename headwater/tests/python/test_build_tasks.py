@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from headwater.errors import SchemaError, TaskError
 from headwater.labels import name_files
 from headwater.report import BuildReport
 from headwater.sampler import Sampler
+from headwater.schema import Schema
 from headwater.store import Store
 
 FOREVER_US = 2**63 - 1
@@ -377,6 +379,72 @@ def test_label_tables_give_splits_and_unlabelled_seeds(tmp_path: Path) -> None:
     assert entry["bad_targets"] == 1
     assert entry["latest_train_time"] == "2020-06-01T12:00:00Z"
     assert report.metadata["stats_until"] == "2020-06-01T12:00:00Z"
+
+
+LABELS = "book_id,at,sold\n11,2020-01-01,3\n"
+
+
+def label_task(name: str) -> dict[str, Any]:
+    metadata = bookstore_metadata()
+    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
+    metadata["tasks"] = {"t": task | {"seeds": {"train": name}}}
+    return metadata
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{out}/labels.csv",
+        "../out/labels.csv",
+        "a/../../out/labels.csv",
+        "link.csv",
+        "link/l.csv",
+    ],
+)
+def test_label_tables_lie_with_the_metadata_unless_their_folder_is_given(
+    tmp_path: Path, name: str
+) -> None:
+    """Any file that DuckDB can read was, whatever folder the metadata came in."""
+    out, own = tmp_path / "out", tmp_path / "own"
+    for folder in (out, own, own / "a"):
+        folder.mkdir()
+    for file in (out / "labels.csv", out / "l.csv"):
+        file.write_text(LABELS)
+    (own / "link.csv").symlink_to(out / "labels.csv")
+    (own / "link").symlink_to(out)
+    metadata = label_task(name.format(out=out))
+    file = own / "metadata.json"
+    file.write_text(json.dumps(metadata))
+    sources = arrow_tables(bookstore())
+    for given in (file, Schema.load(file)):
+        with pytest.raises(TaskError, match=r"lies outside of .*--seeds-dir"):
+            build(sources, tmp_path / "s", given, cache=False)
+    build(sources, tmp_path / "s", file, seeds_dir=own, cache=False)
+    assert seeds_of(tmp_path) == [(11, us(2020, 1, 1), 3.0, 0, 0, 0)]
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "a/labels.csv", "./labels.csv", "near.csv"])
+def test_label_tables_in_the_folder_of_the_metadata_are_read(tmp_path: Path, name: str) -> None:
+    own = tmp_path / "own"
+    (own / "a").mkdir(parents=True)
+    for path in (own / "labels.csv", own / "a" / "labels.csv"):
+        path.write_text(LABELS)
+    (own / "near.csv").symlink_to("a/labels.csv")
+    (own / "metadata.json").write_text(json.dumps(label_task(name)))
+    build(arrow_tables(bookstore()), tmp_path / "s", own / "metadata.json", cache=False)
+    assert seeds_of(tmp_path) == [(11, us(2020, 1, 1), 3.0, 0, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", ".hidden", "a/b", "/tmp/x", "a\tb", "a\x1b[2J", "..-x"]
+)
+def test_a_task_is_called_as_a_file_may_be(tmp_path: Path, name: str) -> None:
+    """`..` was taken, and the run of it was written into the folder above."""
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {name: SOLD}
+    with pytest.raises(SchemaError, match="has no usable name: folders and files of results are"):
+        build(arrow_tables(bookstore()), tmp_path / "s", metadata, cache=False)
+    assert not (tmp_path / "s").exists()
 
 
 def test_moments_use_rows_up_to_the_latest_train_time(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def tell(stage, item):
     if len(sys.argv) > 4 and count == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
     count += 1
-build(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), progress=tell, cache=False)
+seeds = os.path.dirname(sys.argv[2])
+build(*sys.argv[1:3], json.loads(sys.argv[3]), seeds_dir=seeds, progress=tell, cache=False)
 """
 
 
@@ -362,7 +363,7 @@ def test_what_depends_on_something_that_changed_is_made_again(tmp_path: Path, ch
     labels = tmp_path / "labels.csv"
     labels.write_text("book_id,obs_time,good\n10,2020-05-01,true\n")
     document["tasks"]["good"] = {
-        "seeds": {"train": str(labels)}, "anchor_table": "books", "target_column": "good",
+        "seeds": {"train": "labels.csv"}, "anchor_table": "books", "target_column": "good",
         "target_stype": "boolean", "observation_time_column": "obs_time",
     }  # fmt: skip
     assert start(source, out, document, "20").wait() == -signal.SIGKILL
@@ -373,9 +374,10 @@ def test_what_depends_on_something_that_changed_is_made_again(tmp_path: Path, ch
         document["tables"]["books"]["columns"]["price"]["stype"] = "ignored"
     else:
         labels.write_text("book_id,obs_time,good\n10,2020-05-01,false\n")
-    report = build(source, out, document)
+    report = build(source, out, document, seeds_dir=tmp_path)
     assert report.resumed == ()
-    assert report.fingerprint == build(source, tmp_path / "fresh", document).fingerprint
+    fresh = build(source, tmp_path / "fresh", document, seeds_dir=tmp_path)
+    assert report.fingerprint == fresh.fingerprint
 
 
 def test_tables_in_memory_prove_nothing_and_leave_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..document import is_usable
+from ..document import FILE_UNSAFE, is_usable
 from ..schema import ColumnRef, Task
 from ..sources import quote
 from ..value_sql import INTEGER_TYPES, REAL_TYPES, canonical_text, to_boolean, to_numerical
@@ -90,7 +90,8 @@ def _may_be_named(table: TableDraft, column: ColumnDraft) -> bool:
 
 
 def _task_name(table: TableDraft, column: ColumnDraft) -> str:
-    return f"{table.name}-{column.name}"
+    name = FILE_UNSAFE.sub("_", f"{table.name}-{column.name}")
+    return f"_{name[1:]}" if name.startswith(".") else name
 
 
 def _may_be_target(connection: DuckDBPyConnection, table: TableDraft, column: ColumnDraft) -> bool:
