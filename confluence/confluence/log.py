@@ -15,7 +15,6 @@ logged after that step comes again behind it, with the same losses.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from headwater.console import to_json as ascii_json
 
 from confluence.folder import whole
 from confluence.run_log import read_lines
@@ -52,7 +52,8 @@ def device_memory() -> Mapping[str, int] | None:
 
 def to_json(value: Any) -> str:
     """JSON on one line; what JSON cannot say (NaN, infinity) becomes null."""
-    return json.dumps(_plain(value), allow_nan=False)
+    text: str = ascii_json(_plain(value), allow_nan=False)
+    return text
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,8 @@ from pathlib import Path
 import headwater
 import pytest
 
+from confluence.cli import _show
+from confluence.commands import Told
 from confluence.stderr import say
 
 TALKING = """
@@ -26,6 +28,18 @@ def test_lines_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     say("step 1")
     say("step 2")
     assert capsys.readouterr().err == "step 1\nstep 2\n"
+
+
+def test_what_comes_from_outside_does_not_command_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Names of tasks and columns, and what a server says, were printed as they are."""
+    say("task '\x1b]0;gone\x07' of '\u202estore'\r")
+    told = Told(result={"task": "\x1b\x7f"}, lines=["task '\x1b[2J'"])
+    assert _show(told, as_json=False) == _show(told, as_json=True) == 0
+    done = capsys.readouterr()
+    assert done.err == "task '\\x1b]0;gone\\x07' of '\\u202estore'\\x0d\n"
+    assert done.out == "task '\\x1b[2J'\n" + '{"task": "\\u001b\\u007f"}\n'
 
 
 def test_a_stderr_that_was_never_open_ends_nothing() -> None:

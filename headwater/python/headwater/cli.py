@@ -10,12 +10,13 @@ import argparse
 import io
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .console import keep_places, say, tell
+from .console import keep_places, say, tell, to_json
 from .errors import HeadwaterError
 from .interrupts import Interrupts, is_interrupt
 
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, warnings.catch_warnings():
+        warnings.showwarning = _warn
         try:
             return int(options.command(options))
         except KeyboardInterrupt:
@@ -54,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = "" if is_interrupt(error) else f" ({_message(error)})"
     say(f"headwater: interrupted{said}")
     return 130
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    say(f"headwater: warning: {message}")
 
 
 def _failed(error: Exception) -> int:
@@ -285,14 +291,14 @@ def _init(options: argparse.Namespace) -> int:
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
         draft.schema().save(output)
-        tell(json.dumps(draft.to_dict()) if options.json else draft.text(full=options.full))
+        tell(to_json(draft.to_dict()) if options.json else draft.text(full=options.full))
         if not options.json:
             tell(f"\n{output} is written. Check it, above all the lines under 'to check'.")
         return 0
     schema, told = update_schema(edited, draft)
     if schema != edited:
         schema.save(output)
-    tell(json.dumps(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
+    tell(to_json(draft.to_dict() | {"update": told}) if options.json else _update_text(told))
     if not options.json:
         state = "is updated" if schema != edited else "is as it was"
         tell(f"{output} {state}. Entries that were there are unchanged.")
@@ -348,7 +354,7 @@ def _build(options: argparse.Namespace) -> int:
             )
     finally:
         display.close()
-    tell(json.dumps(report.to_dict()) if options.json else report)
+    tell(to_json(report.to_dict()) if options.json else report)
     return 0
 
 
@@ -368,7 +374,7 @@ def _inspect(options: argparse.Namespace) -> int:
     metadata, sizes = inspection.open_metadata(options.store)
     found = metadata if options.name is None else inspection.find(metadata, options.name)
     if options.json:
-        tell(json.dumps(found | ({"bytes": sizes} if found is metadata else {}), indent=1))
+        tell(to_json(found | ({"bytes": sizes} if found is metadata else {}), indent=1))
     else:
         tell(inspection.describe(metadata, sizes, options.name))
     return 0
@@ -403,7 +409,7 @@ def _sample(options: argparse.Namespace) -> int:
             )
         batch = sampler.batch(options.split, options.seed_index)
         context = read_context(store(options.store), metadata, batch, 0)
-    tell(json.dumps(context.to_dict()) if options.json else context)
+    tell(to_json(context.to_dict()) if options.json else context)
     return 0
 
 
@@ -412,7 +418,7 @@ def _verify(options: argparse.Namespace) -> int:
 
     faults = Store(options.store).verify()
     if options.json:
-        tell(json.dumps({"faults": faults}))
+        tell(to_json({"faults": faults}))
     elif not faults:
         tell(f"{options.store}: sound")
     for fault in [] if options.json else faults:
@@ -432,7 +438,7 @@ def _audit(options: argparse.Namespace) -> int:
         seeds=SEEDS_DEFAULT if options.seeds is None else options.seeds,
         **_sampler_options(options),
     )
-    tell(json.dumps(report.to_dict()) if options.json else report)
+    tell(to_json(report.to_dict()) if options.json else report)
     if report.leaks:
         say(f"headwater: {len(report.leaks)} leaks in '{options.store}'")
     return 0 if report.is_clean else 1
@@ -470,7 +476,7 @@ def _bench(options: argparse.Namespace) -> int:
         for line in bench.latency(
             options.store, wanted, requests=options.latency, cold=options.cold
         ):
-            if not tell(json.dumps(line)):
+            if not tell(to_json(line)):
                 break
         return 0
     wanted = bench.configurations(**{"threads": bench.thread_counts(), **choices})
@@ -485,7 +491,7 @@ def _bench(options: argparse.Namespace) -> int:
         cold=options.cold,
     )
     for line in lines:
-        if not tell(json.dumps(line)):
+        if not tell(to_json(line)):
             break
     return 0
 

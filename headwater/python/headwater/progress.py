@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import TextIO
 
-from .console import write
+from .console import shown, write
 
 REDRAW_SECONDS = 0.1
 CLEAR_LINE = "\r\x1b[2K"
@@ -30,7 +30,8 @@ class ProgressDisplay:
             if stage != self.stage:
                 write(self.stream, f"{now - self.start:7.1f} s  {stage}\n")
         elif stage != self.stage or now - self.drawn >= REDRAW_SECONDS:
-            line = f"{now - self.start:7.1f} s  {stage}: {item}"
+            line = shown(f"{now - self.start:7.1f} s  {stage}: {item}")
+            line = line.replace("\n", " ").replace("\t", " ")
             width = shutil.get_terminal_size().columns - 1
             write(self.stream, CLEAR_LINE + line[:width])
             self.drawn = now

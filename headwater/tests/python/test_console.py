@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
+import sqlite3
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 from databases import bookstore, write_csv
+from fake_endpoint import FakeEndpoint
 from headwater.build import build
 from headwater.cli import main
+from headwater.console import shown, to_json
+from headwater.progress import CLEAR_LINE, ProgressDisplay
+from headwater.sources import quote
 from headwater.store import Store
 
 
@@ -84,3 +93,107 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error(
     assert main(["build", source, str(tmp_path / "s")]) == 1
     assert "headwater: Broken pipe" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+# ---- what comes from outside -----------------------------------------------------------------
+
+HOSTILE = "\x1b]0;gone\x07\x1b[2J\r\x9b31m\u202eevil\u2066\x7f"
+SPELLED = "\\x1b]0;gone\\x07\\x1b[2J\\x0d\\x9b31m\\u202eevil\\u2066\\x7f"
+TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def commands_in(text: str) -> list[str]:
+    """Characters that a terminal obeys."""
+    own = "\n\t"
+    return [c for c in text if (unicodedata.category(c) == "Cc" and c not in own) or c in TURNS]
+
+
+def test_what_is_not_text_is_spelled_and_what_is_stays() -> None:
+    assert shown(HOSTILE) == SPELLED
+    plain = "a\tb\nÅngström Ελλάδα עברית 数 \U0001f469\u200d\U0001f4bb -> \\x1b"
+    assert shown(plain) == plain
+    assert json.loads(to_json({HOSTILE: HOSTILE})) == {HOSTILE: HOSTILE}
+    assert commands_in(to_json({HOSTILE: HOSTILE})) == []
+
+
+def hostile_database(path: Path) -> str:
+    """A database whose tables, columns, categories and texts hold what a terminal obeys."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        table, text, kind = (quote(name + HOSTILE) for name in ("t", "text", "kind"))
+        database.execute(
+            f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, {text} TEXT, {kind} TEXT, n REAL,"
+            " d TEXT)"
+        )
+        rows = [
+            (i, f"{HOSTILE} number {i * i}", ("x", "y")[i % 2] + HOSTILE, i / 3, "2020-01-01")
+            for i in range(60)
+        ]
+        database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
+        database.execute(f"UPDATE {table} SET d = ? WHERE id = 7", [HOSTILE])
+        database.commit()
+    return f"sqlite:///{path}"
+
+
+def test_no_command_lets_names_and_values_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of these printed them as they were."""
+    source, store = hostile_database(tmp_path / "d.db"), str(tmp_path / "s")
+    metadata = tmp_path / "m.json"
+    seen: dict[str, str] = {}
+
+    def call(*arguments: str, status: int = 0) -> str:
+        assert main(list(arguments)) == status, capsys.readouterr().err
+        done = capsys.readouterr()
+        seen[" ".join(arguments)] = text = done.out + done.err
+        assert commands_in(text) == [], arguments
+        return text
+
+    assert SPELLED in call("init", source, "-o", str(metadata))
+    document = json.loads(metadata.read_text())
+    ((table, entry),) = document["tables"].items()
+    entry["columns"]["d"] = {"stype": "timestamp"}
+    document["name"] = HOSTILE
+    document["tasks"] = {
+        "n": {
+            "query": f"SELECT id, n FROM {quote(table)}", "anchor_table": table,
+            "target_column": "n", "target_stype": "numerical", "kind": "cell",
+        }
+    }  # fmt: skip
+    metadata.write_text(json.dumps(document))
+    assert SPELLED in call("build", source, store, "--metadata", str(metadata), "--no-cache")
+    for json_too in ((), ("--json",)):
+        call("build", source, store, "--metadata", str(metadata), "--no-cache", *json_too)
+        call("inspect", store, *json_too)
+        call("inspect", store, table, *json_too)
+        call("sample", store, "--task", "n", *json_too)
+        call("verify", store, *json_too)
+        call("audit", store, *json_too)
+    call("inspect", store, HOSTILE, status=1)
+    call("inspect", str(tmp_path / HOSTILE), status=1)
+    document["tasks"]["n"]["query"] = f"SELECT error('{HOSTILE}')"
+    metadata.write_text(json.dumps(document))
+    assert SPELLED in call(
+        "build", source, store, "--metadata", str(metadata), "--no-cache", status=1
+    )
+
+
+def test_a_server_does_not_command_the_terminal(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FakeEndpoint(lambda n, body, handler: (403, {}, HOSTILE.encode())) as server:
+        named = ["--embedder", f"openai:m@{server.url}"]
+        assert main(["build", source, str(tmp_path / "s"), "--no-cache", *named]) == 1
+    error = capsys.readouterr().err
+    assert "evil" in error and commands_in(error) == []
+
+
+def test_progress_on_a_terminal_moves_it_by_itself_alone() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    ProgressDisplay(terminal)("read", HOSTILE[:12] + "\n")
+    assert commands_in(terminal.getvalue().replace(CLEAR_LINE, "")) == []
+    assert "\n" not in terminal.getvalue()
