@@ -17,6 +17,14 @@ from headwater import cli
 from headwater.interrupts import Interrupts
 
 
+@pytest.fixture(autouse=True)
+def _heeded() -> Iterator[None]:
+    """A suite that a shell runs in the background is born with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Destroyed:
     """Ctrl-C comes while it is destroyed."""
 
