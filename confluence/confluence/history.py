@@ -95,7 +95,8 @@ class History:
         self.is_cell = self.entry["kind"] == "cell"
         hidden = {str(name) for name in self.entry.get("hidden_columns") or ()}
         target = {f"{self.anchor_table}.{self.entry['target_column']}"} if self.is_cell else set()
-        self.target, self.withheld = target, hidden | target
+        self.target, self.hidden = target, hidden - target
+        self.withheld = hidden | target
 
     # ---- the store -----------------------------------------------------------------------
 
@@ -254,19 +255,23 @@ class History:
         return self.is_cell or self.labels.label_times is not None
 
     def value_columns(self, table: str, *, anchors_unseen: bool) -> list[dict[str, Any]]:
-        """Columns of a table whose values may be features."""
+        """Columns of a table whose values may be features; hidden ones only if all rows have a
+        time, as they are never shown on a row without one."""
+        entry = self.store.metadata["tables"][self.store.table_index(table)]
+        timed = entry["temporal_column"] is not None and not entry["untimed"]
+        unseen = self.withheld if not anchors_unseen else set() if timed else self.hidden
         return [
             column
             for column in self.columns(table)
-            if column["stype"] in VALUE_STYPES
-            and (anchors_unseen or f"{table}.{column['name']}" not in self.withheld)
+            if column["stype"] in VALUE_STYPES and f"{table}.{column['name']}" not in unseen
         ]
 
     def anchors_unseen(self, anchors: Ints, moments: Moments) -> bool:
-        """Whether no path of any seed can lead to its own anchor: it is not before the cutoff."""
+        """Whether all rows on paths of any seed are older than its anchor, which has a time."""
         if self.inclusive or (moments.cutoffs == NO_TIME).any():
             return False
-        return bool((moments.cutoffs <= self.row_times(self.anchor_table, anchors)).all())
+        times = self.row_times(self.anchor_table, anchors)
+        return bool(((moments.cutoffs <= times) & (times != NO_TIME)).all())
 
     def values(self, path: Path, column: str) -> tuple[Lists, Floats]:
         """The values that are not NULL of a column along a path, as lists of their own."""

@@ -306,6 +306,17 @@ def test_a_key_that_is_hidden_leads_nowhere(tmp_path: Path) -> None:
     assert not any("orders.customer" in name for name in first)
 
 
+def test_a_hidden_column_is_a_feature_only_where_every_row_has_a_time(tmp_path: Path) -> None:
+    """Contexts show it on rows that are older than the anchor, never on one without a time."""
+    task = cell_task(hidden_columns=["items.pieces"])
+    (timed, *_) = features(build(tmp_path / "timed", task=task))
+    assert any("items.ordr: pieces" in name for name in timed)
+    some = {**ITEMS, 103: [10, None, 8]}
+    (untimed, *_) = features(build(tmp_path / "untimed", task=task, items=some))
+    assert "items.ordr: count" in untimed
+    assert not any("pieces" in name for name in untimed)
+
+
 # ----------------------------------------------------------------------------- history, baselines
 
 

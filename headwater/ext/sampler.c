@@ -528,6 +528,7 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
         {"packed_sequences", s.packed_sequences},
         {"masked_cells", s.masked_cells},
         {"masked_over_limit", s.masked_over_limit},
+        {"withheld_cells", s.withheld_cells},
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; i < sizeof counters / sizeof counters[0] && dict != NULL; i++) {

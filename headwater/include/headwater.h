@@ -670,6 +670,8 @@ typedef struct hw_sampler_stats {
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
     uint64_t masked_cells,
         masked_over_limit; /* masked; chosen beyond M of their type, not masked */
+    uint64_t withheld_cells; /* of visited rows: hidden columns, targets, labels; not counted
+                                are targets that are masked and cells that are not known yet */
 } hw_sampler_stats;
 HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
 

@@ -112,6 +112,7 @@ void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
     sum->packed_sequences += own->packed_sequences;
     sum->masked_cells += own->masked_cells;
     sum->masked_over_limit += own->masked_over_limit;
+    sum->withheld_cells += own->withheld_cells;
     *own = (struct hwi_counters){0};
 }
 
@@ -166,6 +167,7 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     worker->counters.stopped_by_rows += walk->stopped_by_rows;
     worker->counters.masked_cells += walk->chosen_count - walk->surplus_count;
     worker->counters.masked_over_limit += walk->surplus_count;
+    worker->counters.withheld_cells += walk->withheld_count;
     return HW_OK;
 }
 

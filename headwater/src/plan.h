@@ -159,8 +159,9 @@ enum hwi_ignored_column {
 };
 
 enum hwi_special_column {
-    HWI_SPECIAL_WITHHELD = 1, /* hidden, or the target of the cell task */
-    HWI_SPECIAL_LABELS = 2, /* objective masked cells: holds labels that contexts may not show */
+    HWI_SPECIAL_HIDDEN = 1,
+    HWI_SPECIAL_TARGET = 2, /* of the cell task that is asked */
+    HWI_SPECIAL_LABELS = 4, /* objective masked cells: holds labels that contexts may not show */
 };
 
 struct hwi_known_label {
@@ -184,8 +185,8 @@ struct hwi_task_plan {
                                              when they are known, then as stored */
     uint32_t known_count;
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
-    uint8_t *special_keys; /* [key_count] 1: has such a column */
-    uint8_t *special_columns; /* [column_count] hwi_special_column */
+    uint8_t *special_keys; /* [key_count] what its columns are: of hwi_special_column */
+    uint8_t *special_columns; /* [column_count] of hwi_special_column */
     hw_target_stats stats;
 };
 
@@ -364,7 +365,7 @@ void hwi_worker_abandon(struct hwi_worker *worker);
 struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
-    uint64_t masked_cells, masked_over_limit;
+    uint64_t masked_cells, masked_over_limit, withheld_cells;
 };
 /* Adds counters to *sum and clears them. */
 void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);

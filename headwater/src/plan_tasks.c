@@ -161,10 +161,10 @@ static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan 
         return hwi_no_memory(error, "the withheld columns of a task", column_count);
     }
     for (uint32_t i = 0; i < info->hidden_count; i++) {
-        task->special_columns[store->hidden[info->hidden_start + i]] = HWI_SPECIAL_WITHHELD;
+        task->special_columns[store->hidden[info->hidden_start + i]] = HWI_SPECIAL_HIDDEN;
     }
     if ((info->flags & HWI_TASK_CELL) && hwi_is_task_objective(plan)) {
-        task->special_columns[info->target_column] = HWI_SPECIAL_WITHHELD;
+        task->special_columns[info->target_column] |= HWI_SPECIAL_TARGET;
     }
     for (uint32_t column = 0; column < column_count; column++) {
         if (!hwi_is_task_objective(plan) && plan->hidden_labels[column] != NULL) {

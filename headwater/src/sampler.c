@@ -74,6 +74,7 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     stats.packed_sequences = counters->packed_sequences;
     stats.masked_cells = counters->masked_cells;
     stats.masked_over_limit = counters->masked_over_limit;
+    stats.withheld_cells = counters->withheld_cells;
     int64_t now = hwi_now_ns();
     stats.producer_wait_ns =
         sampler->producer_wait_ns + (uint64_t)(now * sampler->idle_count - sampler->idle_since_ns);

@@ -49,6 +49,16 @@ static int is_not_before_anchor(const struct hwi_view *view, const struct hwi_ta
     return table->times[row - table->info->row_start] >= view->anchor_time;
 }
 
+/* Both have a time, and the row's is earlier. */
+static int is_older_than_anchor(const struct hwi_view *view, const struct hwi_table *table,
+                                uint32_t row) {
+    if (is_not_before_anchor(view, table, row)) {
+        return 0;
+    }
+    return view->anchor_time != INT64_MAX &&
+           table->times[row - table->info->row_start] != INT64_MIN;
+}
+
 int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan, uint32_t table,
                        uint32_t row, uint32_t column, int chain) {
     uint8_t special = view->task->special_columns[column];
@@ -68,11 +78,16 @@ int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan,
     if (row == view->seed->anchor) {
         return 1;
     }
+    if ((special & HWI_SPECIAL_HIDDEN) && !is_older_than_anchor(view, where, row)) {
+        return 1;
+    }
+    if (!(special & HWI_SPECIAL_TARGET)) {
+        return 0;
+    }
     if ((view->inclusive || chain) && is_not_before_anchor(view, where, row)) {
         return 1;
     }
-    if (view->has_target_cell && column == view->info->target_column &&
-        view->task->label_hidden != NULL) {
+    if (view->task->label_hidden != NULL) {
         uint32_t local = row - where->info->row_start;
         return (int)(view->task->label_hidden[local / 64] >> (local % 64) & 1);
     }

@@ -53,10 +53,18 @@ static uint32_t mark_visited(struct hwi_walk *walk, uint32_t row) {
 
 /* ---- cells of a row ---------------------------------------------------------------------- */
 
+static int is_withheld(const struct hwi_walk *walk, const struct hwi_visit *visit,
+                       uint32_t column) {
+    return hwi_view_withholds(&walk->view, walk->plan, visit->table, visit->row, column,
+                              visit->chain);
+}
+
+static int is_known(const struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t column) {
+    return hwi_view_knows(&walk->view, walk->plan, visit->table, visit->row, column, visit->chain);
+}
+
 static int is_shown(const struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t column) {
-    const struct hwi_view *view = &walk->view;
-    return !hwi_view_withholds(view, walk->plan, visit->table, visit->row, column, visit->chain) &&
-           hwi_view_knows(view, walk->plan, visit->table, visit->row, column, visit->chain);
+    return !is_withheld(walk, visit, column) && is_known(walk, visit, column);
 }
 
 /* Lists the target's cell in its column's place, where the column is ignored on other rows. */
@@ -86,7 +94,9 @@ static uint32_t list_cells(struct hwi_walk *walk, const struct hwi_visit *visit)
         if (holds_target && cells->columns[i] == view->info->target_column) {
             walk->target_cell = count;
             list[count++] = i;
-        } else if (is_shown(walk, visit, cells->columns[i])) {
+        } else if (is_withheld(walk, visit, cells->columns[i])) {
+            walk->withheld_count++;
+        } else if (is_known(walk, visit, cells->columns[i])) {
             list[count++] = i;
         }
     }
@@ -324,7 +334,7 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     renew_cutoffs(walk, &last);
     int has_seed_row = !walk->view.is_cell;
     walk->seed_age = plan->options.database_age && has_seed_row ? database_age(walk) : 0;
-    walk->row_count = walk->cell_count = walk->list_count = 0;
+    walk->row_count = walk->cell_count = walk->list_count = walk->withheld_count = 0;
     walk->stopped_by_rows = 0;
     walk->chosen_count = walk->surplus_count = 0;
     walk->target_cell = HWI_NONE;

@@ -108,6 +108,7 @@ struct hwi_walk {
                                 context */
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
+    uint32_t withheld_count; /* cells of visited rows, emitted columns alone */
     uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
     float seed_age; /* days, of the seed row: 0, or with database_age of the newest visible row */
     uint8_t stopped_by_rows;

@@ -172,7 +172,7 @@ class BuildReport:
         lines = [f"{self.path}: {self.metadata['name']}, build {self.fingerprint[:12]}"]
         lines += _table_lines(self.metadata)
         for task in self.metadata["tasks"]:
-            lines += _task_lines(task)
+            lines += _task_lines(task) + _hidden_lines(task, self.metadata)
         spelled = {t["name"]: t["null_values"] for t in self.metadata["tables"] if t["null_values"]}
         if spelled:
             listed = ", ".join(f"{count:,} of {name}" for name, count in spelled.items())
@@ -274,6 +274,30 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
         f"unlabelled {seeds['unlabelled']:,}; {task['split']} split",
         f"    {times}; {shown or 'no labels'}",
     ]
+    return lines
+
+
+def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
+    """The hidden columns of a task by table, and on how many rows they are never shown as these
+    have no time: docs/2-sampling.md, "Withheld cells"."""
+    hidden, lines = set(task["hidden_columns"]), []
+    is_timed = {t["name"]: t["temporal_column"] is not None for t in metadata["tables"]}
+    anchor = task["anchor_table"]
+    for table in metadata["tables"]:
+        columns = [
+            f"{table['name']}.{c['name']}"
+            for c in metadata["columns"][slice(*table["column_range"])]
+        ]
+        named = [column for column in columns if column in hidden]
+        if named:
+            count = table["row_range"][1] - table["row_range"][0]
+            untimed = table["untimed"] if is_timed[table["name"]] else count
+            never = untimed == count or not is_timed[anchor]
+            why = f" (rows of {anchor}, its anchors, have no time)" * (not is_timed[anchor])
+            lines.append(
+                f"    hidden: {', '.join(named)}; {untimed:,} of {count:,} rows have no time"
+                + f": never shown{why}" * never
+            )
     return lines
 
 

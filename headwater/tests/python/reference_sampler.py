@@ -168,13 +168,22 @@ class Walk:
             and not self.task.derived
             and (table.name, column.name) == (self.task.anchor_table, self.task.target)
         )
-        if is_target or (table.name, column.name) in self.task.hidden:
-            if row == self.anchor:
-                return True
-            at_once = not self.task.exclusive or chain
-            if at_once and not self.earlier_than_anchor(row):
-                return True
-        return is_target and row != self.anchor and self.label_forbidden(row)
+        is_hidden = (table.name, column.name) in self.task.hidden
+        if (is_target or is_hidden) and row == self.anchor:
+            return True
+        if is_hidden and not self.strictly_older(row):
+            return True
+        at_once = not self.task.exclusive or chain
+        if is_target and at_once and not self.earlier_than_anchor(row):
+            return True
+        return is_target and self.label_forbidden(row)
+
+    def strictly_older(self, row: int) -> bool:
+        """Both the row and the anchor have a time, and the row's is earlier."""
+        own, anchor = self.time(row), self.time(self.anchor)
+        if own in (None, ALWAYS, NEVER) or anchor in (None, ALWAYS, NEVER):
+            return False
+        return own < anchor
 
     def is_hidden_label(self, table: Table, column: str, row: int) -> bool:
         """Of any cell task of the database; where no task is asked."""

@@ -164,6 +164,22 @@ def test_a_sampler_with_other_rules_is_found_out(
     assert any(leak.check == check and text in leak.text for leak in findings.leaks)
 
 
+def test_a_hidden_column_of_another_table_is_found(tmp_path: Path) -> None:
+    """Patients have no time, so nothing of a column that is hidden there may be shown."""
+    shows = clinic()
+    hides = replace(shows.tasks[READMITTED], hidden=(("patients", "blood"),))
+    strict = Database(shows.name, shows.tables, (shows.tasks[LATE], hides))
+    path = write_store(strict, tmp_path / "strict")
+    assert audited(path, strict, CLINIC).leaks == ()
+    sampled = write_store(shows, tmp_path / "lax")
+    findings = audited(path, shows, CLINIC, sampled=sampled)
+    assert any(
+        "hidden column patients.blood on the anchor, or on rows" in leak.text
+        for leak in findings.leaks
+        if leak.check == "hidden"
+    )
+
+
 def test_rows_of_the_same_moment_are_found_where_the_cutoff_is_exclusive(tmp_path: Path) -> None:
     """Two visits of one patient on day 3, and a cell task: one may not show the other."""
     database = clinic()

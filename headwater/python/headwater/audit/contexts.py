@@ -187,11 +187,11 @@ class ContextCheck:
 
     def check_withheld(self, view: View, judged: Judged, column: StoredColumn, rows: Array) -> None:
         name = self.stored.full_name(column)
-        at_once = judged.is_withheld_here(rows, judged.chain[rows])
+        at_once = judged.is_withheld_here(column.number, rows, judged.chain[rows])
         what = "target" if column.number == self.task.target_column else "hidden column"
         self.tell(
             "hidden",
-            f"cells of the {what} {name} on the anchor, or on rows not before it",
+            f"cells of the {what} {name} on the anchor, or on rows that are not older",
             rows[at_once],
             view.row_text,
         )

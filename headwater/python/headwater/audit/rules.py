@@ -72,15 +72,21 @@ class Judged:
             return np.zeros(len(rows), bool)
         return self.passes(known_times(self.stored, column, self.view.row[rows]), rows, chain)
 
-    def is_withheld_here(self, rows: Array, chain: Array) -> Array:
-        """Of a hidden column or the target: on the anchor, and on rows not before it."""
+    def is_withheld_here(self, number: int, rows: Array, chain: Array) -> Array:
+        """Of a hidden column or the target: on the anchor; of a hidden column on every row that
+        is not known to be older; of the target on rows not before it that are seen at once."""
         view = self.view
-        anchor_time = view.anchor_time[view.sequence[rows]]
+        anchor_time, time = view.anchor_time[view.sequence[rows]], view.time[rows]
         is_timed = np.array([table.is_timed for table in self.stored.tables])[view.table[rows]]
         is_timed &= self.stored.tables[self.task.anchor_table].is_timed
-        earlier = is_timed & (view.time[rows] < anchor_time)
-        at_once = chain if self.task.is_exclusive else np.ones(len(rows), bool)
-        return np.asarray(view.is_anchor[rows] | (at_once & ~earlier))
+        earlier = is_timed & (time < anchor_time)
+        withheld = view.is_anchor[rows].copy()
+        if number in self.task.hidden:
+            withheld |= ~(earlier & (time != ALWAYS) & (anchor_time != NO_TIME))
+        if self.task.is_cell and number == self.task.target_column:
+            at_once = chain if self.task.is_exclusive else np.ones(len(rows), bool)
+            withheld |= at_once & ~earlier
+        return np.asarray(withheld)
 
     def is_forbidden_label(self, column: StoredColumn, rows: Array) -> Array:
         """Of a cell task's target on other rows: a label that context_labels keeps back."""
@@ -102,7 +108,7 @@ class Judged:
                 column = self.stored.columns[column_number]
                 may &= self.known(column, rows, chain[here])
                 if column_number in self.task.special:
-                    may &= ~self.is_withheld_here(rows, chain[here])
+                    may &= ~self.is_withheld_here(column_number, rows, chain[here])
                     may &= ~self.is_forbidden_label(column, rows)
             shown[here] = may
         return shown
