@@ -34,6 +34,7 @@ STAGES = {
     "walk": (
         "walk",
         "draw",
+        "target_edges",
         "visible",
         "children",
         "cutoff",

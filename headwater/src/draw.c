@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "target_edges.h"
+
 void hwi_draw_reset(struct hwi_walk *walk) {
     walk->group_count = walk->draws_count = 0;
     walk->bucket_count = walk->turn_count = walk->turn_next = 0;
@@ -17,6 +19,11 @@ void hwi_draw_reset(struct hwi_walk *walk) {
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
+
+/* Whether only some of the visible children by a key may be drawn: target_edges.h. */
+static int is_asked_for(const struct hwi_walk *walk, uint32_t key) {
+    return (walk->view.task->special_keys[key] & HWI_SPECIAL_TARGET) != 0;
+}
 
 static struct hwi_group *add_group(struct hwi_walk *walk, uint32_t visible, uint32_t quota) {
     struct hwi_group *group = &walk->groups[walk->group_count++];
@@ -77,6 +84,7 @@ static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uin
             group->children = table->children + start;
             group->times = table->child_times == NULL ? NULL : table->child_times + start;
             group->key = table->incoming[slot];
+            group->segments = is_asked_for(walk, group->key) ? place + slot : HWI_NONE;
         }
         start += count;
     }
@@ -138,6 +146,15 @@ static uint32_t draw_position(struct hwi_walk *walk, struct hwi_group *group) {
     }
 }
 
+/* Where a group's list names the child at a position among those that may be drawn. */
+static const uint32_t *child_at(const struct hwi_walk *walk, const struct hwi_group *group,
+                                uint32_t position) {
+    if (group->segments != HWI_NONE) {
+        return hwi_target_edges_child(walk, group->key, group->children, group->segments, position);
+    }
+    return &group->children[position];
+}
+
 /* A pooled position counts through the visible children of all keys. */
 static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *group,
                           uint32_t position, struct hwi_drawn *drawn) {
@@ -153,7 +170,10 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
         position -= visible[slot++];
     }
     drawn->key = table->incoming[slot];
-    drawn->child = &children[position];
+    drawn->child =
+        is_asked_for(walk, drawn->key)
+            ? hwi_target_edges_child(walk, drawn->key, children, group->segments + slot, position)
+            : &children[position];
 }
 
 static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct hwi_drawn *drawn) {
@@ -162,7 +182,7 @@ static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct 
         locate_pooled(walk, group, position, drawn);
     } else {
         drawn->key = group->key;
-        drawn->child = &group->children[position];
+        drawn->child = child_at(walk, group, position);
     }
 }
 
@@ -188,14 +208,19 @@ static void lay_out_bucket(struct hwi_walk *walk) {
 
 /* ---- recent order ------------------------------------------------------------------------ */
 
+/* The newest child of a group that was not drawn yet. */
+static const uint32_t *newest_of(const struct hwi_walk *walk, const struct hwi_group *group) {
+    return child_at(walk, group, group->visible - 1 - group->drawn);
+}
+
 /* 1 if the next child of group a is newer than that of group b (of the same key). */
 static int is_newer(const struct hwi_walk *walk, uint32_t a, uint32_t b) {
     const struct hwi_group *x = &walk->groups[a], *y = &walk->groups[b];
-    uint32_t i = x->visible - 1 - x->drawn, j = y->visible - 1 - y->drawn;
-    if (x->times != NULL && x->times[i] != y->times[j]) {
-        return x->times[i] > y->times[j];
+    const uint32_t *i = newest_of(walk, x), *j = newest_of(walk, y);
+    if (x->times != NULL && x->times[i - x->children] != y->times[j - y->children]) {
+        return x->times[i - x->children] > y->times[j - y->children];
     }
-    return x->children[i] > y->children[j];
+    return *i > *j;
 }
 
 static void sift_down(const struct hwi_walk *walk, uint32_t *heap, uint32_t count, uint32_t at) {
@@ -263,7 +288,8 @@ static void draw_newest(struct hwi_walk *walk, struct hwi_turn *turn, struct hwi
     uint32_t *heap = walk->bucket + turn->start;
     struct hwi_group *group = &walk->groups[heap[0]];
     drawn->key = group->key;
-    drawn->child = &group->children[group->visible - 1 - group->drawn++];
+    drawn->child = newest_of(walk, group);
+    group->drawn++;
     if (group->drawn == group->quota) {
         heap[0] = heap[--turn->count];
     }
@@ -293,6 +319,9 @@ static void draw_turn(struct hwi_walk *walk, struct hwi_drawn *drawn) {
 
 void hwi_draw_lay_out(struct hwi_walk *walk) {
     hwi_draw_reset(walk);
+    if (walk->view.task->target_edge_count > 0) {
+        hwi_target_edges_filter(walk);
+    }
     add_groups(walk);
     if (walk->plan->options.child_order == HW_CHILDREN_RECENT) {
         lay_out_turns(walk);

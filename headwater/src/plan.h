@@ -187,6 +187,9 @@ struct hwi_task_plan {
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
     uint8_t *special_keys; /* [key_count] what its columns are: of hwi_special_column */
     uint8_t *special_columns; /* [column_count] of hwi_special_column */
+    struct hwi_target_edges *target_edges; /* [target_edge_count], foreign keys with the target:
+                                              target_edges.h */
+    uint32_t target_edge_count;
     hw_target_stats stats;
 };
 

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "moments.h"
+#include "target_edges.h"
 
 enum { SPLIT_BUCKETS = 1000 };
 
@@ -326,6 +327,7 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
                             options->task_weights[t]);
         }
         HW_TRY(mark_special(plan, task, error));
+        HW_TRY(hwi_target_edges_open(plan->store, task, error));
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         HW_TRY(schedule_split(plan, options->task_weights, split, error));
@@ -341,6 +343,7 @@ static void close_task(struct hwi_task_plan *task) {
     free(task->special_tables);
     free(task->special_keys);
     free(task->special_columns);
+    hwi_target_edges_release(task);
 }
 
 void hwi_plan_tasks_release(struct hwi_plan *plan) {

@@ -17,6 +17,7 @@
 #include "error.h"
 #include "labels.h"
 #include "tally.h"
+#include "target_edges.h"
 
 enum { MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
@@ -82,8 +83,10 @@ static uint32_t list_ignored_target(struct hwi_walk *walk, const struct hwi_tabl
     return count + 1;
 }
 
-/* Lists the cells of a row that does not simply emit all of them. */
-static uint32_t list_cells(struct hwi_walk *walk, const struct hwi_visit *visit) {
+/* Lists the cells of a row that does not simply emit all of them. Few do, so that its registers are
+ * not to be saved on every visit. */
+__attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
+                                                     const struct hwi_visit *visit) {
     const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
     const struct hwi_view *view = &walk->view;
     uint32_t limit = walk->plan->shape.sequence_length;
@@ -632,6 +635,15 @@ static int allocate(void *pointer, uint64_t count, size_t bytes, uint64_t *total
     return memory != NULL;
 }
 
+/* Whether a foreign key has the target of some task. */
+static int asks_for_keys(const struct hwi_plan *plan) {
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        count += plan->tasks[t].target_edge_count;
+    }
+    return count > 0;
+}
+
 hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_error *error) {
     const hw_store *store = plan->store;
     uint64_t rows = plan->shape.max_rows, keys = store->info->key_count, widest = 0;
@@ -653,6 +665,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
         !ALLOCATE(quotas, plan->child_slots) ||
         !ALLOCATE(labels, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
+        !ALLOCATE(shown_children, asks_for_keys(plan) ? groups : 0) ||
         !ALLOCATE(tallies, plan->options.child_counts ? groups : 0) ||
         !ALLOCATE(chosen, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
         hwi_walk_release(walk);
@@ -689,6 +702,7 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->searches);
     free(walk->turns);
     free(walk->quotas);
+    free(walk->shown_children);
     free(walk->labels);
     free(walk->tallies);
     free(walk->chosen);

@@ -47,27 +47,33 @@ static void add_task(hw_builder *b, hw_task_spec spec) {
     fixture_check(hw_builder_add_task(b, &spec, &index, &error), &error, spec.name);
 }
 
-static void declare(hw_builder *b, int is_confirmed) {
+enum variant { PLAIN, CONFIRMED, SCORED };
+
+static void declare(hw_builder *b, enum variant variant) {
     add_table(b, "teams", 0);
     add_table(b, "matches", 1);
     add_column(b, TEAMS, "id", HW_IDENTIFIER, 0);
     add_column(b, MATCHES, "id", HW_IDENTIFIER, 0);
-    add_known_column(b, MATCHES,
-                     (hw_column_spec){.name = "home_id",
-                                      .stype = HW_IDENTIFIER,
-                                      .known = is_confirmed ? HW_KNOWN_COLUMN : HW_KNOWN_CREATION,
-                                      .known_column = MATCHES_CONFIRMED});
+    add_known_column(
+        b, MATCHES,
+        (hw_column_spec){.name = "home_id",
+                         .stype = HW_IDENTIFIER,
+                         .known = variant == CONFIRMED ? HW_KNOWN_COLUMN : HW_KNOWN_CREATION,
+                         .known_column = MATCHES_CONFIRMED});
     add_column(b, MATCHES, "away_id", HW_IDENTIFIER, 0);
     add_column(b, MATCHES, "replay_of", HW_IDENTIFIER, 0);
     add_column(b, MATCHES, "score", HW_NUMERICAL, 0);
     add_column(b, MATCHES, "played", HW_TIMESTAMP, 1);
-    if (is_confirmed) {
+    if (variant == CONFIRMED) {
         add_known_column(b, MATCHES,
                          (hw_column_spec){.name = "confirmed", .stype = HW_IGNORED, .stored = 1});
     }
     add_key(b, TEAMS, MATCHES_HOME);
     add_key(b, TEAMS, MATCHES_AWAY);
     add_key(b, MATCHES, MATCHES_REPLAY_OF);
+    if (variant == SCORED) {
+        add_key(b, TEAMS, MATCHES_SCORE);
+    }
     add_task(b, (hw_task_spec){.name = "score",
                                .anchor_table = MATCHES,
                                .target_column = MATCHES_SCORE,
@@ -91,7 +97,7 @@ static void declare(hw_builder *b, int is_confirmed) {
                                .target_stype = HW_TIMESTAMP});
 }
 
-static void write_rows(hw_builder *b, const int64_t *played, int is_confirmed) {
+static void write_rows(hw_builder *b, const int64_t *played, enum variant variant) {
     const int64_t confirmed[6] = {8 * DAY_US, 2 * DAY_US, 3 * DAY_US,
                                   9 * DAY_US, 3 * DAY_US, 5 * DAY_US};
     const uint8_t yes[6] = {1, 1, 1, 1, 1, 1};
@@ -111,10 +117,13 @@ static void write_rows(hw_builder *b, const int64_t *played, int is_confirmed) {
         {"confirmed", "l", confirmed, NULL},
     };
     fixture_rows(b, TEAMS, teams, 2, 2, 0);
-    fixture_rows(b, MATCHES, matches, is_confirmed ? 9 : 8, 6, 4);
+    fixture_rows(b, MATCHES, matches, variant == CONFIRMED ? 9 : 8, 6, 4);
     fixture_parents(b, 0, (int64_t[]){0, 0, 1, 1, 0, 0}, 6, 0);
     fixture_parents(b, 1, (int64_t[]){1, 0, 0, 1, 1, -1}, 6, 0);
     fixture_parents(b, 2, (int64_t[]){-1, 3, -1, -1, 2, 3}, 6, 0);
+    if (variant == SCORED) {
+        fixture_parents(b, 3, (int64_t[]){1, 1, 1, -1, -1, -1}, 6, 0);
+    }
 }
 
 /* Seeds that say when their labels are known. */
@@ -160,7 +169,7 @@ static void write_seeds(hw_builder *b, const int64_t *played) {
     fixture_seeds(b, TASK_NEXT, next, 2);
 }
 
-static hw_store *build(const char *store_path, int is_confirmed) {
+static hw_store *build(const char *store_path, enum variant variant) {
     const int64_t played[6] = {1 * DAY_US, 2 * DAY_US, 3 * DAY_US,
                                3 * DAY_US, 3 * DAY_US, 5 * DAY_US};
     hw_builder *b = NULL;
@@ -171,19 +180,23 @@ static hw_store *build(const char *store_path, int is_confirmed) {
     char *directory = fixture_path(store_path, ".building-league");
     fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");
     free(directory);
-    declare(b, is_confirmed);
-    write_rows(b, played, is_confirmed);
+    declare(b, variant);
+    write_rows(b, played, variant);
     write_seeds(b, played);
-    fixture_finish(b, is_confirmed ? LEAGUE_COLUMNS + 1 : LEAGUE_COLUMNS, 2, store_path);
+    fixture_finish(b, variant == CONFIRMED ? LEAGUE_COLUMNS + 1 : LEAGUE_COLUMNS, 2, store_path);
     hw_builder_close(b);
     fixture_check(hw_store_open(store_path, HW_LOAD_MMAP, &store, &error), &error, store_path);
     return store;
 }
 
 hw_store *league(const char *store_path) {
-    return build(store_path, 0);
+    return build(store_path, PLAIN);
 }
 
 hw_store *league_confirmed(const char *store_path) {
-    return build(store_path, 1);
+    return build(store_path, CONFIRMED);
+}
+
+hw_store *league_scored(const char *store_path) {
+    return build(store_path, SCORED);
 }

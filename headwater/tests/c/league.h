@@ -50,4 +50,8 @@ hw_store *league(const char *store_path);
  * order of edge times: team 0: 3, 6, 7, 2; team 1: 4, 5. */
 hw_store *league_confirmed(const char *store_path);
 
+/* The same with a fourth key, from score, which a task asks for, to teams: matches 2, 3 and 4 point
+ * at team 1, the others nowhere. */
+hw_store *league_scored(const char *store_path);
+
 #endif

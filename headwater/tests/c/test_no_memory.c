@@ -195,11 +195,12 @@ static void a_large_batch_is_made(void **state) {
     shop->store = books;
 }
 
-/* The labels that peers are drawn from are listed when the sampler opens. */
+/* The labels that peers are drawn from, and the edges of a key that is asked for, are listed when
+ * the sampler opens. */
 static void a_sampler_of_peer_labels_opens(void **state) {
     struct shop *shop = *state;
     hw_store *books = shop->store;
-    shop->store = fixture_store(shop->directory, "league.hw", league);
+    shop->store = fixture_store(shop->directory, "league.hw", league_scored);
     shop->options = survey_options(1);
     assert_true(shop->options.peer_labels > 0);
     shop->digest = 0;

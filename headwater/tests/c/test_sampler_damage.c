@@ -38,6 +38,10 @@ static int admit_league(void **state) {
     return admit(state, league);
 }
 
+static int admit_league_scored(void **state) {
+    return admit(state, league_scored);
+}
+
 static int discharge(void **state) {
     patient_discharge(*state);
     return 0;
@@ -191,12 +195,15 @@ int main(void) {
         ON(a_whole_store_is_sampled_without_a_failure, bookstore),
         ON(a_whole_store_is_sampled_without_a_failure, deliveries),
         ON(a_whole_store_is_sampled_without_a_failure, league),
+        ON(a_whole_store_is_sampled_without_a_failure, league_scored),
         ON(flips_of_every_byte_never_crash, bookstore),
         ON(flips_of_every_byte_never_crash, deliveries),
         ON(flips_of_every_byte_never_crash, league),
+        ON(flips_of_every_byte_never_crash, league_scored),
         ON(extreme_words_never_crash, bookstore),
         ON(extreme_words_never_crash, deliveries),
         ON(extreme_words_never_crash, league),
+        ON(extreme_words_never_crash, league_scored),
         ON(ids_that_are_out_of_range_are_named, league),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

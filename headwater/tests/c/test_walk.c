@@ -17,7 +17,7 @@
 
 struct databases {
     char *directory;
-    hw_store *bookstore, *deliveries, *league, *league_confirmed;
+    hw_store *bookstore, *deliveries, *league, *league_confirmed, *league_scored;
 };
 
 static int open_databases(void **state) {
@@ -27,6 +27,7 @@ static int open_databases(void **state) {
     all->deliveries = fixture_store(all->directory, "deliveries.hw", deliveries);
     all->league = fixture_store(all->directory, "league.hw", league);
     all->league_confirmed = fixture_store(all->directory, "confirmed.hw", league_confirmed);
+    all->league_scored = fixture_store(all->directory, "scored.hw", league_scored);
     *state = all;
     return 0;
 }
@@ -37,6 +38,7 @@ static int close_databases(void **state) {
     hw_store_close(all->deliveries);
     hw_store_close(all->league);
     hw_store_close(all->league_confirmed);
+    hw_store_close(all->league_scored);
     fixture_remove(all->directory);
     free(all);
     return 0;
@@ -343,6 +345,26 @@ static void the_newest_child_of_all_groups_of_a_key_comes_first(void **state) {
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {5, 2, 5}, {6, 2, 5}, {7, 2, 4}, {4, 2, 4}, {3, 2, 5}});
+    end(&walked);
+}
+
+/*
+ * score, seed 5 (test): match 7 on day 5, one child for each key, where score is a key. Team 0:
+ * home 6, with team 1 and 4; away 4 (visited). Team 1: home 5, away 6 (visited), by score 2, 3 and
+ * 4, of which 4 is a val seed: 3 is drawn, not 4 in vain. 5's replay is 3 (visited).
+ */
+static void children_are_drawn_of_those_whose_target_is_shown(void **state) {
+    struct walked walked;
+    hw_sampler_options options = recent();
+    options.child_width = 1;
+    start(&walked, ((struct databases *)*state)->league_scored, &options);
+    walk_seed(&walked, TASK_SCORE, 5);
+    ASSERT_WALK(&walked,
+                {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 5}, {5, 4, 6}, {3, 4, 6}});
+    const uint32_t *parents = walked.walk.parents;
+    assert_int_equal(parents[0 * 4 + 3], HWI_NONE); /* withheld: 7's, and of the val seed 4's */
+    assert_int_equal(parents[4 * 4 + 3], HWI_NONE);
+    assert_int_equal(parents[6 * 4 + 3], 1);
     end(&walked);
 }
 
@@ -720,6 +742,7 @@ int main(void) {
         cmocka_unit_test(children_come_by_edge_time_and_cells_when_they_are_known),
         cmocka_unit_test(what_is_never_known_stays_out_even_without_a_time),
         cmocka_unit_test(the_newest_child_of_all_groups_of_a_key_comes_first),
+        cmocka_unit_test(children_are_drawn_of_those_whose_target_is_shown),
         cmocka_unit_test(labels_of_other_seeds_follow_context_labels),
         cmocka_unit_test(hashed_splits_decide_which_labels_show),
         cmocka_unit_test(widths_are_per_key_or_dealt_to_the_keys_of_a_row),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import compress
 from math import floor, log1p
 from typing import Any
 
@@ -163,20 +164,19 @@ class Walk:
     def withheld(self, table: Table, column: Column, row: int, chain: bool) -> bool:
         if not self.asks and self.is_hidden_label(table, column.name, row):
             return True
-        is_target = (
-            self.asks
-            and not self.task.derived
-            and (table.name, column.name) == (self.task.anchor_table, self.task.target)
-        )
+        if self.is_target(table, column.name) and self.target_withheld(row, chain):
+            return True
         is_hidden = (table.name, column.name) in self.task.hidden
-        if (is_target or is_hidden) and row == self.anchor:
-            return True
-        if is_hidden and not self.strictly_older(row):
-            return True
+        return is_hidden and (row == self.anchor or not self.strictly_older(row))
+
+    def is_target(self, table: Table, column: str) -> bool:
+        return self.asks and is_label(self.task, table, column)
+
+    def target_withheld(self, row: int, chain: bool) -> bool:
         at_once = not self.task.exclusive or chain
-        if is_target and at_once and not self.earlier_than_anchor(row):
+        if row == self.anchor or (at_once and not self.earlier_than_anchor(row)):
             return True
-        return is_target and self.label_forbidden(row)
+        return self.label_forbidden(row)
 
     def strictly_older(self, row: int) -> bool:
         """Both the row and the anchor have a time, and the row's is earlier."""
@@ -353,6 +353,10 @@ class Walk:
         for number, (_, key) in enumerate(self.database.keys):
             if key.parent_table == table.name:
                 children, times = self.visible_children(row, number)
+                if any(self.is_target(self.database.keys[number][0], c) for c in key.columns):
+                    shown = [not self.target_withheld(child, False) for child, _ in children]
+                    children = list(compress(children, shown))
+                    times = list(compress(times, shown))
                 if children:
                     found.append(Group(number, children, times, min(width, len(children))))
         if self.options.per_row and self.options.recent:

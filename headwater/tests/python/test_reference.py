@@ -18,7 +18,17 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_database import Database, Options
+from plain_database import (
+    CATEGORICAL,
+    IDENTIFIER,
+    NEVER,
+    Column,
+    Database,
+    Key,
+    Options,
+    Seed,
+    Task,
+)
 from reference_batch import Arrays, BatchMaker, most_texts
 from reference_order import Order, Stream, hash64, permute, philox4x32
 from reference_sampler import sample, sample_ad_hoc
@@ -31,7 +41,7 @@ from world_store import (
     text_vectors,
     write_store,
 )
-from worlds import random_database, random_options, star
+from worlds import asking_for_a_key, random_database, random_options, star, table
 
 # ---- published algorithms ----------------------------------------------------------------------
 
@@ -152,7 +162,16 @@ def check_ad_hoc(sampler: Any, order: Order, task: int) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(0, 3))
 def test_every_array_of_every_batch_equals_the_reference(seed: int, epoch: int) -> None:
-    database = random_database(seed)
+    check_world(random_database(seed), seed, epoch)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(0, 3))
+def test_tasks_that_ask_for_a_foreign_key_equal_the_reference(seed: int, epoch: int) -> None:
+    check_world(asking_for_a_key(random_database(seed), seed), seed, epoch)
+
+
+def check_world(database: Database, seed: int, epoch: int) -> None:
     with TemporaryDirectory() as folder:
         path = write_store(database, Path(folder))
         for variant in range(2):
@@ -233,6 +252,106 @@ def test_the_reference_draws_uniformly_as_well() -> None:
     drawn = [sample(order, order.at(0, 0, p)).rows[2:] for p in range(2000)]
     assert_uniform(list(Counter(rows[0] for rows in drawn).values()), 5)
     assert_uniform(list(Counter(frozenset(rows) for rows in drawn).values()), 10)
+
+
+# ---- a foreign key that is asked for ------------------------------------------------------------
+
+MARKETS, SELLERS, SALES = 300, 4, 12  # of each market sellers, of each seller sales
+
+
+def markets(*, count: int = MARKETS, size: int = SALES, hidden: int = 1) -> Database:
+    """Who made a sale? One sale of each market is a test seed, which any of its sellers made; with
+    `hidden` more, every `hidden`-th other sale is a val seed.
+
+    Rows: markets; sellers, those of a market together; sales, those of a seller together.
+    """
+    names = [f"seller {i}" for i in range(SELLERS)]
+    sellers, sales = count * SELLERS, count * SELLERS * size
+    market_of_seller = tuple(i // SELLERS for i in range(sellers))
+    seller_of_sale = tuple(i // size for i in range(sales))
+    market_of_sale = tuple(market_of_seller[i] for i in seller_of_sale)
+    texts = [names[i % SELLERS] for i in seller_of_sale]
+    splits = [int(hidden > 1 and i % hidden == 0) for i in range(sales)]
+    for market in range(count):
+        splits[market * SELLERS * size + (7 * market) % (SELLERS * size)] = 2
+    column = Column("seller_id", CATEGORICAL, categories=tuple(names))
+    return Database(
+        "markets",
+        (
+            table("markets", [Column("market_id", IDENTIFIER)], [(True,)] * count),
+            table(
+                "sellers",
+                [Column("sellers_id", IDENTIFIER), Column("market_id", IDENTIFIER)],
+                [(True, True)] * sellers,
+                (Key(("market_id",), "markets", market_of_seller),),
+            ),
+            table(
+                "trades",
+                [Column("trade_id", IDENTIFIER), Column("market_id", IDENTIFIER), column],
+                [(True, True, text) for text in texts],
+                (
+                    Key(("market_id",), "markets", market_of_sale),
+                    Key(("seller_id",), "sellers", seller_of_sale),
+                ),
+            ),
+        ),
+        (
+            Task(
+                "who",
+                "trades",
+                "seller_id",
+                CATEGORICAL,
+                tuple(Seed(i, NEVER, texts[i], split=splits[i]) for i in range(sales)),
+                derived=False,
+                exclusive=True,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("hidden", [2, 7])
+def test_a_foreign_key_with_long_lists_equals_the_reference(hidden: int, tmp_path: Path) -> None:
+    """700 sales of each seller, of which one in two, or all but one in seven, may be shown."""
+    database = markets(count=1, size=700, hidden=hidden)
+    order = Order(database, Options(batch_size=1, sequence_length=300, max_rows=100))
+    with open_sampler(write_store(database, tmp_path), database, order.options) as sampler:
+        maker = maker_of(order, sampler.shape()["text_budget"])
+        (got,), (positions,) = epoch_of(sampler, 2, 0), order.epoch(2, 0, 0)
+        assert difference(maker.make(positions), got) is None
+
+
+@pytest.mark.parametrize("order", ["uniform", "recent"])
+@pytest.mark.parametrize("per", ["foreign_key", "row"])
+def test_the_number_of_children_does_not_tell_a_foreign_key(
+    order: str, per: str, tmp_path: Path
+) -> None:
+    """AUROC of the sales drawn of a seller for being the answer: every seller has more of them to
+    show than are drawn. A draw was spent on the withheld edge of the anchor."""
+    database = markets()
+    options = Options(
+        batch_size=50, child_width=8, sequence_length=400, max_rows=64, recent=order == "recent",
+        per_row=per == "row",
+    )  # fmt: skip
+    wins: list[float] = []
+    sellers_from, trades_from = MARKETS, MARKETS + MARKETS * SELLERS
+    with open_sampler(write_store(database, tmp_path), database, options) as sampler:
+        for batch in epoch_of(sampler, 2, 0):
+            for b in range(int(batch["num_sequences"][0])):
+                rows = batch["row_ids"][b, : batch["num_rows"][b]].astype(int).tolist()
+                # Those drawn of a seller; of the market's the anchor is one, and no link of it.
+                drawn = batch["row_depths"][b, : len(rows)] >= 3
+                links = batch["fk_adj"][b, : len(rows), : len(rows)][drawn].sum(axis=0)
+                answer = (rows[0] - trades_from) // SALES
+                counts = {
+                    row - sellers_from: int(links[local])
+                    for local, row in enumerate(rows)
+                    if sellers_from <= row < trades_from
+                }
+                own = counts.pop(answer, None)
+                if own is not None:
+                    wins += [(own > other) + 0.5 * (own == other) for other in counts.values()]
+    assert len(wins) > 600  # of 900; of pooled keys not every seller is drawn
+    assert abs(np.mean(wins) - 0.5) < 0.04
 
 
 def test_seeds_and_epochs_do_not_share_draws(tmp_path: Path) -> None:

@@ -430,6 +430,40 @@ def random_database(seed: int) -> Database:
     return Maker(random.Random(seed)).database()
 
 
+def asking_for_a_key(database: Database, seed: int) -> Database:
+    """The same rows, with tasks that all ask for one foreign key: its column is a category."""
+    dice = random.Random(f"key {seed}")
+    keys = [(t, key) for t in database.tables for key in t.keys if t.row_count and t.primary_key]
+    if not keys:
+        return database
+    table, key = dice.choice(keys)
+    target = dice.choice(key.columns)
+    columns = tuple(
+        replace(column, stype=CATEGORICAL, categories=CATEGORIES)
+        if column.name == target
+        else column
+        for column in table.columns
+    )
+    values = [None if v is None else dice.choice(CATEGORIES) for v in table.values[target]]
+    anchor = replace(table, columns=columns, values={**table.values, target: values})
+    tables = tuple(anchor if other.name == table.name else other for other in database.tables)
+    asked = next(column for column in columns if column.name == target)
+    tasks = tuple(
+        replace(
+            task,
+            anchor_table=anchor.name,
+            target=target,
+            target_stype=CATEGORICAL,
+            seeds=Maker(dice).seeds(anchor, asked, derived=False),
+            derived=False,
+            categories=(),
+            label_times=False,
+        )
+        for task in database.tasks
+    )
+    return Database(database.name, tables, tasks)
+
+
 def random_masked_options(seed: int, database: Database) -> Options:
     """Random options with masked cells: beside a task's target, or alone with or without tables."""
     dice = random.Random(f"masked {seed}")
