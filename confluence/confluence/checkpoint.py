@@ -49,6 +49,7 @@ FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
 SPLIT_SCALES = "time_split"  # columns are scaled by what was known at its cutoff
 LONGEST_REASON = 200  # characters of another library's error
+READ_BYTES = 1 << 20
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
 DAMAGED = ".damaged"  # in names of those that a run did not resume from
 LEFT = re.compile(r"[0-9]+(\.removed|\.orbax-checkpoint-tmp.*)")  # what a kill leaves
@@ -66,7 +67,11 @@ class CheckpointError(ValueError):
     """There is no checkpoint, or it does not fit the store or the run."""
 
 
-class DamagedCheckpointError(CheckpointError):
+class UnreadableCheckpointError(CheckpointError):
+    """A checkpoint cannot be read; it may be whole."""
+
+
+class DamagedCheckpointError(UnreadableCheckpointError):
     """A checkpoint is not as it was written."""
 
 
@@ -245,7 +250,7 @@ def _read_scores(out: Path, steps: list[int]) -> Iterator[Saved]:
     for step in steps:
         try:
             score = load_record(out, step)["score"]
-        except DamagedCheckpointError:
+        except UnreadableCheckpointError:
             score = None
         yield Saved(step=step, score=None if score is None else Score(**score))
 
@@ -477,10 +482,32 @@ def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # of many kinds, and of more lines than a person reads
+        refused = _refused_file(path)
+        if refused is not None:  # it may be whole
+            raise UnreadableCheckpointError(
+                f"the checkpoint of step {step} in '{out}' cannot be read: {refused}"
+            ) from error
         raise DamagedCheckpointError(
             f"the checkpoint of step {step} in '{out}' is damaged: some file of it is not as it was"
             f" written, or missing ({_reason(error)})"
         ) from error
+
+
+def _refused_file(path: Path) -> OSError | None:
+    """Why the system does not let a file of a checkpoint be read; None where it does of all that
+    are there."""
+    refused: list[OSError] = []
+    for folder, _, names in os.walk(path, onerror=refused.append):
+        for name in names:
+            try:
+                with open(os.path.join(folder, name), "rb") as file:
+                    while file.read(READ_BYTES):
+                        pass
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                refused.append(error)
+    return next((e for e in refused if not isinstance(e, FileNotFoundError)), None)
 
 
 def _reason(error: Exception) -> str:

@@ -19,6 +19,7 @@ from confluence.checkpoint import (
     DamagedCheckpointError,
     Keeper,
     Score,
+    UnreadableCheckpointError,
     check_resume,
     check_store,
     find_step,
@@ -363,3 +364,24 @@ def test_the_newest_whole_checkpoint_is_where_a_run_resumes(
     with pytest.raises(DamagedCheckpointError, match="no checkpoint of the run is whole, start ag"):
         newest_whole(tmp_path)
     assert newest_whole(tmp_path / "nowhere") is None
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    """Where the system refuses a file, here for a link to itself, a run stops and says why: it does
+    not go back to an older checkpoint and rename this one. An old one is in nobody's way."""
+    keeper = Keeper(tmp_path, keep_last=3)
+    for step in (1, 2):
+        save(keeper, cfg, state, step, float(step))
+    old, new = (tmp_path / "checkpoints" / str(step) / "record" / "metadata" for step in (1, 2))
+    old.unlink()
+    old.symlink_to(old)
+    assert newest_whole(tmp_path) == find_step(tmp_path, "best") == 2
+    kept = new.rename(tmp_path / "kept")
+    new.symlink_to(new)
+    with pytest.raises(UnreadableCheckpointError, match=r"step 2 .* cannot be read: .*/metadata"):
+        newest_whole(tmp_path)
+    new.unlink()
+    kept.rename(new)
+    assert newest_whole(tmp_path) == 2
