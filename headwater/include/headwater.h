@@ -410,7 +410,8 @@ HW_CHECK hw_status hw_hash_embed(const char *text, size_t bytes, uint32_t text_d
 /* Immutable after open; any number of threads may use it, and many samplers may share it. */
 typedef struct hw_store hw_store;
 
-/* Opens a store directory (through its manifest) or one build inside it. O(files), not O(data). */
+/* Opens a store directory (through its manifest) or one build inside it. O(files), not O(data):
+ * what is in the files is proved by hw_store_check_files. */
 HW_CHECK hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error);
 HW_API void hw_store_close(hw_store *store); /* drops one reference */
 HW_API hw_store *hw_store_retain(hw_store *store);
@@ -423,6 +424,42 @@ typedef struct hw_store_counts {
     uint32_t row_count, category_count, text_count, text_dim;
 } hw_store_counts;
 HW_API hw_store_counts hw_store_get_counts(const hw_store *store);
+
+/* Called as work begins and about every 100 ms; nonzero ends it with HW_INTERRUPTED. */
+typedef int (*hw_progress_callback)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+
+typedef enum hw_verify {
+    HW_VERIFY_ONCE = 0, /* read everything, unless that was done on this machine before */
+    HW_VERIFY_HEADER = 1, /* what hw_store_open proves is enough */
+    HW_VERIFY_FULL = 2, /* read everything */
+} hw_verify;
+typedef enum hw_verified {
+    HW_VERIFIED_HEADER = 0, /* nothing was read */
+    HW_VERIFIED_BEFORE = 1, /* nothing was read: it is remembered */
+    HW_VERIFIED_NOW = 2,
+} hw_verified;
+typedef struct hw_verification {
+    hw_verified how;
+    char not_remembered[200]; /* why HW_VERIFY_ONCE will read it again the next time, or "" */
+} hw_verification;
+/* 32 hex digits of this build in these very files: they change with the device, inode, size or time
+ * of any file. */
+HW_API void hw_store_identity(const hw_store *store, char identity[33]);
+/*
+ * Proves by the checksums of an open store that its files hold what its build wrote, which
+ * hw_store_open does not: HW_BAD_STORE with the file and the byte of the first fault.
+ *
+ * `folder`, made if it is not there, remembers what was read and was sound: it has a file for each
+ * identity, which a fault removes. A process that wants the store while another one reads it waits
+ * (flock). NULL, or a folder that cannot be used: nothing is remembered, and *verification says
+ * why.
+ *
+ * The callback (NULL: none) is called in this thread, with 0 done_bytes while another process
+ * reads. Any thread. HW_INTERRUPTED, HW_NO_MEMORY. About 4 GB/s from the page cache.
+ */
+HW_CHECK hw_status hw_store_check_files(const hw_store *store, hw_verify verify, const char *folder,
+                                        hw_progress_callback progress, void *context,
+                                        hw_verification *verification, hw_error *error);
 
 /* Calls fault(context, message) for every fault found in contents; *count receives how many. */
 typedef void (*hw_fault_callback)(void *context, const char *message);

@@ -218,22 +218,14 @@ static hw_status move_build(hw_builder *b, const char *store_path, const char *t
 }
 
 static hw_status write_manifest(const hw_builder *b, const char *store_path, hw_error *error) {
-    struct hwi_file_info *files = calloc((size_t)b->file_count + 1, sizeof *files);
-    if (files == NULL) {
-        return hwi_no_memory(error, "the manifest", b->file_count * sizeof *files);
-    }
-    memcpy(files, b->files, b->file_count * sizeof *files);
-    files[b->file_count] = (struct hwi_file_info){
+    const struct hwi_file_info schema = {
         .kind = HWI_FILE_SCHEMA, .file_bytes = b->schema_bytes, .checksum = b->schema_checksum};
     char *text = NULL;
     size_t bytes = 0;
-    hw_status status =
-        hwi_manifest_text(b->fingerprint, files, b->file_count + 1, &text, &bytes, error);
-    if (status == HW_OK) {
-        status = hwi_manifest_replace(store_path, b->directory, text, bytes, error);
-    }
+    HW_TRY(hwi_manifest_text(HWI_FORMAT_VERSION, b->fingerprint, b->files, b->file_count, &schema,
+                             &text, &bytes, error));
+    hw_status status = hwi_manifest_replace(store_path, b->directory, text, bytes, error);
     free(text);
-    free(files);
     return status;
 }
 

@@ -14,7 +14,6 @@
 
 #include "bytes.h"
 #include "error.h"
-#include "hash.h"
 #include "pages.h"
 #include "publish.h"
 #include "writer.h"
@@ -127,19 +126,9 @@ static hw_status check_sections(const struct hwi_file *file, hw_error *error) {
     return HW_OK;
 }
 
-hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind, uint32_t index,
-                        hw_load load, hw_error *error) {
-    char name[HWI_FILE_NAME_BYTES];
+hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     struct stat info;
-    *file = (struct hwi_file){.fd = -1, .load = load, .kind = kind, .index = index};
-    hwi_file_name(kind, index, name);
-    HW_TRY(hwi_path_join(directory, name, &file->path, error));
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0) {
-        return hwi_fail(error, errno == ENOENT || errno == ENOTDIR ? HW_BAD_STORE : HW_IO,
-                        "cannot open '%s': %s", file->path, strerror(errno));
-    }
-    if (fstat(file->fd, &info) != 0) {
+    if (fstat(fd, &info) != 0) {
         return hwi_fail(error, HW_IO, "cannot stat '%s': %s", file->path, strerror(errno));
     }
     if (!S_ISREG(info.st_mode) || info.st_size < 0) {
@@ -148,6 +137,22 @@ hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t k
     file->bytes = (uint64_t)info.st_size;
     file->device = (uint64_t)info.st_dev;
     file->inode = (uint64_t)info.st_ino;
+    file->changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return HW_OK;
+}
+
+hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind, uint32_t index,
+                        hw_load load, hw_error *error) {
+    char name[HWI_FILE_NAME_BYTES];
+    *file = (struct hwi_file){.fd = -1, .load = load, .kind = kind, .index = index};
+    hwi_file_name(kind, index, name);
+    HW_TRY(hwi_path_join(directory, name, &file->path, error));
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0) {
+        return hwi_fail(error, errno == ENOENT || errno == ENOTDIR ? HW_BAD_STORE : HW_IO,
+                        "cannot open '%s': %s", file->path, strerror(errno));
+    }
+    HW_TRY(hwi_file_identify(file, file->fd, error));
     if (kind == HWI_FILE_METADATA) {
         return HW_OK;
     }
@@ -233,38 +238,4 @@ hw_status hwi_file_check_size(const struct hwi_file *file, int directory_fd, hw_
                         file->path);
     }
     return HW_OK;
-}
-
-static void report(const struct hwi_file *file, uint64_t byte, hw_fault_callback fault,
-                   void *context, const char *what, uint32_t id) {
-    char message[500];
-    snprintf(message, sizeof message, "%s (in '%s', section %u.%u, byte %llu)", what, file->path,
-             id >> 16, id & 0xffff, (unsigned long long)byte);
-    fault(context, message);
-}
-
-static void verify_gap(const struct hwi_file *file, uint64_t start, uint64_t end, uint32_t id,
-                       hw_fault_callback fault, void *context) {
-    for (uint64_t i = start; i < end; i++) {
-        if (file->data[i] != 0) {
-            report(file, i, fault, context, "a gap is not zero", id);
-            return;
-        }
-    }
-}
-
-void hwi_file_verify(const struct hwi_file *file, hw_fault_callback fault, void *context) {
-    uint64_t end = sizeof(struct hwi_file_header) +
-                   sizeof(struct hwi_section_info) * (uint64_t)file->section_count;
-    for (uint32_t i = 0; i < file->section_count; i++) {
-        const struct hwi_section_info *section = &file->sections[i];
-        uint64_t bytes = section->count * section->element_bytes; /* proved at open */
-        verify_gap(file, end, section->offset, section->id, fault, context);
-        if (hw_hash64(file->data + section->offset, (size_t)bytes, 0) != section->checksum) {
-            report(file, section->offset, fault, context, "a section has a wrong checksum",
-                   section->id);
-        }
-        end = section->offset + bytes;
-    }
-    verify_gap(file, end, file->bytes, 0, fault, context);
 }

@@ -16,8 +16,9 @@ struct hwi_file {
     hw_load load;
     uint32_t kind, index;
     const uint8_t *data; /* NULL for metadata.json */
-    uint64_t bytes;
-    uint64_t device, inode; /* so that a file of the same name is not taken for this one */
+    /* What tells this file, as it was opened, from one of the same name and from a later state. */
+    uint64_t bytes, device, inode;
+    int64_t changed_ns;
     const struct hwi_file_header *header;
     const struct hwi_section_info *sections;
     uint32_t section_count;
@@ -31,6 +32,8 @@ struct hwi_file {
 HWI_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
                                   uint32_t index, hw_load load, hw_error *error);
 void hwi_file_close(struct hwi_file *file);
+/* Sets what tells a file from others, of an open one that must be regular. */
+HWI_CHECK hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error);
 /* The next section, which must have this id, element size and count. */
 HWI_CHECK hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_t element_bytes,
                                      uint64_t count, const void **data, uint64_t *actual_count,
@@ -41,9 +44,5 @@ HWI_CHECK hw_status hwi_file_no_more(const struct hwi_file *file, hw_error *erro
  * A file that was removed or replaced is whole as long as it is mapped. */
 HWI_CHECK hw_status hwi_file_check_size(const struct hwi_file *file, int directory_fd,
                                         hw_error *error);
-
-/* Contents: calls the fault callback for a wrong section checksum or a gap that is not zero. Reads
- * the whole file. */
-void hwi_file_verify(const struct hwi_file *file, hw_fault_callback fault, void *context);
 
 #endif

@@ -34,9 +34,9 @@
 #define HWI_LOADER_H
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "slab.h"
 #include "stream.h"
@@ -126,12 +126,6 @@ struct hw_sampler {
 };
 
 /* ---- shared by the three files ----------------------------------------------------------- */
-
-static inline int64_t hwi_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* HW_FORKED unless the sampler's threads live in this process. */
 HWI_CHECK hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error);

@@ -107,9 +107,20 @@ void hwi_remove_other_builds(const char *store_path, const char *fingerprint, co
     closedir(folder);
 }
 
-hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
-                            uint32_t file_count, char **text, size_t *bytes, hw_error *error) {
-    size_t capacity = MANIFEST_LINE_BYTES * ((size_t)file_count + 2);
+static size_t manifest_line(char *at, size_t capacity, const struct hwi_file_info *file,
+                            const char *comma) {
+    char name[HWI_FILE_NAME_BYTES];
+    hwi_file_name(file->kind, file->index, name);
+    return (size_t)snprintf(
+        at, capacity, "    {\"path\": \"%s\", \"bytes\": %llu, \"checksum\": \"%016llx\"}%s\n",
+        name, (unsigned long long)file->file_bytes, (unsigned long long)file->checksum, comma);
+}
+
+hw_status hwi_manifest_text(uint32_t version, const char *fingerprint,
+                            const struct hwi_file_info *files, uint32_t file_count,
+                            const struct hwi_file_info *schema, char **text, size_t *bytes,
+                            hw_error *error) {
+    size_t capacity = MANIFEST_LINE_BYTES * ((size_t)file_count + 3);
     char *at = malloc(capacity);
     if (at == NULL) {
         return hwi_no_memory(error, "the manifest", capacity);
@@ -117,16 +128,11 @@ hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info 
     size_t used = (size_t)snprintf(at, capacity,
                                    "{\n  \"format_version\": %u,\n  \"byte_order\": \"little\",\n"
                                    "  \"fingerprint\": \"%s\",\n  \"files\": [\n",
-                                   HWI_FORMAT_VERSION, fingerprint);
+                                   version, fingerprint);
     for (uint32_t i = 0; i < file_count; i++) {
-        char name[HWI_FILE_NAME_BYTES];
-        hwi_file_name(files[i].kind, files[i].index, name);
-        used += (size_t)snprintf(
-            at + used, capacity - used,
-            "    {\"path\": \"%s\", \"bytes\": %llu, \"checksum\": \"%016llx\"}%s\n", name,
-            (unsigned long long)files[i].file_bytes, (unsigned long long)files[i].checksum,
-            i + 1 < file_count ? "," : "");
+        used += manifest_line(at + used, capacity - used, &files[i], ",");
     }
+    used += manifest_line(at + used, capacity - used, schema, "");
     used += (size_t)snprintf(at + used, capacity - used, "  ]\n}\n");
     *text = at;
     *bytes = used;

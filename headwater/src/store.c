@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "checksums.h"
 #include "error.h"
 #include "file.h"
 #include "ownership.h"
@@ -29,9 +30,9 @@
 
 /* ---- which directory --------------------------------------------------------------------- */
 
-static hw_status read_manifest(const char *path, char head[MANIFEST_HEAD_BYTES + 1],
+static hw_status read_manifest(struct hwi_file *manifest, char head[MANIFEST_HEAD_BYTES + 1],
                                const char *store_path, hw_error *error) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(manifest->path, O_RDONLY | O_CLOEXEC);
     struct stat info;
     if (fd < 0 && stat(store_path, &info) != 0) {
         return hwi_fail(error, HW_BAD_STORE, "cannot open store '%s': %s", store_path,
@@ -43,13 +44,14 @@ static hw_status read_manifest(const char *path, char head[MANIFEST_HEAD_BYTES +
             "'%s' is not a headwater store: it has neither manifest.json nor schema.bin",
             store_path);
     }
-    ssize_t count = read(fd, head, MANIFEST_HEAD_BYTES);
-    close(fd);
+    hw_status status = hwi_file_identify(manifest, fd, error);
+    ssize_t count = status == HW_OK ? read(fd, head, MANIFEST_HEAD_BYTES) : 0;
     if (count < 0) {
-        return hwi_fail(error, HW_IO, "cannot read '%s': %s", path, strerror(errno));
+        status = hwi_fail(error, HW_IO, "cannot read '%s': %s", manifest->path, strerror(errno));
     }
-    head[count] = 0;
-    return HW_OK;
+    close(fd);
+    head[count < 0 ? 0 : count] = 0;
+    return status;
 }
 
 /* The 32 hex digits after "fingerprint", in a manifest that C wrote and Python may have. */
@@ -61,12 +63,14 @@ static hw_status find_fingerprint(const char *path, const char *head, char finge
         fingerprint[32] = 0;
         return HW_OK;
     }
-    return hwi_fail(error, HW_BAD_STORE, "the manifest names no fingerprint (in '%s')", path);
+    return hwi_fail(error, HW_BAD_STORE, "the manifest names no fingerprint (in '%s', byte %zu)",
+                    path, at == NULL ? 0 : (size_t)(at - head));
 }
 
 /* Sets store->directory, and store->fingerprint if a manifest named it. */
 static hw_status find_directory(hw_store *store, const char *path, hw_error *error) {
     char *file = NULL, *head = NULL;
+    char **manifest = &store->manifest.path;
     struct stat info;
     hw_status status = hwi_path_join(path, "schema.bin", &file, error);
     if (status == HW_OK && stat(file, &info) == 0) {
@@ -75,24 +79,22 @@ static hw_status find_directory(hw_store *store, const char *path, hw_error *err
         return store->directory != NULL ? HW_OK : hwi_no_memory(error, "a path", strlen(path));
     }
     free(file);
-    file = NULL;
     if (status == HW_OK) {
-        status = hwi_path_join(path, "manifest.json", &file, error);
+        status = hwi_path_join(path, "manifest.json", manifest, error);
     }
     head = malloc(MANIFEST_HEAD_BYTES + 1);
     if (status == HW_OK && head == NULL) {
         status = hwi_no_memory(error, "the manifest", MANIFEST_HEAD_BYTES);
     }
     if (status == HW_OK) {
-        status = read_manifest(file, head, path, error);
+        status = read_manifest(&store->manifest, head, path, error);
     }
     if (status == HW_OK) {
-        status = find_fingerprint(file, head, store->fingerprint, error);
+        status = find_fingerprint(*manifest, head, store->fingerprint, error);
     }
     if (status == HW_OK) {
         status = hwi_path_join(path, store->fingerprint, &store->directory, error);
     }
-    free(file);
     free(head);
     return status;
 }
@@ -107,13 +109,6 @@ static hw_status open_directory(hw_store *store, hw_error *error) {
 }
 
 /* ---- schema ------------------------------------------------------------------------------ */
-
-static void keep_fault(void *context, const char *message) {
-    hw_error *error = context;
-    if (error->status == HW_OK) {
-        (void)hwi_fail(error, HW_BAD_STORE, "%s", message);
-    }
-}
 
 /* One section of schema.bin whose count the STORE section knows. */
 static hw_status take(struct hwi_file *file, uint32_t kind, size_t element_bytes, uint64_t count,
@@ -177,12 +172,8 @@ static hw_status check_fingerprint(hw_store *store, const struct hwi_file *file,
 
 static hw_status open_schema(hw_store *store, struct hwi_file *file, struct hwi_schema *schema,
                              hw_load load, hw_error *error) {
-    hw_error fault = {.status = HW_OK};
     HW_TRY(hwi_file_open(file, store->directory, HWI_FILE_SCHEMA, 0, load, error));
-    hwi_file_verify(file, keep_fault, &fault);
-    if (fault.status != HW_OK) {
-        return hwi_fail(error, fault.status, "%s", fault.message);
-    }
+    HW_TRY(hwi_file_check_contents(file, error));
     HW_TRY(take_schema(file, schema, error));
     HW_TRY(hwi_schema_check(schema, error));
     HW_TRY(check_fingerprint(store, file, schema, error));
@@ -398,6 +389,7 @@ static hw_status open_files(hw_store *store, struct hwi_file *schema_file, hw_lo
                              schema.file_count * sizeof *store->files);
     }
     /* schema.bin moves into the list, which closes it from now on. */
+    store->listed = schema.files;
     store->files[0] = *schema_file;
     *schema_file = (struct hwi_file){.fd = -1};
     store->file_count = 1;
@@ -420,6 +412,7 @@ hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_err
     }
     atomic_init(&opened->reference_count, 1);
     opened->directory_fd = -1;
+    opened->manifest.fd = -1;
     hw_status status = find_directory(opened, path, error);
     if (status == HW_OK) {
         status = open_files(opened, &schema_file, load, error);
@@ -446,6 +439,7 @@ void hw_store_close(hw_store *store) {
     if (store->directory_fd >= 0) {
         close(store->directory_fd);
     }
+    hwi_file_close(&store->manifest);
     free(store->files);
     free(store->tables);
     free(store->seeds);

@@ -13,10 +13,9 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "file.h"
 #include "format.h"
 #include "headwater.h"
-
-struct hwi_file; /* a mapped or loaded file; store.c */
 
 /* What a walk reads of a table for each row stands here, copied from its info, in one line. */
 struct hwi_table {
@@ -56,8 +55,10 @@ struct hw_store {
     const uint8_t *text_bytes;
     uint64_t text_bytes_count;
     uint32_t *incoming; /* storage of hwi_table.incoming */
-    struct hwi_file *files;
+    struct hwi_file *files; /* schema.bin, then those that it lists */
     uint32_t file_count;
+    const struct hwi_file_info *listed; /* [file_count - 1] */
+    struct hwi_file manifest; /* closed; its path is NULL if the build was opened by itself */
 };
 
 /* Record of a global row of a known table; the caller has checked the row. */

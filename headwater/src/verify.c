@@ -7,20 +7,15 @@
  * strictly ascending, and a key lists as many children as it has parents. So the lists hold exactly
  * the edges that the records hold.
  */
-#define _DEFAULT_SOURCE 1
-
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bytes.h"
+#include "checksums.h"
 #include "error.h"
-#include "file.h"
-#include "hash.h"
 #include "store.h"
 
 #define VERIFY_MAX_MESSAGES 1000u
@@ -48,46 +43,6 @@ __attribute__((format(printf, 2, 3))) static void report(struct verifier *v, con
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     count_message(v, message);
-}
-
-/* ---- files ------------------------------------------------------------------------------- */
-
-static void verify_metadata(struct verifier *v, const struct hwi_file *file) {
-    const struct hwi_file_info *listed = NULL;
-    uint8_t buffer[4096];
-    struct hwi_hash hash;
-    const struct hwi_file *schema = &v->store->files[0];
-    for (uint32_t i = 0; i < schema->section_count; i++) {
-        if (schema->sections[i].id == HWI_SECTION(HWI_SECTION_FILES, 0)) {
-            const void *files = schema->data + schema->sections[i].offset;
-            listed = (const struct hwi_file_info *)files + (schema->sections[i].count - 1);
-        }
-    }
-    hwi_hash_init(&hash, 0);
-    for (uint64_t done = 0; done < file->bytes;) {
-        ssize_t count = pread(file->fd, buffer, sizeof buffer, (off_t)done);
-        if (count <= 0) {
-            report(v, "cannot read '%s' at byte %llu: %s", file->path, (unsigned long long)done,
-                   count < 0 ? strerror(errno) : "it became shorter");
-            return;
-        }
-        hwi_hash_update(&hash, buffer, (size_t)count);
-        done += (uint64_t)count;
-    }
-    if (listed != NULL && hwi_hash_digest(&hash) != listed->checksum) {
-        report(v, "the file has a wrong checksum (in '%s')", file->path);
-    }
-}
-
-static void verify_files(struct verifier *v) {
-    for (uint32_t i = 0; i < v->store->file_count; i++) {
-        const struct hwi_file *file = &v->store->files[i];
-        if (file->data == NULL) {
-            verify_metadata(v, file);
-        } else {
-            hwi_file_verify(file, count_message, v);
-        }
-    }
 }
 
 /* ---- records ----------------------------------------------------------------------------- */
@@ -520,8 +475,9 @@ hw_status hw_store_verify(const hw_store *store, hw_fault_callback fault, void *
                           uint64_t *count, hw_error *error) {
     struct verifier v = {.store = store, .fault = fault, .context = context};
     char name[100];
+    const struct hwi_listener listener = {.fault = count_message, .fault_context = &v};
     HW_TRY(hwi_store_check_sizes(store, error));
-    verify_files(&v);
+    HW_TRY(hwi_store_check_contents(store, &listener, error));
     for (uint32_t t = 0; t < store->info->table_count; t++) {
         HW_TRY(verify_table(&v, t, error));
         verify_keys(&v, t);

@@ -262,7 +262,7 @@ class Store:
 
     def verify(self) -> list[str]:
         """Check every invariant of the contents; all faults, or [] if the store is sound."""
-        return [*self.core.verify(), *self._manifest_faults()]
+        return self.core.verify()
 
     def warm_up(
         self, progress: Callable[[int, int], None] | None = None, *, threads: int | None = None
@@ -281,25 +281,6 @@ class Store:
             progress(total, total)
 
     # ---- inside --------------------------------------------------------------------------
-
-    def _manifest_faults(self) -> list[str]:
-        """What is wrong with the list of the store's files; a build opened by itself has none."""
-        build = Path(self.core.directory())
-        file = build.parent / "manifest.json"
-        if not file.is_file():
-            return []
-        try:
-            manifest = json.loads(file.read_bytes())
-            if manifest["fingerprint"] != self.fingerprint:
-                return []  # of a build that came later
-            sizes = {str(entry["path"]): int(entry["bytes"]) for entry in manifest["files"]}
-        except (ValueError, LookupError, TypeError) as error:
-            return [f"manifest.json is cut short or damaged: {error} (in '{file}')"]
-        return [
-            f"manifest.json says that {name} has {size} bytes, which it has not (in '{file}')"
-            for name, size in sizes.items()
-            if not (build / name).is_file() or (build / name).stat().st_size != size
-        ]
 
     def _table(self, number: int) -> dict[str, Any]:
         entry: dict[str, Any] = self.metadata["tables"][number]

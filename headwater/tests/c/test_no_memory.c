@@ -53,6 +53,9 @@ static void open_and_verify(void *context) {
     AGAIN(hw_store_open(shop->path, shop->load, &store, &error));
     AGAIN(hw_store_verify(store, NULL, NULL, &fault_count, &error));
     assert_int_equal(fault_count, 0);
+    hw_verification found;
+    AGAIN(hw_store_check_files(store, HW_VERIFY_FULL, shop->directory, NULL, NULL, &found, &error));
+    assert_int_equal(found.how, HW_VERIFIED_NOW);
     hw_store_close(store);
 }
 

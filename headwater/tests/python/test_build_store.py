@@ -487,11 +487,16 @@ def test_verify_reads_the_manifest_to_its_end(tmp_path: Path) -> None:
     whole = file.read_text()
     file.write_text(whole[: len(whole) // 2])
     (fault,) = Store(tmp_path / "s").verify()
-    assert fault.startswith("manifest.json is cut short or damaged: ") and str(file) in fault
+    assert fault == (
+        f"manifest.json does not list the files of its build (in '{file}', byte {len(whole) // 2})"
+    )
     size = re.search(r'"graph.bin", "bytes": (\d+)', whole)
     assert size is not None
-    file.write_text(whole.replace(size[0], f'"graph.bin", "bytes": 1{size[1]}'))
+    digit = "1" if size[1][0] != "1" else "2"
+    file.write_text(whole[: size.start(1)] + digit + whole[size.start(1) + 1 :])
     (fault,) = Store(tmp_path / "s").verify()
-    assert fault.startswith(f"manifest.json says that graph.bin has 1{size[1]} bytes, which it has")
+    assert fault.endswith(f"manifest.json', byte {size.start(1)})")
+    file.write_text(json.dumps(json.loads(whole)))  # as other programs may write it
+    assert Store(tmp_path / "s").verify() == []
     file.write_text(whole)
     assert Store(tmp_path / "s").verify() == []
