@@ -186,6 +186,70 @@ static PyObject *verify(PyObject *self, PyObject *unused) {
     return list;
 }
 
+PyDoc_STRVAR(identity_doc, "identity() -> str\n\n32 hex digits of this build in these very files.");
+
+static PyObject *identity(PyObject *self, PyObject *unused) {
+    (void)unused;
+    char text[33];
+    const hw_store *handle = store_open(self);
+    if (handle == NULL) {
+        return NULL;
+    }
+    hw_store_identity(handle, text);
+    return PyUnicode_FromString(text);
+}
+
+/* Who is told of a reading, and the thread that was saved. */
+struct listener {
+    PyThreadState *saved;
+    PyObject *progress;
+};
+
+static int tell_progress(void *context, uint64_t done_bytes, uint64_t total_bytes) {
+    struct listener *listener = context;
+    PyObject *told = NULL;
+    PyEval_RestoreThread(listener->saved);
+    if (PyErr_CheckSignals() == 0) {
+        told = PyObject_CallFunction(listener->progress, "KK", (unsigned long long)done_bytes,
+                                     (unsigned long long)total_bytes);
+    }
+    int stop = told == NULL;
+    Py_XDECREF(told);
+    listener->saved = PyEval_SaveThread();
+    return stop;
+}
+
+PyDoc_STRVAR(check_files_doc,
+             "check_files(verify: int, folder: str | PathLike[str] | None, progress) "
+             "-> tuple[int, str]\n\n"
+             "How it was verified (VERIFIED), and why that is not remembered, or ''.");
+
+static PyObject *check_files(PyObject *self, PyObject *args) {
+    uint32_t verify;
+    PyObject *folder, *path = NULL;
+    struct listener listener = {NULL, NULL};
+    hw_verification found;
+    hw_error error;
+    if (!PyArg_ParseTuple(args, "O&OO", core_u32, &verify, &folder, &listener.progress) ||
+        (folder != Py_None && !PyUnicode_FSConverter(folder, &path))) {
+        return NULL;
+    }
+    hw_store *handle = core_store_handle(self);
+    if (handle == NULL) {
+        Py_XDECREF(path);
+        return NULL;
+    }
+    const char *name = path == NULL ? NULL : PyBytes_AsString(path);
+    listener.saved = PyEval_SaveThread();
+    hw_status status = hw_store_check_files(handle, (hw_verify)verify, name, tell_progress,
+                                            &listener, &found, &error);
+    hw_store_close(handle);
+    PyEval_RestoreThread(listener.saved);
+    Py_XDECREF(path);
+    return status != HW_OK ? raise(self, &error)
+                           : Py_BuildValue("(is)", (int)found.how, found.not_remembered);
+}
+
 PyDoc_STRVAR(warm_up_doc, "warm_up(threads: int) -> None\n\nReads every page once.");
 
 static PyObject *warm_up(PyObject *self, PyObject *args) {
@@ -547,6 +611,8 @@ static PyMethodDef store_methods[] = {
     {"fingerprint", fingerprint, METH_NOARGS, fingerprint_doc},
     {"directory", directory, METH_NOARGS, directory_doc},
     {"verify", verify, METH_NOARGS, verify_doc},
+    {"identity", identity, METH_NOARGS, identity_doc},
+    {"check_files", check_files, METH_VARARGS, check_files_doc},
     {"warm_up", warm_up, METH_VARARGS, warm_up_doc},
     {"row_table", row_table, METH_VARARGS, row_table_doc},
     {"row_time", row_time, METH_VARARGS, row_time_doc},

@@ -31,6 +31,8 @@ ADJACENCIES: Final[dict[str, int]]
 TARGETS: Final[dict[str, int]]
 TEXT_MODES: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
+VERIFY: Final[dict[str, int]]
+VERIFIED: Final[dict[str, int]]
 EMBEDDING_KINDS: Final[dict[str, int]]
 CELL_BITS: Final[dict[str, int]]
 TIME_SHIFTS: Final[dict[str, int]]
@@ -251,6 +253,18 @@ class Store:
 
     def verify(self) -> list[str]:
         """Every fault in the contents; [] if sound."""
+
+    def identity(self) -> str:
+        """32 hex digits of this build in these very files."""
+
+    def check_files(
+        self,
+        verify: SupportsIndex,
+        folder: str | PathLike[str] | None,
+        progress: Callable[[int, int], object],
+        /,
+    ) -> tuple[int, str]:
+        """How it was verified (VERIFIED), and why that is not remembered, or ''."""
 
     def warm_up(self, threads: SupportsIndex, /) -> None:
         """Reads every page once."""

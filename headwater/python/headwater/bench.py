@@ -154,7 +154,7 @@ def _open(
     stores = {}
     for load in dict.fromkeys(configuration.load for configuration in wanted):
         start = time.perf_counter()
-        store = Store(path, load=load)
+        store = Store(path, load=load, verify="header")
         stores[load] = (store, 1e3 * (time.perf_counter() - start))
     for configuration in wanted:  # a wrong option is told before anything is measured
         configuration.options()

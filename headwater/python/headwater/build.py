@@ -43,9 +43,9 @@ from .schema import Schema
 from .selection import Selection
 from .sources import Source, SourceData, brief, load_source
 from .tasks import TaskSeeds, make_seeds, stats_until_us
+from .user_cache import cache_folder
 from .validate import check_schema, csv_formats, parse_schema
 from .value_sql import to_timestamp
-from .vector_cache import default_folder
 from .workspace import Workspace, file_facts, open_workspace, source_files, work_key
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _embedding(
     options = EmbedderOptions.parse(given or {})
     if text_dim is not None and text_dim < 1:
         raise ValueError(f"text_dim is {text_dim}, expected 1 or more")
-    folder = None if cache is False else default_folder() if cache is True else Path(cache)
+    folder = None if cache is False else cache_folder() if cache is True else Path(cache)
     return Embedding(make_embedder(embedder, options, text_dim), options, text_dim, folder)
 
 

@@ -157,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         help="in JSON or as a word, such as label_rows=4, peer_labels=16, "
         "ignored_columns=drivers.code,drivers.surname; repeatable",
     )
+    add_no_verify(sample)
     sample.set_defaults(command=_sample)
 
     verify = commands.add_parser("verify", help="prove every invariant of a store")
@@ -202,8 +203,21 @@ def _add_audit(commands: Any) -> None:
         "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent, "
         "ignored_columns=drivers.code,drivers.surname; repeatable",
     )
+    add_no_verify(audit)
     audit.add_argument("--json", action="store_true", help="for programs")
     audit.set_defaults(command=_audit)
+
+
+def add_no_verify(parser: argparse.ArgumentParser) -> None:
+    """Whether a store is read before it is used, as `verify` of `Store`."""
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_const",
+        const="header",
+        default="once",
+        help="do not read the store to its last byte, even the first time on this machine",
+    )
 
 
 def _add_bench_options(bench: argparse.ArgumentParser) -> None:
@@ -384,31 +398,32 @@ def _sample(options: argparse.Namespace) -> int:
     from . import inspection
     from .audit.run import OWN_OPTIONS, check_options
     from .render import read_context
+    from .sampler import Sampler
+    from .store import Store
 
-    metadata, _ = inspection.open_metadata(options.store)
-    inspection.find_task(metadata, options.task)
-    given = _sampler_options(options)
-    own = {"default_sequence_length", "bfs_child_width", "objective", "seed_tables"}
-    check_options(given, "sample", OWN_OPTIONS | own)
-    store, sampler_type = _runtime()
-    with sampler_type(
-        db_path=options.store,
-        tasks=[options.task],
-        with_rows=True,
-        default_batch_size=1,
-        default_sequence_length=options.length,
-        bfs_child_width=options.width,
-        num_prefetch=0,
-        **given,
-    ) as sampler:
-        count = sampler.num_seeds(options.split, options.task)
-        if not 0 <= options.seed_index < count:
-            raise ValueError(
-                f"--seed-index is {options.seed_index}, task '{options.task}' has {count} seeds "
-                f"in split '{options.split}'"
-            )
-        batch = sampler.batch(options.split, options.seed_index)
-        context = read_context(store(options.store), metadata, batch, 0)
+    with Store(options.store, verify=options.verify) as store:
+        inspection.find_task(store.metadata, options.task)
+        given = _sampler_options(options)
+        own = {"default_sequence_length", "bfs_child_width", "objective", "seed_tables"}
+        check_options(given, "sample", OWN_OPTIONS | own)
+        with Sampler(
+            store=store,
+            tasks=[options.task],
+            with_rows=True,
+            default_batch_size=1,
+            default_sequence_length=options.length,
+            bfs_child_width=options.width,
+            num_prefetch=0,
+            **given,
+        ) as sampler:
+            count = sampler.num_seeds(options.split, options.task)
+            if not 0 <= options.seed_index < count:
+                raise ValueError(
+                    f"--seed-index is {options.seed_index}, task '{options.task}' has {count} seeds"
+                    f" in split '{options.split}'"
+                )
+            batch = sampler.batch(options.split, options.seed_index)
+            context = read_context(store, store.metadata, batch, 0)
     tell(to_json(context.to_dict()) if options.json else context)
     return 0
 
@@ -430,13 +445,16 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     from .audit import audit
-    from .audit.run import SEEDS_DEFAULT
+    from .audit.run import OWN_OPTIONS, SEEDS_DEFAULT, check_options
 
+    given = _sampler_options(options)
+    check_options(given, "an audit", OWN_OPTIONS)
     report = audit(
         options.store,
         tasks=options.task,
         seeds=SEEDS_DEFAULT if options.seeds is None else options.seeds,
-        **_sampler_options(options),
+        verify=options.verify,
+        **given,
     )
     tell(to_json(report.to_dict()) if options.json else report)
     if report.leaks:
@@ -494,13 +512,6 @@ def _bench(options: argparse.Namespace) -> int:
         if not tell(to_json(line)):
             break
     return 0
-
-
-def _runtime() -> tuple[Any, Any]:
-    from .sampler import Sampler
-    from .store import Store
-
-    return Store, Sampler
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def open_metadata(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[st
     """The metadata.json of the build a store names, and bytes by part."""
     from .store import Store
 
-    with Store(path) as store:
+    with Store(path, verify="header") as store:
         return store.metadata, file_sizes(Path(store.core.directory()))
 
 

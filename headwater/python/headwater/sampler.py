@@ -106,7 +106,8 @@ class Sampler:
     max_targets_per_type: M, masked cells of one type in a sequence; those beyond stay as they are.
         None: chosen from a sample. With seed_tables, functions that take a task take a table.
     with_rows: adds row_depths, and row_ids in info. load: "mmap", "ram" or
-        "ram-interleaved" (over the memory nodes); only with db_path.
+        "ram-interleaved" (over the memory nodes); verify: "once", "header" or "full", as of
+        `Store`: a damaged store is a StoreError. Both only with db_path.
     What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
     """
 
@@ -161,10 +162,13 @@ class Sampler:
         max_targets_per_type: int | None = None,
         with_rows: bool = False,
         load: str = "mmap",
+        verify: str = "once",
     ) -> None:
         if (db_path is None) == (store is None):
             raise ValueError("give either db_path or store")
-        self.store = Store(db_path, load=load) if db_path is not None else _given(store)
+        self.store = (
+            Store(db_path, load=load, verify=verify) if db_path is not None else _given(store)
+        )
         self._owns_store = db_path is not None
         self._finalizer: weakref.finalize[..., Any] | None = None
         try:

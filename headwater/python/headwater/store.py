@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from . import _core
 from .errors import StoreError
 from .keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
+from .verified import check_files
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,13 +49,26 @@ class Store:
     """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`; with
     `load="ram-interleaved"` spread over the memory nodes of the machine).
 
+    verify: "once" proves the checksums of all files, unless this machine did so before and no file
+    has another device, inode, size or time since (docs/1-format.md, "Verified once"); "full" proves
+    them in any case; "header" reads headers only. A damaged store is a StoreError that names the
+    file and the byte.
+
     Rows have global numbers: those of a table are `row_range` of its metadata. Arrays stay valid
     after close().
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, load: str = "mmap") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, load: str = "mmap", verify: str = "once"
+    ) -> None:
         self.path = Path(path)
+        how = word("verify", verify, _core.VERIFY)
         self.core = _core.Store(path, word("load", load, _core.LOADS))
+        try:
+            check_files(self.core, path, how)
+        except BaseException:
+            self.core.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Store '{self.path}'>"
@@ -261,7 +275,8 @@ class Store:
     # ---- whole store ---------------------------------------------------------------------
 
     def verify(self) -> list[str]:
-        """Check every invariant of the contents; all faults, or [] if the store is sound."""
+        """Check every invariant of the contents; all faults, or [] if the store is sound. Open a
+        damaged one with verify="header"."""
         return self.core.verify()
 
     def warm_up(

@@ -11,7 +11,6 @@ counts as absent and is embedded again.
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
@@ -33,12 +32,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS vector (embedder INTEGER, key BLOB, crc INTEGER, vector BLOB, "
     "PRIMARY KEY (embedder, key)) WITHOUT ROWID",
 )
-
-
-def default_folder() -> Path:
-    """`headwater` in the user's cache folder, as the XDG rules name it."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "headwater"
 
 
 def text_key(text: str) -> bytes:

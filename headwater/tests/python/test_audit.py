@@ -404,7 +404,7 @@ def test_options_that_do_not_exist_or_are_the_audits_own_are_refused(
     assert main(["audit", str(built), "--task", "il"]) == 1
     assert "did you mean 'ill'?" in capsys.readouterr().err
     assert main(["audit", str(built / "absent")]) == 1
-    assert "cannot read" in capsys.readouterr().err
+    assert "cannot open store" in capsys.readouterr().err
 
 
 # ---- real databases --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ SEEDS_DEFAULT = 1000
 BATCH_SIZE = 16
 # What an audit chooses itself: how batches are laid out is no question of leakage.
 OWN_OPTIONS = {
-    "db_path", "store", "tasks", "rank", "world_size", "layout", "adjacency", "with_rows",
+    "db_path", "store", "verify", "tasks", "rank", "world_size", "layout", "adjacency", "with_rows",
     "text_mode", "text_budget", "targets", "packing", "contexts_per_batch", "attention_masks",
     "num_prefetch", "num_prefetch_val", "task_weights", "task_order", "default_batch_size",
 }  # fmt: skip
@@ -36,24 +36,25 @@ def audit(
     *,
     tasks: Sequence[str] | None = None,
     seeds: int = SEEDS_DEFAULT,
+    verify: str = "once",
     **options: Any,
 ) -> AuditReport:
     """Audit the contexts of a store's tasks.
 
     tasks: by name; None: all. seeds: of each task and split, drawn by the sampler's own order of
-    epoch 0, so the same ones every time; all where there are fewer. options: of `Sampler`, such as
-    visible_until, label_rows, peer_labels, bfs_child_width: those that a model will be trained
-    with. Cost: about a second for 1,000 contexts of 1,024 cells.
+    epoch 0, so the same ones every time; all where there are fewer. verify: of `Store`. options: of
+    `Sampler`, such as visible_until, label_rows, peer_labels, bfs_child_width: those that a model
+    will be trained with. Cost: about a second for 1,000 contexts of 1,024 cells.
     """
     check_options(options, "an audit", OWN_OPTIONS)
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}, expected at least 1")
-    findings, stored = Findings(), Stored(path)
-    check_declared(stored, findings)
-    check_times(stored, findings)
-    check_tables(stored, findings)
     contexts: dict[str, dict[str, tuple[int, int]]] = {}
-    with Store(path) as store:
+    with Store(path, verify=verify) as store:
+        findings, stored = Findings(), Stored(path)
+        check_declared(stored, findings)
+        check_times(stored, findings)
+        check_tables(stored, findings)
         numbers = [store.task_index(name) for name in tasks or [t.name for t in stored.tasks]]
         for number in numbers:
             task = stored.tasks[number]
