@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headwater
+from headwater.cli import add_no_verify, add_source
 
 import confluence
 from confluence import commands as does
@@ -89,8 +90,6 @@ def _command(
 
 
 def _add_run(commands: Any) -> None:
-    from headwater.cli import add_source
-
     text = "from a database to predictions, in one go"
     command = _command(commands, "run", does.run_command, text)
     add_source(command)
@@ -125,6 +124,7 @@ def _add_run(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--split", default="test", choices=SPLITS)
     _add_tree_share(command)
+    add_no_verify(command)
     _add_settings(command)
 
 
@@ -139,6 +139,7 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     _add_what_is_there(command)
+    add_no_verify(command)
     _add_ranks(command)
     _add_settings(command)
 
@@ -154,6 +155,7 @@ def _add_pretrain(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
     _add_what_is_there(command)
+    add_no_verify(command)
     _add_ranks(command)
     _add_settings(command)
 
@@ -164,6 +166,7 @@ def _add_evaluate(commands: Any) -> None:
     _add_scoring(command, split="test")
     _add_contexts(command)
     _add_tree_share(command)
+    add_no_verify(command)
     _add_ranks(command)
 
 
@@ -179,6 +182,7 @@ def _add_probe(commands: Any) -> None:
     command.add_argument(
         "--no-control", action="store_true", help="without the probe of the first weights"
     )
+    add_no_verify(command)
 
 
 def _add_predict(commands: Any) -> None:
@@ -199,6 +203,7 @@ def _add_predict(commands: Any) -> None:
     command.add_argument(
         "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
     )
+    add_no_verify(command)
     _add_ranks(command)
 
 
@@ -229,6 +234,7 @@ def _add_backtest(commands: Any) -> None:
     )  # fmt: skip
     _add_contexts(command)
     _add_tree_share(command)
+    add_no_verify(command)
     _add_settings(command)
 
 

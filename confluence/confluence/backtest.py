@@ -43,6 +43,7 @@ from confluence.log import to_json
 from confluence.metrics import main_metric
 from confluence.run import Run, load, train
 from confluence.stores import TaskPlace, find_places
+from confluence.verification import check_stores, open_store
 from confluence.with_trees import check_share
 
 FILES = "backtest*.json"  # with trees and contexts in the name where there are some
@@ -54,7 +55,8 @@ def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
     seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
-    tree_share: float = 0.0, contexts: int = 1, preset: str = "small", **overrides: Any,
+    tree_share: float = 0.0, contexts: int = 1, preset: str = "small", verify: str = "once",
+    **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
     such as backtest-3-contexts-trees-0.5.json.
@@ -71,6 +73,7 @@ def backtest(
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
         contexts: how many contexts of each seed are averaged (`contexts.py`).
         preset, overrides: the recipe, as for `train`.
+        verify: whether the store is read to its last byte before, as for `train`.
 
     Returns:
         {"tasks": {title: {"metric", "model": mean over folds, "std": over the means of the seeds,
@@ -94,6 +97,7 @@ def backtest(
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
+    check_stores([path], verify)
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     given = [beside] if isinstance(beside, str | Path) else beside
@@ -116,7 +120,9 @@ def backtest(
             settings = {
                 **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
             }  # fmt: skip
-            run = train(path, task=names, out=place, preset=preset, resume=True, **settings)
+            run = train(
+                path, task=names, out=place, preset=preset, resume=True, verify="header", **settings
+            )
             places.append(place)
             found += [
                 _score(run, title, time_text(at), time_text(until), scoring) for title in run.titles
@@ -125,7 +131,7 @@ def backtest(
         places += others[at, until]
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
-            runs = [load(place, store=path) for place in places]
+            runs = [load(place, store=path, verify="header") for place in places]
             together += [
                 _score_together(runs, title, time_text(at), time_text(until), scoring)
                 for title in runs[0].titles
@@ -147,8 +153,9 @@ def _result(
 
 def _score(run: Run, title: str, at: str, until: str, scoring: Mapping[str, Any]) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling beside it."""
-    rolling = run.evaluate("val", task=title, regime="rolling", trees=False, resamples=0, **scoring)
-    frozen = run.evaluate("val", task=title, regime="frozen", visible_until=at, **scoring)
+    options: dict[str, Any] = {"task": title, "verify": "header", **scoring}
+    rolling = run.evaluate("val", regime="rolling", trees=False, resamples=0, **options)
+    frozen = run.evaluate("val", regime="frozen", visible_until=at, **options)
     return {
         "cutoff": at,
         "until": until,
@@ -171,7 +178,8 @@ def _score_together(
     """One task of all fits of a cutoff, as `_score` does it without the baselines."""
     first, others = runs[0], runs[1:]
     options: dict[str, Any] = {
-        "task": title, "trees": False, "resamples": 0, "others": others, **scoring
+        "task": title, "trees": False, "resamples": 0, "others": others, "verify": "header",
+        **scoring,
     }  # fmt: skip
     rolling = first.evaluate("val", regime="rolling", **options)
     frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
@@ -196,7 +204,7 @@ def _runs_beside(
     known = [folder.resolve() for folder in (own, *beside)]
     if len(set(known)) < len(known):
         raise ValueError(f"the backtest in '{own}' and those beside it are not all different")
-    with headwater.Store(asked[0].store) as store:
+    with open_store(asked[0].store) as store:
         build = str(store.metadata["fingerprint"])
     found: dict[tuple[int, int], list[Path]] = {span: [] for span in spans}
     for folder in beside:
@@ -257,7 +265,7 @@ def _check_beside(out: Path, asked: Sequence[TaskPlace], build: str, span: tuple
 
 def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
     """Say of tasks that do not state when a label is known what becomes of their train seeds."""
-    with headwater.Store(asked[0].store) as store:
+    with open_store(asked[0].store) as store:
         kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
         unstated = [
             place.title
@@ -280,7 +288,7 @@ def _place(folder: Path, at: int, seed: int) -> Path:
 
 def _main_metric(run: Run, title: str) -> str:
     place = run.place(title)
-    with headwater.Store(place.store) as store:
+    with open_store(place.store) as store:
         entry = next(task for task in store.metadata["tasks"] if task["name"] == place.name)
     stype = headwater.SemanticType[str(entry["target_stype"]).upper()]
     return main_metric(stype, run.config.metric)[0]

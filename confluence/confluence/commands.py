@@ -71,7 +71,7 @@ def run_command(options: argparse.Namespace) -> Told:
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
         seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
         strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
-        say=say,
+        verify=options.verify, say=say,
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
@@ -98,7 +98,7 @@ def train_command(options: argparse.Namespace) -> Told:
         return train(
             options.store, task=names, out=options.out or default_out(*names),
             task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
-            resume=options.resume, **overrides_of(options),
+            resume=options.resume, verify=options.verify, **overrides_of(options),
         )  # fmt: skip
 
     return _train_together(options, train, preset(options.preset, **overrides_of(options)))
@@ -113,7 +113,8 @@ def pretrain_command(options: argparse.Namespace) -> Told:
         return pretrain(
             options.store, out=options.out, tasks=options.task,
             store_weights=options.store_weights, preset=options.preset,
-            overwrite=options.overwrite, resume=options.resume, **overrides_of(options),
+            overwrite=options.overwrite, resume=options.resume, verify=options.verify,
+            **overrides_of(options),
         )  # fmt: skip
 
     settings = {**overrides_of(options), "objective": "masked_cells"}
@@ -176,7 +177,7 @@ def evaluate_command(options: argparse.Namespace) -> Told:
                 options.split, task=title, regime=options.regime,
                 visible_until=options.visible_until, contexts=options.contexts,
                 resamples=options.resamples, trees=not options.no_trees, others=others,
-                tree_share=options.tree_share,
+                tree_share=options.tree_share, verify=options.verify,
             )
             for title in ((run.titles or [None]) if options.task is None else [options.task])
         ]  # fmt: skip
@@ -197,13 +198,15 @@ def probe_command(options: argparse.Namespace) -> Told:
     from confluence.run import load
 
     _check_alone("probe", "start it once")
-    run = load(options.run, store=options.store, which=options.checkpoint)
+    run = load(
+        options.run, store=options.store, which=options.checkpoint, verify=options.verify
+    )  # fmt: skip
     limit = {} if options.train_seeds is None else {"train_seeds": options.train_seeds}
     result = run.probe(
         options.split, task=options.task, regime=options.regime,
         visible_until=options.visible_until, strength=options.strength,
         resamples=options.resamples, trees=not options.no_trees, control=not options.no_control,
-        **limit,
+        verify=options.verify, **limit,
     )  # fmt: skip
     return Told(result, describe_evaluation(result))
 
@@ -228,7 +231,7 @@ def predict_command(options: argparse.Namespace) -> Told:
         return path, run.predict(
             split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
             task=options.task, contexts=options.contexts, others=others,
-            tree_share=options.tree_share,
+            tree_share=options.tree_share, verify=options.verify,
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
@@ -261,7 +264,8 @@ def backtest_command(options: argparse.Namespace) -> Told:
         out=options.out or default_out("backtest", *options.task),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
         seeds=options.seeds, beside=options.beside, tree_share=options.tree_share,
-        contexts=options.contexts, preset=options.preset, **overrides_of(options),
+        contexts=options.contexts, preset=options.preset, verify=options.verify,
+        **overrides_of(options),
     )  # fmt: skip
     return Told(result, describe_backtest(result))
 
@@ -295,7 +299,10 @@ def _load_runs(options: argparse.Namespace) -> list[Run]:
     """The runs that are to answer together, in the order given."""
     from confluence.run import load
 
-    return [load(run, store=options.store, which=options.checkpoint) for run in options.runs]
+    return [
+        load(run, store=options.store, which=options.checkpoint, verify=options.verify)
+        for run in options.runs
+    ]
 
 
 def _patience_of(options: argparse.Namespace) -> float:

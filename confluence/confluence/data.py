@@ -23,6 +23,7 @@ from confluence.config import Config, ConfigError
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
 from confluence.row_attention import RowShape
+from confluence.verification import open_store
 
 COMMON_FIELDS = (
     "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
@@ -117,7 +118,7 @@ def _logit(share: float) -> float:
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
     """A sampler of some tasks, or of all, with the run's options."""
     options = {
-        "db_path": store_path, "rank": 0, "world_size": 1, "seed": cfg.seed,
+        "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "seed": cfg.seed,
         "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
@@ -136,7 +137,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
             "max_targets_per_type": cfg.max_targets_per_type,
         }  # fmt: skip
     if cfg.ignored_columns and "ignored_columns" not in overrides:
-        with headwater.Store(store_path) as store:
+        with open_store(store_path) as store:
             options["ignored_columns"] = ignored_columns(store.metadata, cfg)
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
@@ -179,7 +180,7 @@ def _column_names(metadata: Mapping[str, Any]) -> list[str]:
 
 def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
     """The labels of all seeds of a task, with this sampler's splits."""
-    seeds = headwater.Store(store_path).task_seeds(task)
+    seeds = open_store(store_path).task_seeds(task)
     labelled = np.asarray(seeds["labelled"], bool)
     return Labels(
         anchor_rows=np.asarray(seeds["anchor_row"], np.uint32),
@@ -200,7 +201,7 @@ def weights_by_age(times: NDArray[np.int64], last: float, half_life_days: float)
 
 def check_task(store_path: str, name: str) -> None:
     """Raise unless the store exists and has the task; before anything slow begins."""
-    with headwater.Store(store_path) as store:
+    with open_store(store_path) as store:
         find_task(store.metadata, name)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import headwater
 import numpy as np
 
 from confluence.average import Average
@@ -25,6 +24,7 @@ from confluence.data import Task, TaskError
 from confluence.model import Output, Params
 from confluence.predict import Speaker
 from confluence.stores import TaskPlace
+from confluence.verification import open_store
 
 Says = tuple[Path, Task, Iterator[tuple[Output, dict[str, Any]]]]
 """A run's folder, its task with the scales of its outputs, and its pass: outputs and infos."""
@@ -102,5 +102,5 @@ def describe_runs(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def _fingerprint(path: str) -> str:
-    with headwater.Store(path) as store:
+    with open_store(path) as store:
         return str(store.metadata["fingerprint"])

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import headwater
 import numpy as np
 from headwater import SemanticType
 from headwater.keys import time_us
@@ -39,6 +38,7 @@ from confluence.history import WINDOWS, History, label_features, label_lists
 from confluence.lists import ALWAYS, Ints, Moments, Questions, count_features
 from confluence.own_columns import own_columns
 from confluence.trees import MISSING, Features, TreeAnswers, fit_and_predict
+from confluence.verification import open_store
 
 FRESH, OLD, UNTIMED = range(3)  # kinds of questions, by what they see
 COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
@@ -178,7 +178,7 @@ def visible_history(
 
     Returns: [seeds of the task], False outside the split.
     """
-    with headwater.Store(store_path) as store:
+    with open_store(store_path) as store:
         history = History(store, task, labels, shown=cfg.context_labels)
         index = np.flatnonzero(labels.splits == SPLITS[split])
         seeds = seeds_of(labels, index, until_of(cfg, split), inclusive=history.inclusive)
@@ -312,7 +312,7 @@ class HistoryTrees:
         both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
         features = [self._own(questions, until) for questions, until in both]
         if not own_columns_alone:
-            with headwater.Store(self._store_path) as store:
+            with open_store(self._store_path) as store:
                 history = History(
                     store, task, labels, shown=cfg.context_labels, train_until=train_until
                 )
@@ -362,7 +362,7 @@ class HistoryTrees:
 def last_time(store_path: str) -> int:
     """The latest time of all rows of a store, of any table, µs; NO_TIME where none has one."""
     found = []
-    with headwater.Store(store_path) as store:
+    with open_store(store_path) as store:
         for table in store.metadata["tables"]:
             if table["temporal_column"] is None:
                 continue

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import headwater
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from confluence.config import Config
 from confluence.data import NO_TIME, US_PER_DAY, Floats, Task, open_sampler
 from confluence.lists import Questions
 from confluence.trees import Features
+from confluence.verification import open_store
 
 FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
 SAMPLE_BATCH = 256  # sequences per batch of the sampler
@@ -37,7 +37,7 @@ def own_columns(
     Args:
         until: `visible_until` of the questions.
     """
-    store = headwater.Store(store_path)
+    store = open_store(store_path)
     entry = store.metadata["tasks"][task.index]
     table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
     low, high = table["column_range"]

@@ -39,6 +39,7 @@ from confluence.results import (
     write_result,
 )
 from confluence.run_log import Event, completed, curve, of_kind, read_events
+from confluence.verification import open_store
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -382,7 +383,7 @@ def _store_facts(out: Path, place: Mapping[str, Any]) -> str:
         paths = place.get("stores", [])
     for path in paths:
         try:
-            with headwater.Store(path) as store:
+            with open_store(path) as store:
                 found.append(_one_store(store, place))
         except (headwater.HeadwaterError, OSError):
             found.append(f"<p>The store '{escape(str(path))}' is not there now.</p>")

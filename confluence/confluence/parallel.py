@@ -81,6 +81,11 @@ class Group:
         if self.watchdog is not None:
             self.watchdog.beat(doing)
 
+    def still(self) -> None:
+        """This rank is still at what it began last."""
+        if self.watchdog is not None:
+            self.watchdog.still()
+
     def watched(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The batches of an evaluation, each a beat; all ranks have as many of them."""
         for number, batch in enumerate(batches):

@@ -26,6 +26,7 @@ from confluence.page import PAGE
 from confluence.run import Run, load, train
 from confluence.sinks import check_installed
 from confluence.stores import find_places
+from confluence.verification import check_stores, open_store
 from confluence.with_trees import check_share
 
 if TYPE_CHECKING:
@@ -152,12 +153,15 @@ def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: S
 def build_store(
     source: str, schema: headwater.Schema, out: Path, *, seeds_dir: Path | None,
     selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
+    verify: str = "once",
 ) -> Path:  # fmt: skip
-    """Build the store, unless it was built from this source as it is, with this schema.
+    """Build the store, unless it was built from this source as it is, with this schema, and is not
+    damaged.
 
     Args:
         schema: with the run's task alone (`read_schema`).
         keep: a run learned from the store that is there: raise where another would take its place.
+        verify: whether the store is read to its last byte, as of `headwater.Store`.
     """
     import headwater
     from headwater.progress import ProgressDisplay
@@ -182,7 +186,7 @@ def build_store(
         )
     if store.exists() and same and (keep or files is not None):
         # A server does not say what changed, and what a run learned from stays.
-        damage = _damage(store)
+        damage = _damage(store, verify)
         if damage is None:
             say(f"{store} is up to date")
             return store
@@ -198,15 +202,16 @@ def build_store(
         display.close()
     say(str(report))
     write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
+    check_stores([str(store)], verify)
     return store
 
 
-def _damage(store: Path) -> str | None:
-    """Why a store does not open; None where it does."""
+def _damage(store: Path, verify: str) -> str | None:
+    """What is wrong with a store; None where nothing is."""
     import headwater
 
     try:
-        headwater.Store(store).close()
+        check_stores([str(store)], verify)
     except headwater.HeadwaterError as error:
         return str(error)
     return None
@@ -260,9 +265,7 @@ def check_anchor(schema: headwater.Schema, question: Question) -> None:
 
 def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> None:
     """Raise where a question's answers are not what they were taken for; say how it is split."""
-    import headwater
-
-    with headwater.Store(store) as opened:
+    with open_store(str(store)) as opened:
         entry = opened.metadata["tasks"][find_task(opened.metadata, task)]
     if question is None:
         return
@@ -309,10 +312,8 @@ def train_or_load(
 ) -> Run:  # fmt: skip
     """Train; or go on with, or open, a run in `out` of this configuration on this very store. Of
     another one it is an error, unless that is to be replaced."""
-    import headwater
-
     cfg, path = preset_config(preset, **overrides), str(store)
-    with headwater.Store(path) as opened:
+    with open_store(path) as opened:
         wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
     done = None
     try:
@@ -323,7 +324,7 @@ def train_or_load(
                 _check_same(out, record, wanted)
             done = None if checkpoint.differences(record, wanted) else step
         if done == cfg.steps:
-            run = load(out, store=store)
+            run = load(out, store=store, verify="header")
             say(f"the model in {out} is trained already")
             return run
     except checkpoint.CheckpointError as error:
@@ -331,18 +332,20 @@ def train_or_load(
             raise
         say(f"{error}: it is replaced")
         done = None
+    settings = {**overrides, "verify": "header"}  # it was verified when it was built or found
     if done is not None:
         say(f"training on {task} goes on after step {done} of {cfg.steps}")
-        return train(store, task=task, out=out, preset=preset, resume=True, **overrides)
+        return train(store, task=task, out=out, preset=preset, resume=True, **settings)
     say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
-    return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **overrides)
+    return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **settings)
 
 
 def run_pipeline(
     source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
     selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
-    overwrite: bool = False, tree_share: float = 0.0, say: Say = lambda message: None,
+    overwrite: bool = False, tree_share: float = 0.0, verify: str = "once",
+    say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
@@ -353,6 +356,7 @@ def run_pipeline(
         strict: stop where without metadata anything must be assumed, or the build drops anything.
         overwrite: replace what `out` holds of a run of another task, store or other settings.
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        verify: whether the store is read to its last byte, as of `headwater.Store`.
         say: told what happens, a line or a paragraph at a time.
     """
     cfg = preset_config(preset, **overrides)  # complain before anything slow
@@ -376,7 +380,7 @@ def run_pipeline(
             check_anchor(schema, question)
         store = build_store(
             source, schema, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
-            strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite,
+            strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite, verify=verify,
         )  # fmt: skip
     except BaseException as error:
         if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):
@@ -388,9 +392,9 @@ def run_pipeline(
         store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
     )
     say(f"evaluating on {split}")
-    evaluation = run.evaluate(split, tree_share=tree_share)
+    evaluation = run.evaluate(split, tree_share=tree_share, verify="header")
     predictions = run.predictions_file(split, tree_share=tree_share)
-    rows = run.predict(split=split, tree_share=tree_share, path=predictions)
+    rows = run.predict(split=split, tree_share=tree_share, path=predictions, verify="header")
     files = {
         "store": str(store),
         "predictions": str(predictions),

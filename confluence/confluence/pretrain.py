@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import headwater
-
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data import TaskError, open_seeds
@@ -22,13 +20,14 @@ from confluence.parallel import current
 from confluence.run import Run, check_choice, learn, listed
 from confluence.sinks import check_installed
 from confluence.stores import OpenStore, Seeds, check_together, is_weight
+from confluence.verification import check_stores, open_store
 
 
 def pretrain(
     store: str | Path | Sequence[str | Path], *, out: str | Path,
     tasks: str | Sequence[str] | None = None, store_weights: Sequence[float] | None = None,
     preset: str = "small", steps: int | None = None, overwrite: bool = False, resume: bool = False,
-    **overrides: Any,
+    verify: str = "once", **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on masked cells of one or more stores and save it in `out`.
 
@@ -53,6 +52,7 @@ def pretrain(
     paths = [str(path) for path in listed(store)]
     check_outside(Path(out), paths)
     weights = _check_weights(paths, store_weights)
+    check_stores(paths, verify)
     seeds = _seeds_of(paths, cfg, None if tasks is None else listed(tasks))
     with _open_stores(paths, cfg, seeds, weights) as stores:
         names = [None if own is None else list(own) for own in seeds]
@@ -73,7 +73,7 @@ def _seeds_of(paths: Sequence[str], cfg: Config, tasks: Sequence[str] | None) ->
         return [tuple(asked)]  # what is not there its sampler tells, with the nearest name
     has = []
     for path in paths:
-        with headwater.Store(path) as store:
+        with open_store(path) as store:
             has.append({entry["name"] for entry in store.metadata[kind]})
         if not has[-1].intersection(asked):
             raise TaskError(f"store '{path}' has none of the {kind} {', '.join(asked)}")

@@ -20,7 +20,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import headwater
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,6 +51,7 @@ from confluence.page import keep_result
 from confluence.results import PROBE
 from confluence.row_attention import RowShape
 from confluence.stores import TaskPlace
+from confluence.verification import check_stores, open_store
 
 if TYPE_CHECKING:
     from confluence.run import Run, VisibleUntil
@@ -70,15 +70,15 @@ def probe(
     run: Run, split: str = "val", *, task: str | None = None, regime: str | None = None,
     visible_until: VisibleUntil = None, strength: float | None = None,
     train_seeds: int = TRAIN_SEEDS, resamples: int | None = None, trees: bool = True,
-    control: bool = True,
+    control: bool = True, verify: str = "once",
 ) -> dict[str, Any]:  # fmt: skip
     """Fit a probe on the train split of a task and score it on another; also as a file.
 
     Args:
         run: trained on this task, on others, or on masked cells.
         task: of the run, or any task of its stores ("store/task" where several stores have it).
-        split, regime, visible_until, resamples, trees: as in `Run.evaluate`. Train seeds see what
-            the regime shows them.
+        split, regime, visible_until, resamples, trees, verify: as in `Run.evaluate`. Train seeds
+            see what the regime shows them.
         strength: of the penalty on weights; None: chosen on the train split.
         train_seeds: most that are read, drawn at random.
         control: whether the first weights of the model are probed too.
@@ -91,6 +91,7 @@ def probe(
     if train_seeds < 1:
         raise ValueError(f"train_seeds is {train_seeds}, expected at least 1")
     place = find_task_place(run, task)
+    check_stores([place.store], verify)
     asked = dataclasses.replace(run, config=question_config(run.config))
     cfg = asked.regime_config(place, split, regime, visible_until)
     with open_sampler(place.store, cfg, place.name) as sampler:
@@ -136,7 +137,7 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
         return run.place(task)
     found: list[tuple[str, str, str]] = []  # path of a store; a task's full name, and its name
     for path in run.stores:
-        with headwater.Store(path) as store:
+        with open_store(path) as store:
             for entry in store.metadata["tasks"]:
                 name = str(entry["name"])
                 found.append((path, f"{store.metadata['name']}/{name}", name))

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import headwater
 import numpy as np
 from headwater.keys import Time, time_us
 
@@ -37,7 +36,7 @@ from confluence.data import (
     read_labels,
     read_row_shape,
 )
-from confluence.ensemble import mark
+from confluence.ensemble import mark, same_place
 from confluence.evaluate import evaluate, time_text
 from confluence.folder import check_outside, held
 from confluence.held_out import HeldOut, Sums, evaluate_held_out
@@ -68,6 +67,7 @@ from confluence.stores import (
     open_stores,
 )
 from confluence.transfer import check_start
+from confluence.verification import check_stores, open_store
 
 VisibleUntil: TypeAlias = Time | dict[str, str] | None
 
@@ -113,6 +113,7 @@ class Run:
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
+        verify: str = "once",
     ) -> dict[str, Any]:  # fmt: skip
         """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
         whose name says how they were asked for (`results.py`).
@@ -127,13 +128,14 @@ class Run:
             trees: whether to fit the baselines of boosted trees.
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+            verify: whether stores are read to their last byte before, as in `train`.
 
         Where this process has joined others all call this alike and share the seeds; rank 0 scores,
         and the result of the others is empty.
         """
         scoring = self.scoring(
             split, task=task, regime=regime, visible_until=visible_until, contexts=contexts,
-            resamples=resamples, trees=trees, others=others, tree_share=tree_share,
+            resamples=resamples, trees=trees, others=others, tree_share=tree_share, verify=verify,
         )  # fmt: skip
         return scoring.result() if current().is_first else {}
 
@@ -141,6 +143,7 @@ class Run:
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
+        verify: str = "once",
     ) -> Scoring:  # fmt: skip
         """`evaluate` up to where the answers are there. What is left, intervals and baselines, may
         take long and is up to rank 0: the others need not wait for it."""
@@ -158,9 +161,11 @@ class Run:
                     f"the run in '{self.out}' learned masked cells, which has no"
                     f" {' and no '.join(given)}"
                 )
+            check_stores(self.stores, verify)
             held_out = self._held_out(split)
             return Scoring(self.out, self.out, lambda: held_out)
         place = self.place(task)
+        check_stores(_stores_of(place, others), verify)
         cfg = self.regime_config(place, split, regime, visible_until).asked()
         for run in others:
             run.config.check_scored(split)
@@ -190,7 +195,7 @@ class Run:
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None, contexts: int = 1,
-        others: Sequence[Run] = (), tree_share: float = 0.0,
+        others: Sequence[Run] = (), tree_share: float = 0.0, verify: str = "once",
     ) -> Answers:  # fmt: skip
         """Predictions for a split in the order of the task's rows, or for keys in theirs. No answer
         depends on anything later than its time. Nothing is written unless `path` is given, and
@@ -205,6 +210,7 @@ class Run:
             contexts: how many contexts of each seed are averaged (`contexts.py`).
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+            verify: whether stores are read to their last byte before, as in `train`.
 
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file, and the others wait for it.
@@ -214,7 +220,7 @@ class Run:
             check_output(file)
         answers = self._answers(
             split=split, keys=keys, keys_file=keys_file, at=at, task=task, contexts=contexts,
-            others=others, tree_share=tree_share,
+            others=others, tree_share=tree_share, verify=verify,
         )  # fmt: skip
         if file is not None:
             answers.write(file)
@@ -223,7 +229,7 @@ class Run:
     def _answers(
         self, *, split: str | None, keys: Sequence[Any] | None, keys_file: Path | str | None,
         at: Time | Sequence[Time] | None, task: str | None, contexts: int, others: Sequence[Run],
-        tree_share: float,
+        tree_share: float, verify: str,
     ) -> Answers:  # fmt: skip
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
@@ -240,7 +246,8 @@ class Run:
         # They are read more than once.
         keys = None if keys is None else list(keys)
         at = list(at) if isinstance(at, Iterable) and not isinstance(at, str) else at
-        store = headwater.Store(place.store)
+        check_stores(_stores_of(place, others), verify)
+        store = open_store(place.store)
         asked = None if keys_file is None else read_keys(Path(keys_file), store, place.name, at)
 
         def batches(opened: Any) -> Any:
@@ -267,7 +274,7 @@ class Run:
     def key_of_anchors(self, task: str | None = None) -> tuple[str, ...]:
         """The columns by which rows of the task's anchor table are asked about."""
         place = self.place(task)
-        with headwater.Store(place.store) as store:
+        with open_store(place.store) as store:
             return tuple(anchor_key(store, place.name)[1])
 
     def predictions_file(
@@ -345,6 +352,11 @@ class Run:
         return text
 
 
+def _stores_of(place: TaskPlace, others: Sequence[Run]) -> list[str]:
+    """The stores that a task is asked in, of its run and of others that have it too."""
+    return [place.store, *(same_place(place, run.out, run.places).store for run in others)]
+
+
 def _digest(questions: Sequence[Any]) -> str:
     """Tells keys or rows, and their times, from others."""
     texts = (repr(list(part)) if isinstance(part, Iterable) else repr(part) for part in questions)
@@ -380,7 +392,8 @@ def check_choice(*, overwrite: bool, resume: bool) -> None:
 def train(
     store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
     task_weights: Mapping[str, float] | None = None, preset: str = "small",
-    steps: int | None = None, overwrite: bool = False, resume: bool = False, **overrides: Any,
+    steps: int | None = None, overwrite: bool = False, resume: bool = False, verify: str = "once",
+    **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
@@ -397,6 +410,8 @@ def train(
         overwrite: remove the run that `out` holds; without it that is an error.
         resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
             it is done; start one if there is none. Another store, task or model is an error.
+        verify: whether stores are read to their last byte before: "once" (for each machine),
+            "full" or "header", as of `headwater.Store`. No part of the run.
         overrides: any field of `Config`.
     """
     check_choice(overwrite=overwrite, resume=resume)
@@ -408,6 +423,7 @@ def train(
     check_installed(cfg.log_to)
     paths = [str(path) for path in listed(store)]
     check_outside(Path(out), paths)
+    check_stores(paths, verify)
     places = find_places(paths, list(listed(task)), task_weights)
     with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
         places = tuple(
@@ -534,7 +550,7 @@ def check_own(folder: Path, results: Sequence[Path], *, is_run: bool) -> None:
 
 def load(
     out: str | Path, *, store: str | Path | Sequence[str | Path] | None = None,
-    which: str | int = "last",
+    which: str | int = "last", verify: str = "once",
 ) -> Run:  # fmt: skip
     """Open a run.
 
@@ -542,6 +558,7 @@ def load(
         store: another place of its store, or a rebuilt one; of its stores, in their order.
         which: the "last" checkpoint, the "best" on val, or that of a step. The best of several on a
             small val looks better there than it is.
+        verify: whether stores are read to their last byte before, as in `train`.
     """
     folder = Path(out)
     step = checkpoint.find_step(folder, which)
@@ -561,9 +578,10 @@ def load(
             f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
+    check_stores(paths, verify)
     found = []
     for number, path in enumerate(paths):
-        with headwater.Store(path) as opened:
+        with open_store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
             found.append(opened.metadata)
     check_ignored_columns(found, cfg)

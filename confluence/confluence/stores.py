@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import headwater
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from confluence.data import (
 from confluence.label_values import check_label_values
 from confluence.loss import TaskScales
 from confluence.row_attention import RowShape
+from confluence.verification import open_store
 
 Seeds = tuple[str, ...] | None
 """Whose contexts masked cells are learned in: tasks, or tables with `seed_tables`; None: all."""
@@ -75,7 +75,7 @@ def find_places(
     titles: dict[str, str] = {}
     found: dict[str, list[str]] = {name: [] for name in names}
     for path in stores:
-        with headwater.Store(path) as store:
+        with open_store(path) as store:
             titles[path] = str(store.metadata["name"])
             has = {entry["name"] for entry in store.metadata["tasks"]}
             for name in names:

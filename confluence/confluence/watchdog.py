@@ -118,6 +118,10 @@ class Watchdog:
         self._beat = Beat(self._beat.number + 1, doing)
         self._beat_at = time.monotonic()
 
+    def still(self) -> None:
+        """The main thread is still at what it began last, which takes long and ends by itself."""
+        self._beat_at = time.monotonic()
+
     def tell_failure(self, message: str) -> None:
         """End the other ranks with the reason; the first one's stays.
 
