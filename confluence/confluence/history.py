@@ -95,7 +95,7 @@ class History:
         self.is_cell = self.entry["kind"] == "cell"
         hidden = {str(name) for name in self.entry.get("hidden_columns") or ()}
         target = {f"{self.anchor_table}.{self.entry['target_column']}"} if self.is_cell else set()
-        self.target, self.hidden = target, hidden - target
+        self.target, self.hidden = target, hidden
         self.withheld = hidden | target
 
     # ---- the store -----------------------------------------------------------------------

@@ -315,6 +315,10 @@ def test_a_hidden_column_is_a_feature_only_where_every_row_has_a_time(tmp_path: 
     (untimed, *_) = features(build(tmp_path / "untimed", task=task, items=some))
     assert "items.ordr: count" in untimed
     assert not any("pieces" in name for name in untimed)
+    orders = {**ORDERS, 14: [1, None, 77, 1, None, 7]}
+    task = cell_task(hidden_columns=["orders.amount"])
+    (own, *_) = features(build(tmp_path / "own", task=task, orders=orders))
+    assert not any(": amount" in name for name in own)
 
 
 # ----------------------------------------------------------------------------- history, baselines

@@ -34,7 +34,7 @@ STAGES = {
     "walk": (
         "walk",
         "draw",
-        "target_edges",
+        "shown_edges",
         "visible",
         "children",
         "cutoff",

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "target_edges.h"
+#include "shown_edges.h"
 
 void hwi_draw_reset(struct hwi_walk *walk) {
     walk->group_count = walk->draws_count = 0;
@@ -19,11 +19,6 @@ void hwi_draw_reset(struct hwi_walk *walk) {
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
-
-/* Whether only some of the visible children by a key may be drawn: target_edges.h. */
-static int is_asked_for(const struct hwi_walk *walk, uint32_t key) {
-    return (walk->view.task->special_keys[key] & HWI_SPECIAL_TARGET) != 0;
-}
 
 static struct hwi_group *add_group(struct hwi_walk *walk, uint32_t visible, uint32_t quota) {
     struct hwi_group *group = &walk->groups[walk->group_count++];
@@ -84,7 +79,7 @@ static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uin
             group->children = table->children + start;
             group->times = table->child_times == NULL ? NULL : table->child_times + start;
             group->key = table->incoming[slot];
-            group->segments = is_asked_for(walk, group->key) ? place + slot : HWI_NONE;
+            group->segments = hwi_is_partly_shown(walk, group->key) ? place + slot : HWI_NONE;
         }
         start += count;
     }
@@ -150,7 +145,7 @@ static uint32_t draw_position(struct hwi_walk *walk, struct hwi_group *group) {
 static const uint32_t *child_at(const struct hwi_walk *walk, const struct hwi_group *group,
                                 uint32_t position) {
     if (group->segments != HWI_NONE) {
-        return hwi_target_edges_child(walk, group->key, group->children, group->segments, position);
+        return hwi_shown_edges_child(walk, group->key, group->children, group->segments, position);
     }
     return &group->children[position];
 }
@@ -171,8 +166,8 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
     }
     drawn->key = table->incoming[slot];
     drawn->child =
-        is_asked_for(walk, drawn->key)
-            ? hwi_target_edges_child(walk, drawn->key, children, group->segments + slot, position)
+        hwi_is_partly_shown(walk, drawn->key)
+            ? hwi_shown_edges_child(walk, drawn->key, children, group->segments + slot, position)
             : &children[position];
 }
 
@@ -319,8 +314,8 @@ static void draw_turn(struct hwi_walk *walk, struct hwi_drawn *drawn) {
 
 void hwi_draw_lay_out(struct hwi_walk *walk) {
     hwi_draw_reset(walk);
-    if (walk->view.task->target_edge_count > 0) {
-        hwi_target_edges_filter(walk);
+    if (walk->view.task->hides_edges) {
+        hwi_shown_edges_filter(walk);
     }
     add_groups(walk);
     if (walk->plan->options.child_order == HW_CHILDREN_RECENT) {

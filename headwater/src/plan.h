@@ -187,9 +187,10 @@ struct hwi_task_plan {
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
     uint8_t *special_keys; /* [key_count] what its columns are: of hwi_special_column */
     uint8_t *special_columns; /* [column_count] of hwi_special_column */
-    struct hwi_target_edges *target_edges; /* [target_edge_count], foreign keys with the target:
-                                              target_edges.h */
-    uint32_t target_edge_count;
+    struct hwi_label_edges *label_edges; /* [label_edge_count], of foreign keys with the target
+                                            where labels may not be shown: shown_edges.h */
+    uint32_t label_edge_count;
+    uint8_t hides_edges; /* 1: some foreign key has the target or a hidden column */
     hw_target_stats stats;
 };
 

@@ -11,7 +11,7 @@
 
 #include "error.h"
 #include "moments.h"
-#include "target_edges.h"
+#include "shown_edges.h"
 
 enum { SPLIT_BUCKETS = 1000 };
 
@@ -180,6 +180,8 @@ static hw_status mark_special(const struct hwi_plan *plan, struct hwi_task_plan 
             task->special_keys[k] |=
                 task->special_columns[store->key_columns[store->keys[k].column_start + i]];
         }
+        task->hides_edges |=
+            (task->special_keys[k] & (HWI_SPECIAL_TARGET | HWI_SPECIAL_HIDDEN)) != 0;
     }
     return HW_OK;
 }
@@ -327,7 +329,7 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
                             options->task_weights[t]);
         }
         HW_TRY(mark_special(plan, task, error));
-        HW_TRY(hwi_target_edges_open(plan->store, task, error));
+        HW_TRY(hwi_label_edges_open(plan->store, task, error));
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         HW_TRY(schedule_split(plan, options->task_weights, split, error));
@@ -343,7 +345,7 @@ static void close_task(struct hwi_task_plan *task) {
     free(task->special_tables);
     free(task->special_keys);
     free(task->special_columns);
-    hwi_target_edges_release(task);
+    hwi_label_edges_release(task);
 }
 
 void hwi_plan_tasks_release(struct hwi_plan *plan) {

@@ -16,8 +16,8 @@
 #include "draw.h"
 #include "error.h"
 #include "labels.h"
+#include "shown_edges.h"
 #include "tally.h"
-#include "target_edges.h"
 
 enum { MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
 
@@ -635,13 +635,12 @@ static int allocate(void *pointer, uint64_t count, size_t bytes, uint64_t *total
     return memory != NULL;
 }
 
-/* Whether a foreign key has the target of some task. */
-static int asks_for_keys(const struct hwi_plan *plan) {
-    uint32_t count = 0;
+static int hides_edges(const struct hwi_plan *plan) {
+    int found = 0;
     for (uint32_t t = 0; t < plan->task_count; t++) {
-        count += plan->tasks[t].target_edge_count;
+        found |= plan->tasks[t].hides_edges;
     }
-    return count > 0;
+    return found;
 }
 
 hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_error *error) {
@@ -665,7 +664,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
         !ALLOCATE(quotas, plan->child_slots) ||
         !ALLOCATE(labels, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
-        !ALLOCATE(shown_children, asks_for_keys(plan) ? groups : 0) ||
+        !ALLOCATE(shown_children, hides_edges(plan) ? groups : 0) ||
         !ALLOCATE(tallies, plan->options.child_counts ? groups : 0) ||
         !ALLOCATE(chosen, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
         hwi_walk_release(walk);

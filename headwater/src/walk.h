@@ -49,7 +49,7 @@ struct hwi_group {
     uint32_t visible, quota, drawn;
     uint32_t draws; /* its run in `draws`; HWI_NONE before the first draw */
     uint32_t segments; /* pooled: its run in `segments`; else its place there if not all of its
-                          visible children may be drawn (target_edges.h), or HWI_NONE */
+                          visible children may be drawn (shown_edges.h), or HWI_NONE */
 };
 
 /* A list whose visible prefix is searched: it ends in [low, high]. */
@@ -141,9 +141,10 @@ struct hwi_walk {
     uint32_t *draws; /* child_width entries for each group drawn from */
     uint32_t draws_count;
     uint32_t *segments; /* visible children by key, of each row of the hop in turn; once it is laid
-                           out, of a key with the target those that are shown */
+                           out, of a key that has the target or a hidden column those
+                           that are shown */
     struct hwi_shown_children *shown_children; /* of such keys, places as in `segments`:
-                                                  target_edges.h */
+                                                  shown_edges.h */
     uint32_t *quotas; /* [child slots] for dealing a row's width */
     struct hwi_turn *turns;
     uint32_t turn_count, turn_next;

@@ -107,6 +107,12 @@ class BuildReport:
                     f"point at {parents[0]}, which has one"
                 )
         for task in self.metadata["tasks"]:
+            for name, column in timed.items():
+                if column is not None and f"{name}.{column}" in task["hidden_columns"]:
+                    lines.append(
+                        f"task {task['name']} hides {name}.{column}, but the age of each row and "
+                        "the order of rows tell this time"
+                    )
             if task["obs_time_range"] and no_times_reached(self.metadata, task["anchor_table"]):
                 lines.append(f"task {task['name']}: {NO_TIMES.format(task['anchor_table'])}")
             if count := task["unlike_cells"]:
@@ -281,7 +287,11 @@ def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
     """The hidden columns of a task by table, and on how many rows they are never shown as these
     have no time: docs/2-sampling.md, "Withheld cells"."""
     hidden, lines = set(task["hidden_columns"]), []
-    is_timed = {t["name"]: t["temporal_column"] is not None for t in metadata["tables"]}
+    is_timed = {
+        t["name"]: t["temporal_column"] is not None
+        and t["untimed"] < max(t["row_range"][1] - t["row_range"][0], 1)
+        for t in metadata["tables"]
+    }
     anchor = task["anchor_table"]
     for table in metadata["tables"]:
         columns = [
@@ -292,7 +302,7 @@ def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
         if named:
             count = table["row_range"][1] - table["row_range"][0]
             untimed = table["untimed"] if is_timed[table["name"]] else count
-            never = untimed == count or not is_timed[anchor]
+            never = 0 < untimed == count or not is_timed[anchor]
             why = f" (rows of {anchor}, its anchors, have no time)" * (not is_timed[anchor])
             lines.append(
                 f"    hidden: {', '.join(named)}; {untimed:,} of {count:,} rows have no time"

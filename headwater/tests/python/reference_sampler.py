@@ -164,13 +164,13 @@ class Walk:
     def withheld(self, table: Table, column: Column, row: int, chain: bool) -> bool:
         if not self.asks and self.is_hidden_label(table, column.name, row):
             return True
-        if self.is_target(table, column.name) and self.target_withheld(row, chain):
-            return True
-        is_hidden = (table.name, column.name) in self.task.hidden
-        return is_hidden and (row == self.anchor or not self.strictly_older(row))
+        return self.withheld_by_task(table, column.name, row, chain)
 
-    def is_target(self, table: Table, column: str) -> bool:
-        return self.asks and is_label(self.task, table, column)
+    def withheld_by_task(self, table: Table, column: str, row: int, chain: bool) -> bool:
+        if (table.name, column) in self.task.hidden and not self.strictly_older(row):
+            return True
+        is_target = self.asks and is_label(self.task, table, column)
+        return is_target and self.target_withheld(row, chain)
 
     def target_withheld(self, row: int, chain: bool) -> bool:
         at_once = not self.task.exclusive or chain
@@ -179,7 +179,7 @@ class Walk:
         return self.label_forbidden(row)
 
     def strictly_older(self, row: int) -> bool:
-        """Both the row and the anchor have a time, and the row's is earlier."""
+        """Both the row and the anchor have a time, and the row's is earlier: it is another row."""
         own, anchor = self.time(row), self.time(self.anchor)
         if own in (None, ALWAYS, NEVER) or anchor in (None, ALWAYS, NEVER):
             return False
@@ -353,10 +353,9 @@ class Walk:
         for number, (_, key) in enumerate(self.database.keys):
             if key.parent_table == table.name:
                 children, times = self.visible_children(row, number)
-                if any(self.is_target(self.database.keys[number][0], c) for c in key.columns):
-                    shown = [not self.target_withheld(child, False) for child, _ in children]
-                    children = list(compress(children, shown))
-                    times = list(compress(times, shown))
+                shown = [not self.child_withheld(child, number) for child, _ in children]
+                children = list(compress(children, shown))
+                times = list(compress(times, shown))
                 if children:
                     found.append(Group(number, children, times, min(width, len(children))))
         if self.options.per_row and self.options.recent:
@@ -368,6 +367,10 @@ class Walk:
         for group in found:
             group.kept = list(range(len(group.children)))
         self.groups.setdefault(hops, []).extend(found)
+
+    def child_withheld(self, child: int, number: int) -> bool:
+        table, key = self.database.keys[number]
+        return any(self.withheld_by_task(table, name, child, False) for name in key.columns)
 
     def fewest_hops(self) -> int:
         """Of a group with quota left; -1 where there is none."""

@@ -14,6 +14,7 @@ All three `people` but the first are hidden from a task that asks for the people
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ CENSUSES = [(1, 1, 10, DAY(1)), (2, 1, 12, DAY(5)), (3, 2, 20, DAY(4)), (4, 1, 1
 HIDDEN = ["censuses.people", "lands.people"]
 
 
-def metadata(*, cutoff: str, cities_timed: bool = True) -> dict[str, Any]:
+def metadata(
+    *, cutoff: str, cities_timed: bool = True, hidden: Sequence[str] = HIDDEN
+) -> dict[str, Any]:
     number = {"stype": "numerical"}
     time = {"time_resolution": "instant", "null_time": "visible"}
     key = {"stype": "identifier"}
@@ -60,7 +63,7 @@ def metadata(*, cutoff: str, cities_timed: bool = True) -> dict[str, Any]:
                 "query": "SELECT id, people, TIMESTAMP '2024-01-10' AS at FROM cities",
                 "anchor_table": "cities", "target_column": "people",
                 "target_stype": "numerical", "observation_time_column": "at",
-                "cutoff": cutoff, "hidden_columns": HIDDEN, "context_labels": "all",
+                "cutoff": cutoff, "hidden_columns": list(hidden), "context_labels": "all",
                 "allow_future_anchor": True,
             }
         },
@@ -144,3 +147,8 @@ def test_the_summary_names_hidden_columns_and_their_rows_without_time(tmp_path: 
     _, summary = build_cities(tmp_path, cutoff="exclusive")
     assert "    hidden: censuses.people; 1 of 5 rows have no time\n" in summary
     assert "    hidden: lands.people; 1 of 1 rows have no time: never shown\n" in summary
+
+
+def test_a_hidden_time_is_to_be_checked(tmp_path: Path) -> None:
+    _, summary = build_cities(tmp_path, cutoff="exclusive", hidden=["censuses.held"])
+    assert "task people hides censuses.held, but the age of each row and the order" in summary

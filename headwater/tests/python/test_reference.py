@@ -22,6 +22,7 @@ from plain_database import (
     CATEGORICAL,
     IDENTIFIER,
     NEVER,
+    TIMESTAMP,
     Column,
     Database,
     Key,
@@ -41,7 +42,7 @@ from world_store import (
     text_vectors,
     write_store,
 )
-from worlds import asking_for_a_key, random_database, random_options, star, table
+from worlds import asking_for_a_key, at, random_database, random_options, star, table
 
 # ---- published algorithms ----------------------------------------------------------------------
 
@@ -256,25 +257,33 @@ def test_the_reference_draws_uniformly_as_well() -> None:
 
 # ---- a foreign key that is asked for ------------------------------------------------------------
 
-MARKETS, SELLERS, SALES = 300, 4, 12  # of each market sellers, of each seller sales
+MARKETS, SELLERS, SALES = 600, 4, 12  # of each market sellers, of each seller sales
 
 
-def markets(*, count: int = MARKETS, size: int = SALES, hidden: int = 1) -> Database:
-    """Who made a sale? One sale of each market is a test seed, which any of its sellers made; with
-    `hidden` more, every `hidden`-th other sale is a val seed.
+def markets(
+    *, count: int = MARKETS, size: int = SALES, val_every: int = 0, hides: bool = False
+) -> Database:
+    """Who made a sale? One sale of each market is a test seed, which any of its sellers made, and
+    with `val_every` every so many-th other sale a val seed. With `hides` the question is another
+    column, which says the same, the foreign key is hidden, and the sales in question come last.
 
-    Rows: markets; sellers, those of a market together; sales, those of a seller together.
+    Rows: markets; sellers, those of a market together; sales, those of a seller together but for
+    those that come last.
     """
-    names = [f"seller {i}" for i in range(SELLERS)]
-    sellers, sales = count * SELLERS, count * SELLERS * size
-    market_of_seller = tuple(i // SELLERS for i in range(sellers))
-    seller_of_sale = tuple(i // size for i in range(sales))
-    market_of_sale = tuple(market_of_seller[i] for i in seller_of_sale)
-    texts = [names[i % SELLERS] for i in seller_of_sale]
-    splits = [int(hidden > 1 and i % hidden == 0) for i in range(sales)]
-    for market in range(count):
-        splits[market * SELLERS * size + (7 * market) % (SELLERS * size)] = 2
-    column = Column("seller_id", CATEGORICAL, categories=tuple(names))
+    names = tuple(f"seller {i}" for i in range(SELLERS))
+    asked = {m * SELLERS * size + (7 * m) % (SELLERS * size) for m in range(count)}
+    sales = sorted(range(count * SELLERS * size), key=lambda i: hides and i in asked)
+    sellers = tuple(i // size for i in sales)
+    texts = [names[seller % SELLERS] for seller in sellers]
+    splits = [2 if i in asked else int(bool(val_every) and i % val_every == 0) for i in sales]
+    days = [at(9 if i in asked else 1) for i in sales]
+    columns = [
+        Column("trade_id", IDENTIFIER),
+        Column("market_id", IDENTIFIER),
+        Column("seller_id", CATEGORICAL, categories=names),
+        Column("maker", CATEGORICAL, categories=names),
+        Column("made", TIMESTAMP),
+    ]
     return Database(
         "markets",
         (
@@ -282,37 +291,42 @@ def markets(*, count: int = MARKETS, size: int = SALES, hidden: int = 1) -> Data
             table(
                 "sellers",
                 [Column("sellers_id", IDENTIFIER), Column("market_id", IDENTIFIER)],
-                [(True, True)] * sellers,
-                (Key(("market_id",), "markets", market_of_seller),),
+                [(True, True)] * (count * SELLERS),
+                (Key(("market_id",), "markets", tuple(np.arange(count * SELLERS) // SELLERS)),),
             ),
             table(
                 "trades",
-                [Column("trade_id", IDENTIFIER), Column("market_id", IDENTIFIER), column],
-                [(True, True, text) for text in texts],
+                columns,
+                [(True, True, text, text, day) for text, day in zip(texts, days, strict=True)],
                 (
-                    Key(("market_id",), "markets", market_of_sale),
-                    Key(("seller_id",), "sellers", seller_of_sale),
+                    Key(("market_id",), "markets", tuple(i // SELLERS for i in sellers)),
+                    Key(("seller_id",), "sellers", sellers),
                 ),
+                "made" if hides else None,
             ),
         ),
         (
             Task(
                 "who",
                 "trades",
-                "seller_id",
+                "maker" if hides else "seller_id",
                 CATEGORICAL,
-                tuple(Seed(i, NEVER, texts[i], split=splits[i]) for i in range(sales)),
+                tuple(Seed(i, NEVER, texts[i], split=splits[i]) for i in range(len(sales))),
                 derived=False,
+                hidden=(("trades", "seller_id"),) if hides else (),
                 exclusive=True,
             ),
         ),
     )
 
 
-@pytest.mark.parametrize("hidden", [2, 7])
-def test_a_foreign_key_with_long_lists_equals_the_reference(hidden: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("val_every", [2, 7])
+def test_a_foreign_key_with_long_lists_equals_the_reference(
+    val_every: int, hides: bool, tmp_path: Path
+) -> None:
     """700 sales of each seller, of which one in two, or all but one in seven, may be shown."""
-    database = markets(count=1, size=700, hidden=hidden)
+    database = markets(count=1, size=700, val_every=val_every, hides=hides)
     order = Order(database, Options(batch_size=1, sequence_length=300, max_rows=100))
     with open_sampler(write_store(database, tmp_path), database, order.options) as sampler:
         maker = maker_of(order, sampler.shape()["text_budget"])
@@ -322,12 +336,13 @@ def test_a_foreign_key_with_long_lists_equals_the_reference(hidden: int, tmp_pat
 
 @pytest.mark.parametrize("order", ["uniform", "recent"])
 @pytest.mark.parametrize("per", ["foreign_key", "row"])
+@pytest.mark.parametrize("hides", [False, True])
 def test_the_number_of_children_does_not_tell_a_foreign_key(
-    order: str, per: str, tmp_path: Path
+    hides: bool, order: str, per: str, tmp_path: Path
 ) -> None:
     """AUROC of the sales drawn of a seller for being the answer: every seller has more of them to
     show than are drawn. A draw was spent on the withheld edge of the anchor."""
-    database = markets()
+    database = markets(hides=hides)
     options = Options(
         batch_size=50, child_width=8, sequence_length=400, max_rows=64, recent=order == "recent",
         per_row=per == "row",
@@ -341,7 +356,8 @@ def test_the_number_of_children_does_not_tell_a_foreign_key(
                 # Those drawn of a seller; of the market's the anchor is one, and no link of it.
                 drawn = batch["row_depths"][b, : len(rows)] >= 3
                 links = batch["fk_adj"][b, : len(rows), : len(rows)][drawn].sum(axis=0)
-                answer = (rows[0] - trades_from) // SALES
+                answer = database.table("trades").keys[1].parents[rows[0] - trades_from]
+                assert answer is not None
                 counts = {
                     row - sellers_from: int(links[local])
                     for local, row in enumerate(rows)
@@ -350,8 +366,8 @@ def test_the_number_of_children_does_not_tell_a_foreign_key(
                 own = counts.pop(answer, None)
                 if own is not None:
                     wins += [(own > other) + 0.5 * (own == other) for other in counts.values()]
-    assert len(wins) > 600  # of 900; of pooled keys not every seller is drawn
-    assert abs(np.mean(wins) - 0.5) < 0.04
+    assert len(wins) > 1200  # of 1800; of pooled keys not every seller is drawn
+    assert abs(np.mean(wins) - 0.5) < 0.06
 
 
 def test_seeds_and_epochs_do_not_share_draws(tmp_path: Path) -> None:

@@ -431,7 +431,8 @@ def random_database(seed: int) -> Database:
 
 
 def asking_for_a_key(database: Database, seed: int) -> Database:
-    """The same rows, with tasks that all ask for one foreign key: its column is a category."""
+    """The same rows, with tasks that all ask for one foreign key, whose column is a category; some
+    hide foreign keys, that one or others."""
     dice = random.Random(f"key {seed}")
     keys = [(t, key) for t in database.tables for key in t.keys if t.row_count and t.primary_key]
     if not keys:
@@ -457,6 +458,13 @@ def asking_for_a_key(database: Database, seed: int) -> Database:
             seeds=Maker(dice).seeds(anchor, asked, derived=False),
             derived=False,
             categories=(),
+            hidden=tuple(
+                (other.name, column)
+                for other in tables
+                for linked in other.keys
+                for column in linked.columns
+                if dice.random() < 0.2
+            ),
             label_times=False,
         )
         for task in database.tasks

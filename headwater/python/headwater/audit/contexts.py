@@ -191,7 +191,7 @@ class ContextCheck:
         what = "target" if column.number == self.task.target_column else "hidden column"
         self.tell(
             "hidden",
-            f"cells of the {what} {name} on the anchor, or on rows that are not older",
+            f"cells of the {what} {name} on the anchor, or on rows not before it",
             rows[at_once],
             view.row_text,
         )

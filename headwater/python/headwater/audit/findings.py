@@ -15,7 +15,7 @@ EXAMPLES_MAX = 3
 CHECKS = {
     "rows": "every row is visible at its cutoff",
     "known": "no cell is shown before it is known",
-    "hidden": "no hidden column, nor the target, is shown on the anchor or its equals",
+    "hidden": "hidden columns are on older rows alone, no target is on the anchor or its equals",
     "labels": "no label of a val or test seed is shown, beyond what context_labels says",
     "edges": "every link is one of the database, known and not withheld; no row without one",
     "target": "each context has one masked target, and the seed it says",
