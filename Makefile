@@ -20,7 +20,7 @@ CONFLUENCE := $(wildcard confluence/confluence/*) $(wildcard confluence/src/*.[c
 
 .NOTPARALLEL: # one set-up at a time
 .PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
-        bench-page bench-instructions fuzz system-demo system-c system-test clean
+        bench-instructions fuzz system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -135,8 +135,7 @@ warnings: system-c $(VENV)/installed
 	    done; \
 	done
 
-# Some minutes: batches, on stores of this size (`bench-page` then draws and writes
-# docs/7-performance), and the building of numeric tables (docs/10).
+# Some minutes: batches, on stores of this size (docs/7), and the building of numeric tables (docs/10).
 BENCH_ROWS ?= 5000000
 BENCH_HUB ?= 1000000
 bench: $(VENV)/installed
@@ -145,9 +144,6 @@ bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/build.py --repeat 3 > build/bench-build.jsonl
 	$(BIN)/python headwater/bench/build.py --repeat 3 --in-order >> build/bench-build.jsonl
 	cat build/bench-build.jsonl
-
-bench-page: bench
-	$(BIN)/python headwater/bench/plot.py build/bench.jsonl --page docs/7-performance.md
 
 # Needs valgrind. The lines are kept, so that a later commit can be compared.
 bench-instructions: $(VENV)/installed build/driver/bench/bench_sampler

@@ -5,8 +5,8 @@
 
 Trees are small, see a part of the columns and rows each, and several fits of them are averaged; or
 they are larger and see all: few seeds and old data punish these, much to learn the others
-(docs/14-rel-f1.md). Which, and how many, is chosen on a part of the train seeds. Same features,
-same trees.
+(docs/notebook/rel-f1.md). Which, and how many, is chosen on a part of the train seeds. Same
+features, same trees.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 The question: how do threads, layout, text, context length, child width and the size of the store
 change the rate at which batches are made, and how long does one context take? Writes one JSON line
 per configuration, each with the set it belongs to, and prints a table. A set varies one thing and
-leaves the rest at its default (dense, one thread, B = 32, S = 1024, w = 16, no text, --rows). What
-this version of the sampler does not have is told and left out.
+leaves the rest at its default (dense, one thread, B = 32, S = 1024, w = 16, no text, --rows).
 """
 
 from __future__ import annotations
@@ -67,34 +66,14 @@ def store_of(forum: Forum, folder: Path) -> Path:
     return path
 
 
-class Supported:
-    """Leaves out what this version does not have, and tells each reason once."""
-
-    def __init__(self) -> None:
-        self.told: set[str] = set()
-
-    def __call__(self, wanted: list[bench.Configuration]) -> list[bench.Configuration]:
-        kept = []
-        for configuration in wanted:
-            try:
-                configuration.options()
-                kept.append(configuration)
-            except ValueError as error:
-                if str(error) not in self.told:
-                    print(f"left out: {error}", file=sys.stderr)
-                self.told.add(str(error))
-        return kept
-
-
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     turns = {"seconds": options.seconds, "repeats": options.repeats}
-    supported = Supported()
     for figures in figure_sets(options.rows):
-        store, wanted = store_of(figures.forum, options.folder), supported(figures.configurations)
-        for line in bench.throughput(store, wanted, **turns) if wanted else []:
+        store = store_of(figures.forum, options.folder)
+        for line in bench.throughput(store, figures.configurations, **turns):
             yield {"set": figures.name, **line}
         if figures.name in ("threads", "text"):
-            single = supported(bench.configurations(task=[TASK], layout=LAYOUTS))
+            single = bench.configurations(task=[TASK], layout=LAYOUTS)
             for line in bench.latency(store, single, requests=REQUESTS):
                 yield {"set": "latency", **line}
     store = store_of(Forum(rows=options.rows // SIZE_STEPS[1], hub=options.hub), options.folder)

@@ -12,7 +12,6 @@ are of padded cells (B·S a batch) unless they say real.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import os
 import platform
@@ -32,6 +31,8 @@ from .batch import Batch
 from .sampler import Sampler
 from .store import Store
 
+SECONDS = 2.0  # of a turn
+REPEATS = 3
 HELD = 2
 WARM_BATCHES = 8
 WARM_REQUESTS = 50
@@ -47,36 +48,22 @@ class Configuration:
     threads: int = 1
     layout: str = "dense"
     text_mode: str | None = None
-    interleaved: int | None = None
     batch_size: int = 32
     length: int = 1024
     width: int = 16
-    max_rows: int | None = None
     task: str | None = None
-    load: str = "mmap"
 
     def options(self) -> dict[str, Any]:
-        """Arguments of a `Sampler`; what this version does not know is a ValueError."""
+        """Arguments of a `Sampler`."""
         options: dict[str, Any] = {
             "num_threads": self.threads,
+            "layout": self.layout,
             "default_batch_size": self.batch_size,
             "default_sequence_length": self.length,
             "bfs_child_width": self.width,
-            "max_rows": self.max_rows,
             "tasks": None if self.task is None else [self.task],
         }
-        newer = {
-            "layout": None if self.layout == "dense" else self.layout,
-            "text_mode": self.text_mode,
-            "num_interleaved": self.interleaved,
-        }
-        known = inspect.signature(Sampler).parameters
-        for name, value in newer.items():
-            if value is not None and name not in known:
-                raise ValueError(f"this version's sampler has no option {name} (here {value!r})")
-            if value is not None:
-                options[name] = value
-        return options
+        return options if self.text_mode is None else {**options, "text_mode": self.text_mode}
 
 
 def configurations(**choices: Sequence[Any]) -> list[Configuration]:
@@ -120,45 +107,37 @@ def throughput(
     path: str | os.PathLike[str],
     wanted: Sequence[Configuration],
     *,
-    seconds: float = 2.0,
-    repeats: int = 3,
-    cold: bool = False,
+    seconds: float = SECONDS,
+    repeats: int = REPEATS,
 ) -> list[dict[str, Any]]:
     """A line per configuration, in their order, once all have had their turns.
 
-    The store's pages are read once before, as a long run has them; not if `cold`.
+    The store's pages are read once before, as a long run has them.
     """
-    machine, stores = machine_facts(), _open(path, wanted)
-    store_facts = {load: _store_facts(store, ms) for load, (store, ms) in stores.items()}
-    for store, _ in stores.values() if not cold else ():
-        store.warm_up()
+    machine, (store, open_ms) = machine_facts(), _open(path)
+    store_facts = _store_facts(store, open_ms)
     turns: list[list[Turn]] = [[] for _ in wanted]
     for _ in range(repeats):
         for configuration, taken in zip(wanted, turns, strict=True):
-            taken.append(_turn(stores[configuration.load][0], configuration, seconds))
+            taken.append(_turn(store, configuration, seconds))
     content: dict[tuple[Any, ...], dict[str, float]] = {}
     lines = []
     for configuration, taken in zip(wanted, turns, strict=True):
         key = (configuration.task, configuration.length, configuration.width)
         if key not in content:
-            content[key] = _content(stores[configuration.load][0], configuration)
-        facts = {**store_facts[configuration.load], **content[key]}
+            content[key] = _content(store, configuration)
+        facts = {**store_facts, **content[key]}
         lines.append({**_line(configuration, taken), "machine": machine, "store": facts})
     return lines
 
 
-def _open(
-    path: str | os.PathLike[str], wanted: Sequence[Configuration]
-) -> dict[str, tuple[Store, float]]:
-    """The store by way of loading, and the milliseconds that opening it took."""
-    stores = {}
-    for load in dict.fromkeys(configuration.load for configuration in wanted):
-        start = time.perf_counter()
-        store = Store(path, load=load, verify="header")
-        stores[load] = (store, 1e3 * (time.perf_counter() - start))
-    for configuration in wanted:  # a wrong option is told before anything is measured
-        configuration.options()
-    return stores
+def _open(path: str | os.PathLike[str]) -> tuple[Store, float]:
+    """The store, its pages read once, and the milliseconds that opening it took."""
+    start = time.perf_counter()
+    store = Store(path, verify="header")
+    open_ms = 1e3 * (time.perf_counter() - start)
+    store.warm_up()
+    return store, open_ms
 
 
 def _turn(store: Store, configuration: Configuration, seconds: float) -> Turn:
@@ -229,8 +208,6 @@ def _named(configuration: Configuration, shape: dict[str, int]) -> dict[str, Any
         "threads": configuration.threads,
         "layout": configuration.layout,
         "text_mode": configuration.text_mode,
-        "interleaved": configuration.interleaved,
-        "load": configuration.load,
         "task": configuration.task,
         "B": shape["batch_size"],
         "S": shape["sequence_length"],
@@ -282,18 +259,14 @@ def latency(
     wanted: Sequence[Configuration],
     *,
     requests: int = 2000,
-    cold: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """A line per configuration: microseconds until one context is there, B = 1, no threads.
 
     `batch` is `sampler.batch("train", k)`; `batches_for` asks about one key at one time, as a
     service does. Keys are those of random seeds of the task, so they lie all over the store.
     """
-    machine, stores = machine_facts(), _open(path, wanted)
-    for store, _ in stores.values() if not cold else ():
-        store.warm_up()
+    machine, (store, open_ms) = machine_facts(), _open(path)
     for configuration in wanted:
-        store, open_ms = stores[configuration.load]
         task = configuration.task or store.metadata["tasks"][0]["name"]
         options = {**configuration.options(), "tasks": [task], "num_prefetch": 0}
         options["default_batch_size"] = 1
@@ -400,7 +373,7 @@ def _store_facts(store: Store, open_ms: float) -> dict[str, Any]:
 def _content(store: Store, configuration: Configuration) -> dict[str, float]:
     """Of some contexts: the share of cells that hold a text, and cells per row."""
     options = {**configuration.options(), "num_prefetch": 0}
-    for name in ("layout", "text_mode", "num_interleaved"):
+    for name in ("layout", "text_mode"):
         options.pop(name, None)
     text = _core.SEMANTIC_TYPES["text"]
     cells = texts = rows = 0

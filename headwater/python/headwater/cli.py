@@ -20,20 +20,8 @@ from .console import keep_places, say, tell, to_json
 from .errors import HeadwaterError
 from .interrupts import Interrupts, is_interrupt
 
-BENCH_SECONDS = 2.0
 BENCH_REQUESTS = 2000
-BENCH_DIMENSIONS = (
-    "threads",
-    "layout",
-    "text_mode",
-    "interleaved",
-    "batch_size",
-    "length",
-    "width",
-    "max_rows",
-    "task",
-    "load",
-)
+BENCH_DIMENSIONS = ("threads", "layout", "task")
 
 NAME_LISTS = {"ignored_columns"}  # options of the sampler that may be words with commas
 
@@ -222,30 +210,10 @@ def add_no_verify(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     """The dimensions of a benchmark; each may be given several times."""
-
-    def dimension(name: str, **more: Any) -> None:
-        more["help"] = f"{more.get('help', '')} +".lstrip()
-        bench.add_argument(name, action="append", **more)
-
-    dimension("--threads", type=int, metavar="N", help="threads (1, 2, 4, ... usable cores)")
-    dimension("--layout", metavar="L", help="dense or compact (dense)")
-    dimension("--text-mode", metavar="M", help="the sampler's text_mode")
-    dimension("--interleaved", type=int, metavar="K", help="walks in turn in each thread")
-    dimension("--batch-size", type=int, metavar="B", help="sequences of a batch (32)")
-    dimension("--length", type=int, metavar="S", help="cells of a context (1024)")
-    dimension("--width", type=int, metavar="W", help="children per key (16)")
-    dimension("--max-rows", type=int, metavar="R", help="rows of a context (chosen)")
-    dimension("--task", help="one task (all of the store, mixed)")
-    dimension("--load", choices=("mmap", "ram"), help="how the store is read (mmap)")
-    bench.add_argument(
-        "--seconds", type=float, default=BENCH_SECONDS, metavar="T", help="of a turn (2)"
-    )
-    bench.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="turns; figures are medians (3)"
-    )
-    bench.add_argument(
-        "--cold", action="store_true", help="do not read the store's pages before measuring"
-    )
+    cores = "threads (1, 2, 4, ... usable cores) +"
+    bench.add_argument("--threads", action="append", type=int, metavar="N", help=cores)
+    bench.add_argument("--layout", action="append", metavar="L", help="dense or compact (dense) +")
+    bench.add_argument("--task", action="append", help="one task (all of the store, mixed) +")
     bench.add_argument(
         "--latency",
         type=int,
@@ -482,32 +450,21 @@ def _json_or_word(text: str) -> Any:
 def _bench(options: argparse.Namespace) -> int:
     from . import bench
 
-    for name in ("seconds", "repeats"):
-        if not getattr(options, name) > 0:
-            raise ValueError(f"--{name} is {getattr(options, name):g}, expected more than 0")
     given = {name: getattr(options, name) for name in BENCH_DIMENSIONS}
     choices = {name: values for name, values in given.items() if values is not None}
     if options.latency is not None:
         if options.latency < 1:
             raise ValueError(f"--latency is {options.latency}, expected at least 1")
         wanted = bench.configurations(**choices)
-        for line in bench.latency(
-            options.store, wanted, requests=options.latency, cold=options.cold
-        ):
+        for line in bench.latency(options.store, wanted, requests=options.latency):
             if not tell(to_json(line)):
                 break
         return 0
     wanted = bench.configurations(**{"threads": bench.thread_counts(), **choices})
     if sys.stderr is not None and sys.stderr.isatty():
-        seconds = len(wanted) * options.repeats * options.seconds
+        seconds = len(wanted) * bench.REPEATS * bench.SECONDS
         say(f"{len(wanted)} configurations, about {seconds:.0f} seconds")
-    lines = bench.throughput(
-        options.store,
-        wanted,
-        seconds=options.seconds,
-        repeats=options.repeats,
-        cold=options.cold,
-    )
+    lines = bench.throughput(options.store, wanted, seconds=bench.SECONDS, repeats=bench.REPEATS)
     for line in lines:
         if not tell(to_json(line)):
             break

@@ -16,7 +16,7 @@ from headwater.cli import main
 from tiny_store import write_tiny
 
 SCRIPTS = Path(__file__).parents[2] / "bench"
-MODULES = ("generate", "instructions", "compare", "hub", "figures", "plot")
+MODULES = ("generate", "instructions", "hub", "figures")
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +50,27 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> list[dic
 # ---- the command -----------------------------------------------------------------------------
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns that are over at once."""
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    monkeypatch.setattr(bench, "REPEATS", 2)
+
+
+@pytest.mark.usefixtures("brief")
 def test_every_combination_gives_a_line_that_can_be_read_alone(
     tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = _run(
-        capsys, tiny, "--threads", "1", "--threads", "2", "--length", "32", "--length", "64",
-        "--batch-size", "4", "--max-rows", "16", "--task", "churn", "--seconds", "0.02",
-        "--repeats", "2",
+        capsys, tiny, "--threads", "1", "--threads", "2", "--layout", "dense", "--layout",
+        "compact", "--task", "churn",
     )  # fmt: skip
-    assert [(line["threads"], line["S"]) for line in lines] == [(1, 32), (1, 64), (2, 32), (2, 64)]
+    named = [(line["threads"], line["layout"]) for line in lines]
+    assert named == [(1, "dense"), (1, "compact"), (2, "dense"), (2, "compact")]
     for line in lines:
         assert line["question"] == "throughput"
-        assert (line["B"], line["R"], line["w"], line["repeats"]) == (4, 16, 16, 2)
-        assert (line["layout"], line["load"], line["task"]) == ("dense", "mmap", "churn")
+        assert (line["B"], line["S"], line["w"], line["repeats"]) == (32, 1024, 16, 2)
+        assert line["task"] == "churn"
         low, middle, high = (line[f"padded_cells_per_s{end}"] for end in ("_min", "", "_max"))
         assert 0 < low <= middle <= high
         assert 0 < line["fill"] <= 1
@@ -76,11 +84,15 @@ def test_every_combination_gives_a_line_that_can_be_read_alone(
         assert line["store"]["edges"] == 23 and line["store"]["open_ms"] > 0
 
 
-def test_bytes_per_padded_cell_are_those_of_the_arrays(
-    tiny: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shape = ("--length", "64", "--batch-size", "4", "--threads", "1", "--task", "churn")
-    (line,) = _run(capsys, tiny, *shape, "--seconds", "0.01", "--repeats", "1")
+def measured(tiny: Path, length: int) -> dict[str, Any]:
+    """The line of contexts of so many cells, four to a batch."""
+    wanted = [bench.Configuration(length=length, batch_size=4, task="churn")]
+    (line,) = bench.throughput(tiny, wanted, seconds=0.01, repeats=1)
+    return line
+
+
+def test_bytes_per_padded_cell_are_those_of_the_arrays(tiny: Path) -> None:
+    line = measured(tiny, 64)
     with headwater.Sampler(
         tiny, default_batch_size=4, default_sequence_length=64, tasks=["churn"], num_prefetch=0
     ) as sampler:
@@ -89,10 +101,9 @@ def test_bytes_per_padded_cell_are_those_of_the_arrays(
     assert line["bytes_per_padded_cell"] == pytest.approx(size, abs=0.01)
 
 
-def test_the_text_share_is_of_cells(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_share_is_of_cells(tiny: Path) -> None:
     """A context of 5 cells: the seed row's 2, and a customer's 3, of which one may be a text."""
-    shape = ("--length", "5", "--batch-size", "4", "--threads", "1", "--task", "churn")
-    (line,) = _run(capsys, tiny, *shape, "--seconds", "0.01", "--repeats", "1")
+    line = measured(tiny, 5)
     with headwater.Sampler(
         tiny, default_batch_size=4, default_sequence_length=5, tasks=["churn"], num_prefetch=0
     ) as sampler:
@@ -107,9 +118,7 @@ def test_the_text_share_is_of_cells(tiny: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_latency_times_both_ways_of_asking(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = _run(
-        capsys, tiny, "--latency", "20", "--length", "64", "--task", "churn", "--task", "quantity"
-    )
+    lines = _run(capsys, tiny, "--latency", "20", "--task", "churn", "--task", "quantity")
     assert [line["task"] for line in lines] == ["churn", "quantity"]
     for line in lines:
         assert (line["question"], line["B"], line["requests"]) == ("latency", 1, 20)
@@ -117,18 +126,9 @@ def test_latency_times_both_ways_of_asking(tiny: Path, capsys: pytest.CaptureFix
             assert 0 < line[f"{way}_us_p50"] <= line[f"{way}_us_p99"]
 
 
-def test_a_store_in_memory_has_no_map(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = _run(
-        capsys, tiny, "--load", "ram", "--threads", "1", "--length", "64", "--seconds", "0.01"
-    )
-    assert [line["rss_map_bytes"] for line in lines] == [0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seconds", "0"], "--seconds is 0, expected more than 0"),
-        (["--repeats", "0"], "--repeats is 0, expected more than 0"),
         (["--latency", "0"], "--latency is 0, expected at least 1"),
         (["--threads", "0"], "num_threads is 0, expected at least 1"),
         (["--task", "chur"], "did you mean 'churn'?"),
@@ -140,15 +140,6 @@ def test_bad_options_are_one_message(
     assert main(["bench", str(tiny), *arguments]) == 1
     output = capsys.readouterr()
     assert message in output.err and not output.out
-
-
-def test_an_option_that_the_sampler_lacks_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OlderSampler:
-        def __init__(self, db_path: str) -> None: ...
-
-    monkeypatch.setattr(bench, "Sampler", OlderSampler)
-    with pytest.raises(ValueError, match=r"has no option layout \(here 'compact'\)"):
-        bench.Configuration(layout="compact").options()
 
 
 def test_thread_counts_end_at_the_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,48 +220,6 @@ def test_the_generator_refuses_what_it_cannot_make(scripts: Any, options: dict[s
 
 # ---- the other scripts -----------------------------------------------------------------------
 
-OTHER_OUTPUT = """\
-scale 0.4 mode BFS K= 8: 58.4M cells/s 102.4 ns/row 17.13 ns/cell, prefetches/row 3.49
-scale 0.4 mode BFS+emit compact K=16: 46.9M cells/s 127.5 ns/row
-scale 0.4 mode BFS+emit dense15 sparse-clear K= 8: 35.5M cells/s
-built 6400000 rows
-scale 0.4 mode +perms/adj K= 8: 28.7M cells/s ...
-"""
-
-
-def test_compare_reads_modes_and_rates(scripts: Any) -> None:
-    assert scripts("compare").parse_rates(OTHER_OUTPUT) == {
-        ("BFS", 8): 58.4e6,
-        ("BFS+emit compact", 16): 46.9e6,
-        ("BFS+emit dense15 sparse-clear", 8): 35.5e6,
-        ("+perms/adj", 8): 28.7e6,
-    }
-
-
-def test_compare_gives_the_ratio_of_medians(scripts: Any) -> None:
-    line = scripts("compare").summarise(
-        "dense", "+perms/adj", [20e6, 10e6, 30e6], [(11e6, 12e6), (22e6, 24e6), (90e6, 95e6)]
-    )
-    assert (line["ratio"], line["ratio_of_best"]) == (1.1, 1.2)
-
-
-def test_compare_runs_both_and_leaves_out_what_one_lacks(
-    scripts: Any, hub_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    other = tmp_path / "other"
-    other.write_text(f"#!/bin/sh\ncat <<'END'\n{OTHER_OUTPUT}END\n")
-    other.chmod(0o755)
-    arguments = ["compare", str(other), str(hub_store), "--times", "2", "--repeats", "1"]
-    modes = ["--mode", "dense=+perms/adj", "--mode", "flat=BFS"]
-    monkeypatch.setattr(sys, "argv", [*arguments, "--seconds", "0.05", *modes])
-    assert scripts("compare").main() == 0
-    output = capsys.readouterr()
-    (line,) = map(json.loads, output.out.splitlines())
-    assert line["theirs"] == [28_700_000] * 2 and len(line["ours"]) == 2
-    assert "without 'flat'" in output.err
-
-
 PROFILE = """\
 positions: line
 events: Ir
@@ -341,32 +290,3 @@ def test_the_hub_is_compared_with_an_ordinary_place(scripts: Any, hub_store: Pat
     )
     assert line["hub_children"] == 1000 and line["S"] == 64
     assert line["ratio"] == pytest.approx(line["hub_us"] / line["ordinary_us"], rel=0.01)
-
-
-def test_the_page_gets_machine_plot_and_tables(
-    scripts: Any, hub_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    plot = scripts("plot")
-    wanted = bench.configurations(threads=[1, 2], length=[64], task=["answered"])
-    made = bench.throughput(hub_store, wanted, seconds=0.02, repeats=1)
-    lines = [{"set": "threads", **line} for line in made]
-    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{plot.BEGIN}\nold\n{plot.END}\nafter\n")
-    monkeypatch.setattr(sys, "argv", ["plot", str(tmp_path / "lines"), "--page", str(page)])
-    for _ in range(2):
-        assert plot.main() == 0
-    text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
-    assert text.count("![padded cells per second") == 1
-    rates = [f"| {line['padded_cells_per_s'] / 1e6:.1f} |" for line in lines]
-    assert all(rate in text for rate in rates)
-    assert (tmp_path / "page.svg").read_text().startswith("<?xml")
-
-
-def test_the_page_of_the_documentation_has_the_marks(scripts: Any) -> None:
-    pytest.importorskip("matplotlib")
-    plot = scripts("plot")
-    text = (Path(__file__).parents[3] / "docs" / "7-performance.md").read_text()
-    assert text.index(plot.BEGIN) < text.index(plot.END)

@@ -2,7 +2,7 @@
 
 Such a name is a key by another name. Without an embedder that knows what names mean, a model can
 only learn by heart what the rows of each did, which is no use for the next ones: on rel-f1 leaving
-them out was the largest gain of AUROC of all settings (docs/14-rel-f1.md). `init` says so and
+them out was the largest gain of AUROC of all settings (docs/notebook/rel-f1.md). `init` says so and
 leaves them in, as a name may also say what a thing is. Texts with digits are codes, times and
 amounts as often as names: of these it says nothing.
 """
