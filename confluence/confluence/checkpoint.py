@@ -45,9 +45,7 @@ from confluence.stores import Seeds, TaskPlace
 
 FORMAT = 4
 FOLDER = "checkpoints"
-FIRST_FOLDER = "checkpoint"  # of format 1, which is not read
 PARTS = ("params", "average", "training")
-SPLIT_SCALES = "time_split"  # columns are scaled by what was known at its cutoff
 LONGEST_REASON = 200  # characters of another library's error
 READ_BYTES = 1 << 20
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
@@ -99,7 +97,7 @@ def make_record(
 
     Args:
         metadata: of each store, by its path, which is recorded so that it holds wherever the run
-            is opened from. Older records may have it from the folder that `train` was called in.
+            is opened from.
         pretraining: "seeds" and "weights" of the stores of a run without tasks.
         out: the run's folder; a store in it goes with it where it is moved or copied.
     """
@@ -122,7 +120,6 @@ def make_record(
             for place in places
         ],
         "pretraining": pretraining,
-        "scales": SPLIT_SCALES if cfg.time_split else "store",
     }
 
 
@@ -145,7 +142,7 @@ def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
     the run learned from."""
     found = []
     for entry in record["stores"]:
-        inside, beside = entry.get("inside"), entry.get("beside")
+        inside, beside = entry["inside"], entry["beside"]
         places = [Path(entry["path"])]
         places = places if inside is None else [out / inside, *places]
         places = places if beside is None else [*places, (out / beside).resolve()]
@@ -194,9 +191,7 @@ def find_step(out: Path, which: str | int = "last") -> int:
     """The step of the "last" checkpoint of a run, of the "best" by its score, or the given one."""
     steps = saved_steps(out)
     if not steps:
-        is_old = (out / FIRST_FOLDER).is_dir()
-        hint = " that this version reads, only one of format 1: train again" if is_old else ""
-        hint = hint if out.is_dir() else ": there is no such folder"
+        hint = "" if out.is_dir() else ": there is no such folder"
         raise CheckpointError(f"no checkpoint in '{out}'{hint}")
     if which == "last":
         return steps[-1]
@@ -278,28 +273,19 @@ def _remove(path: Path) -> None:
         shutil.rmtree(gone)
 
 
-def is_old(out: Path) -> bool:
-    """Whether a folder holds a checkpoint of format 1."""
-    return is_own(out / FIRST_FOLDER)
-
-
 def remove_all(out: Path) -> None:
     """Remove the checkpoints of a run, and what a kill left of some; of a link the link. Whatever
     else is in their folder stays."""
-    for folder in (out / FOLDER, out / FIRST_FOLDER):
-        if folder.is_symlink():
-            folder.unlink()
-            continue
-        if folder.name == FIRST_FOLDER:
-            if is_own(folder):
-                shutil.rmtree(folder)
-            continue
-        for path in folder.iterdir() if folder.is_dir() else ():
-            name = path.name.removesuffix(DAMAGED)
-            if (name.isdigit() or LEFT.fullmatch(name)) and is_own(path):
-                shutil.rmtree(path)
-        with contextlib.suppress(OSError):  # it is not there, or holds something else
-            folder.rmdir()
+    folder = out / FOLDER
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    for path in folder.iterdir() if folder.is_dir() else ():
+        name = path.name.removesuffix(DAMAGED)
+        if (name.isdigit() or LEFT.fullmatch(name)) and is_own(path):
+            shutil.rmtree(path)
+    with contextlib.suppress(OSError):  # it is not there, or holds something else
+        folder.rmdir()
 
 
 class Keeper:
@@ -422,11 +408,6 @@ def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
     """The record of a run's checkpoint; by default of the last."""
     record = _read_record(out, find_step(out) if step is None else step)
     del record["arrays"]
-    if record["config"].get("time_split") and record.get("scales") != SPLIT_SCALES:
-        raise CheckpointError(
-            f"the run in '{out}' is of a split by time whose scales knew what came after its"
-            " cutoff, as earlier versions had them: remove it and train again"
-        )
     return record
 
 
@@ -566,7 +547,7 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     for title, (was, now) in pairs.items():
         if was != now:
             found.append(f"the {title} was {was!r} and is {now!r}")
-    for title, was in (record.get("pretraining") or {}).items():  # older ones do not say
+    for title, was in (record.get("pretraining") or {}).items():
         now = (wanted.get("pretraining") or {}).get(title)
         if was != now:
             found.append(f"the {title} of the stores were {was!r} and are {now!r}")

@@ -110,7 +110,7 @@ def warn_of_late_anchors(predictions: Predictions, store: headwater.Store, task:
     """Tell of questions about rows that had not come to be when they are asked: the answers read
     those rows, as a build would take no such seed without `allow_future_anchor`."""
     entry = store.metadata["tasks"][store.task_index(task)]
-    if entry.get("allow_future_anchor", True):  # stores of earlier versions do not say
+    if entry["allow_future_anchor"]:
         return
     rows, places = np.unique(predictions.anchor_rows, return_inverse=True)
     came = np.fromiter((store.core.row_time(int(row)) for row in rows), np.int64, rows.size)

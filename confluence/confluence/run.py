@@ -501,17 +501,11 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     """
     results = [path for name in RESULTS for path in find_results(folder, name)]
     is_saved = bool(checkpoint.saved_steps(folder))
-    is_old = checkpoint.is_old(folder)
-    check_own(folder, results, is_run=is_saved or is_old)
+    check_own(folder, results, is_run=is_saved)
     if not overwrite and is_saved:
         raise FileExistsError(
             f"'{folder}' holds a run: go on with it by --resume, replace it by --overwrite, or"
             " choose another folder"
-        )
-    if not overwrite and is_old:
-        raise FileExistsError(
-            f"'{folder}' holds a run of an earlier version: replace it by --overwrite, or choose"
-            " another folder"
         )
     if not overwrite and results:
         raise FileExistsError(
@@ -519,7 +513,7 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
             f" '{results[0].relative_to(folder)}': replace them by --overwrite, or choose another"
             " folder"
         )
-    if not (is_saved or is_old or results or (folder / FILE).exists()):
+    if not (is_saved or results or (folder / FILE).exists()):
         return
     sinks = own_folders(folder)
     for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 #define HW_VERSION "0.1.0"
-#define HW_FORMAT_VERSION 2 /* of the stores that are built; 1 is read too */
+#define HW_FORMAT_VERSION 2 /* of stores */
 
 #if defined(__GNUC__)
 #define HW_API __attribute__((visibility("default")))

@@ -75,11 +75,11 @@ static hw_status check_header(struct hwi_file *file, hw_error *error) {
         return bad_file(file, offsetof(struct hwi_file_header, byte_order), error,
                         "the file has another byte order");
     }
-    if (header->version < HWI_OLDEST_VERSION || header->version > HWI_FORMAT_VERSION) {
+    if (header->version != HWI_FORMAT_VERSION) {
         return hwi_fail(error, HW_BAD_STORE,
-                        "the file has format version %u, this headwater reads versions %u to %u; "
+                        "the file has format version %u, this headwater reads version %u; "
                         "build the store again (in '%s', byte %u)",
-                        header->version, HWI_OLDEST_VERSION, HWI_FORMAT_VERSION, file->path,
+                        header->version, HWI_FORMAT_VERSION, file->path,
                         (unsigned)offsetof(struct hwi_file_header, version));
     }
     if (header->file_bytes != file->bytes) {

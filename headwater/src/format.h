@@ -22,8 +22,7 @@
 
 /* 8 bytes; the first is not text, the last catches CRLF damage. */
 #define HWI_MAGIC {0x89, 'H', 'W', 'S', 'T', 'O', 'R', '\n'}
-#define HWI_FORMAT_VERSION ((uint32_t)HW_FORMAT_VERSION) /* what is written */
-#define HWI_OLDEST_VERSION 1u /* what is read: without HWI_TABLE_TIME_IN_LANE */
+#define HWI_FORMAT_VERSION ((uint32_t)HW_FORMAT_VERSION)
 #define HWI_BYTE_ORDER 0x01020304u
 #define HWI_SECTION_ALIGN 64u
 #define HWI_NONE 0xffffffffu /* no row, no column, no offset */

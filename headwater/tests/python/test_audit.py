@@ -334,7 +334,7 @@ def test_a_store_without_tasks_or_without_metadata(clinic: str, tmp_path: Path) 
     report = audit(tmp_path / "s")
     assert "no task, so no contexts" in str(report) and report.is_clean
     with pytest.raises(StoreError, match="does not describe the store's 2 tables"):
-        audit(Path(__file__).parents[1] / "data" / "golden-v2")
+        audit(Path(__file__).parents[1] / "data" / "golden")
 
 
 # ---- evidence --------------------------------------------------------------------------------

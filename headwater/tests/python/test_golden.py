@@ -1,4 +1,4 @@
-"""The golden stores of each format version (see tests/c/test_golden.c) through the binding.
+"""The golden store (see tests/c/test_golden.c) through the binding.
 
 `bookstore` of tests/c/fixtures.h, whose rows stand in fixtures.h as a table. The C test compares
 its bytes; this one reads it as a user of Python would.
@@ -13,24 +13,19 @@ import numpy as np
 import pytest
 from headwater import _core
 
-DATA = Path(__file__).parents[1] / "data"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 DAY_US = 86_400_000_000
 NO_TIME_US = 2**63 - 1
 
 
-@pytest.fixture(params=["golden-v1", "golden-v2"])
-def golden(request: pytest.FixtureRequest) -> Path:
-    return DATA / str(request.param)
-
-
 @pytest.fixture
-def store(golden: Path) -> _core.Store:
-    return _core.Store(golden)
+def store() -> _core.Store:
+    return _core.Store(GOLDEN)
 
 
-def test_it_opens_and_verifies_clean(store: _core.Store, golden: Path) -> None:
+def test_it_opens_and_verifies_clean(store: _core.Store) -> None:
     assert store.verify() == []
-    assert store.fingerprint() == json.loads((golden / "manifest.json").read_text())["fingerprint"]
+    assert store.fingerprint() == json.loads((GOLDEN / "manifest.json").read_text())["fingerprint"]
 
 
 def test_its_size_is_that_of_the_bookstore(store: _core.Store) -> None:
