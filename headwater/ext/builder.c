@@ -382,41 +382,6 @@ static PyObject *write_edges(PyObject *object, PyObject *args) {
     return none != NULL ? PyLong_FromUnsignedLongLong(count) : NULL;
 }
 
-PyDoc_STRVAR(match_edges_doc,
-             "match_edges(key: int, children: OrderedRows, child_column: int, parents: "
-             "OrderedRows, parent_column: int) -> int | None\n\n"
-             "Edges of a foreign key from the keys of both sides; their number, or None if the "
-             "parents' keys cannot be looked up in a table.");
-
-static PyObject *match_edges(PyObject *object, PyObject *args) {
-    struct builder *self = (struct builder *)object;
-    PyTypeObject *type = core_state_of(Py_TYPE(object))->ordered_type;
-    hw_edge_files files = {.struct_bytes = sizeof files};
-    PyObject *children, *parents;
-    uint32_t key;
-    if (!PyArg_ParseTuple(args, "O&O!O&O!O&", core_u32, &key, type, &children, core_u32,
-                          &files.child_column, type, &parents, core_u32, &files.parent_column) ||
-        !builder_ready(self)) {
-        return NULL;
-    }
-    files.children = core_ordered_handle(children);
-    files.parents = core_ordered_handle(parents);
-    uint64_t count = 0;
-    int is_matched = 0;
-    hw_error error;
-    hw_status status;
-    self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS status =
-        hw_builder_match_edges(self->handle, key, &files, &is_matched, &count, &error);
-    Py_END_ALLOW_THREADS self->busy = 0;
-    PyObject *none = none_or_raise(self, status, &error);
-    if (none == NULL || !is_matched) {
-        return none;
-    }
-    Py_DECREF(none);
-    return PyLong_FromUnsignedLongLong(count);
-}
-
 PyDoc_STRVAR(write_seeds_doc,
              "write_seeds(task: int, stream: object) -> None\n\nSeeds of a task, sorted.");
 
@@ -632,7 +597,6 @@ static PyMethodDef builder_methods[] = {
     {"resume", resume, METH_NOARGS, resume_doc},
     {"edge_count", edge_count, METH_VARARGS, edge_count_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
-    {"match_edges", match_edges, METH_VARARGS, match_edges_doc},
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
     {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
     {"write_seeds", write_seeds, METH_VARARGS, write_seeds_doc},

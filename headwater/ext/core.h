@@ -21,7 +21,6 @@ struct core_state {
     PyTypeObject *store_type;
     PyTypeObject *sampler_type;
     PyTypeObject *pass_type;
-    PyTypeObject *ordered_type;
 };
 
 /* ---- module.c ---------------------------------------------------------------------------- */
@@ -71,17 +70,14 @@ PyObject *core_stream_capsule(PyObject *object, struct ArrowArrayStream **stream
 PyObject *core_give_stream(struct ArrowArrayStream *given);
 PyObject *core_steady_stream(PyObject *module, PyObject *object);
 
-/* ---- rows.c, ordered.c ------------------------------------------------------------------- */
+/* ---- rows.c ------------------------------------------------------------------- */
 
 PyObject *core_pack_rows(PyObject *module, PyObject *args);
-PyObject *core_order_rows(PyObject *module, PyObject *args);
-/* The rows of an OrderedRows object, borrowed. */
-hw_ordered *core_ordered_handle(PyObject *ordered);
 
 /* ---- one per type ------------------------------------------------------------------------ */
 
 extern PyType_Spec core_array_spec, core_batch_spec, core_builder_spec, core_store_spec,
-    core_sampler_spec, core_pass_spec, core_ordered_spec;
+    core_sampler_spec, core_pass_spec;
 
 /* Takes over one reference of the batch, also when it fails. */
 PyObject *core_batch(const struct core_state *state, hw_batch *batch);

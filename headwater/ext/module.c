@@ -350,10 +350,6 @@ PyDoc_STRVAR(pack_rows_doc,
              "bytes]\n\nUp to `limit` rows of int, float, str, bytes and None as an Arrow C stream "
              "of columns, their number, and the kind of each column (ext/rows.c).");
 
-PyDoc_STRVAR(order_rows_doc,
-             "order_rows(path, stream: object, column_count: int, columns: list[int], nulls_first: "
-             "bytes) -> int\n\nWrite the rows of an Arrow C stream of numbers in order of the "
-             "columns (hw_order_rows); their number.");
 PyDoc_STRVAR(
     steady_stream_doc,
     "steady_stream(stream: object) -> object\n\nThe rest of an Arrow C stream as a new one "
@@ -384,7 +380,6 @@ static int module_exec(PyObject *module) {
         {&core_array_spec, &state->array_type},     {&core_builder_spec, &state->builder_type},
         {&core_store_spec, &state->store_type},     {&core_batch_spec, &state->batch_type},
         {&core_sampler_spec, &state->sampler_type}, {&core_pass_spec, &state->pass_type},
-        {&core_ordered_spec, &state->ordered_type},
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (add_type(module, types[i].spec, types[i].type) != 0) {
@@ -403,7 +398,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->store_type);
     Py_VISIT(state->sampler_type);
     Py_VISIT(state->pass_type);
-    Py_VISIT(state->ordered_type);
     return 0;
 }
 
@@ -416,7 +410,6 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->store_type);
     Py_CLEAR(state->sampler_type);
     Py_CLEAR(state->pass_type);
-    Py_CLEAR(state->ordered_type);
     return 0;
 }
 
@@ -429,7 +422,6 @@ static PyMethodDef module_methods[] = {
     {"hash_embed", hash_embed, METH_VARARGS, hash_embed_doc},
     {"batch_fields", batch_fields, METH_NOARGS, batch_fields_doc},
     {"pack_rows", core_pack_rows, METH_VARARGS, pack_rows_doc},
-    {"order_rows", core_order_rows, METH_VARARGS, order_rows_doc},
     {"steady_stream", core_steady_stream, METH_O, steady_stream_doc},
     {"calendar_tables", calendar_tables, METH_NOARGS, calendar_tables_doc},
     {NULL, NULL, 0, NULL},

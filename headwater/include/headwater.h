@@ -163,43 +163,6 @@ struct ArrowArrayStream {
 };
 #endif
 
-/* ---- rows in order: a table of numbers on its way to the builder -------------------------- */
-
-typedef struct hw_ordering {
-    size_t struct_bytes;
-    const uint32_t *columns; /* [column_count] of format i or l, the one that decides first first */
-    const uint8_t *nulls_first; /* [column_count] 1: rows with NULL there come first, 0: last */
-    uint32_t column_count;
-} hw_ordering;
-
-/*
- * Reads a struct stream of `column_count` columns of the formats b, i, l, g (nullable) to its end
- * and writes the file `path`: its rows in order, alike ones as they came, and behind the columns
- * one more of format l, the rows' numbers from 0. Temporary files are made beside it. Memory: the
- * rows and 32 bytes for each, in files that the kernel may move to disk but that are read at
- * random; a table should fit in memory. The stream is not released. Errors: HW_BAD_ARGUMENT,
- * HW_BAD_SOURCE, HW_IO, HW_NO_MEMORY; then nothing is left of what was written.
- */
-HW_CHECK hw_status hw_order_rows(const char *path, struct ArrowArrayStream *stream,
-                                 uint32_t column_count, const hw_ordering *ordering,
-                                 uint64_t *row_count, hw_error *error);
-
-/* Rows that were put in order. Any thread may make streams of them; a stream is one thread's at a
- * time. The file may be removed while they are open; it must not be changed. */
-typedef struct hw_ordered hw_ordered;
-
-/* HW_IO if the head of the file, or its size, is not what hw_order_rows writes. */
-HW_CHECK hw_status hw_ordered_open(const char *path, hw_ordered **rows, hw_error *error);
-/* Streams and arrays that are out stay whole. */
-HW_API void hw_ordered_close(hw_ordered *rows);
-/* Columns of the file, that of the rows' numbers included. */
-HW_API uint32_t hw_ordered_column_count(const hw_ordered *rows);
-/* These columns of all rows from the first one on, without a copy; HW_BAD_ARGUMENT if there is no
- * such column. The caller releases the stream. */
-HW_CHECK hw_status hw_ordered_stream(hw_ordered *rows, const uint32_t *columns,
-                                     uint32_t column_count, struct ArrowArrayStream *stream,
-                                     hw_error *error);
-
 /* ---- builder: rows to a store ------------------------------------------------------------ */
 
 /*
@@ -324,18 +287,6 @@ HW_CHECK hw_status hw_builder_write_parents(hw_builder *b, uint32_t key,
 HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
                                           struct ArrowArrayStream *stream, uint64_t null_count,
                                           uint64_t *edge_count, hw_error *error);
-/* Keys of both sides of a foreign key, in files of rows in the order of their tables. */
-typedef struct hw_edge_files {
-    size_t struct_bytes;
-    const hw_ordered *children, *parents;
-    uint32_t child_column, parent_column; /* int64, nullable */
-} hw_edge_files;
-/*
- * The same from the keys themselves. *is_matched is 0 and nothing is done if the parents' keys are
- * not each another one, or lie too far apart to be looked up in a table of a few places per parent.
- */
-HW_CHECK hw_status hw_builder_match_edges(hw_builder *b, uint32_t key, const hw_edge_files *files,
-                                          int *is_matched, uint64_t *edge_count, hw_error *error);
 /*
  * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
  * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64

@@ -1,18 +1,12 @@
 /*
  * Parents of a foreign key, one per child row, into a spill: given row by row
- * (hw_builder_write_parents), as pairs in any order (hw_builder_write_edges), or as the keys
- * themselves where both tables lie in order in files (hw_builder_match_edges).
+ * (hw_builder_write_parents), or as pairs in any order (hw_builder_write_edges).
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "arrow.h"
 #include "builder.h"
-#include "ordered.h"
-
-/* A table of parents by key may have so many places per parent, and so many besides. */
-#define PLACES_PER_PARENT 4u
-#define MORE_PLACES 65536u
 
 /* One chunk: rows of the parent table, HWI_NONE where NULL. */
 static hw_status take_parents(struct hwi_arrow *arrow, struct hwi_build_key *key,
@@ -201,122 +195,5 @@ hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayS
     if (status == HW_OK) {
         *edge_count = taken_count;
     }
-    return hwi_builder_latch(b, status);
-}
-
-/* ---- keys that lie in order in files ----------------------------------------------------- */
-
-/* The rows of the parent table by key, from the least key on; HWI_NONE where there is none. */
-struct row_index {
-    int64_t least;
-    uint64_t place_count; /* 0: the keys are no integers, or too far apart for a table */
-    struct hwi_spill places; /* [place_count] uint32 */
-};
-
-static int has_value(const struct hwi_ordered_view *view, uint64_t row) {
-    return view->validity == NULL || hwi_bit(view->validity, row);
-}
-
-static int64_t key_of(const struct hwi_ordered_view *view, uint64_t row) {
-    return hwi_read_i64(view->values + 8 * row);
-}
-
-static uint64_t count_places(const struct hwi_ordered_view *parents, int64_t *least) {
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    for (uint64_t row = 0; row < parents->row_count; row++) {
-        if (has_value(parents, row)) {
-            int64_t key = key_of(parents, row);
-            low = key < low ? key : low;
-            high = key > high ? key : high;
-        }
-    }
-    uint64_t width = low <= high ? (uint64_t)high - (uint64_t)low : 0;
-    *least = low;
-    return width < PLACES_PER_PARENT * parents->row_count + MORE_PLACES ? width + 1 : 0;
-}
-
-/* HW_OK with place_count 0 also if two parents have one key. */
-static hw_status index_rows(struct row_index *index, const struct hwi_ordered_view *parents,
-                            const char *directory, hw_error *error) {
-    uint8_t *places = NULL;
-    index->place_count = count_places(parents, &index->least);
-    HW_TRY(hwi_spill_open(&index->places, directory, error));
-    HW_TRY(hwi_spill_extend(&index->places, 4 * index->place_count, &places, error));
-    if (index->place_count > 0) {
-        memset(places, 0xff, 4 * (size_t)index->place_count);
-    }
-    for (uint64_t row = 0; row < parents->row_count && index->place_count > 0; row++) {
-        uint64_t place = (uint64_t)key_of(parents, row) - (uint64_t)index->least;
-        if (!has_value(parents, row)) {
-            continue;
-        }
-        if (hwi_read_u32(places + 4 * place) != HWI_NONE) {
-            index->place_count = 0;
-        } else {
-            hwi_write_u32(places + 4 * place, (uint32_t)row);
-        }
-    }
-    return HW_OK;
-}
-
-/* Each child row's parent; the numbers of edges and of NULL keys. */
-static void match_rows(const struct row_index *index, const struct hwi_ordered_view *children,
-                       uint8_t *parents, uint64_t *edge_count, uint64_t *null_count) {
-    for (uint64_t row = 0; row < children->row_count; row++) {
-        uint64_t place = (uint64_t)key_of(children, row) - (uint64_t)index->least;
-        if (!has_value(children, row)) {
-            (*null_count)++;
-        } else if (place < index->place_count) {
-            uint32_t parent = hwi_read_u32(index->places.data + 4 * place);
-            *edge_count += parent != HWI_NONE;
-            hwi_write_u32(parents + 4 * row, parent);
-        }
-    }
-}
-
-static hw_status match(hw_builder *b, struct hwi_build_key *key, const struct row_index *index,
-                       const struct hwi_ordered_view *children, uint64_t *edge_count,
-                       hw_error *error) {
-    uint64_t null_count = 0;
-    HW_TRY(open_parents(b, key, error));
-    match_rows(index, children, key->parents.data, edge_count, &null_count);
-    return finish_edges(b, key, null_count, *edge_count, error);
-}
-
-/* The columns of both sides, which have the rows of their tables and hold int64. */
-static hw_status view_keys(const hw_builder *b, const struct hwi_build_key *key,
-                           const hw_edge_files *files, struct hwi_ordered_view *children,
-                           struct hwi_ordered_view *parents, hw_error *error) {
-    HW_TRY(hwi_ordered_view(files->children, files->child_column, children, error));
-    HW_TRY(hwi_ordered_view(files->parents, files->parent_column, parents, error));
-    if (children->row_count != b->tables[key->info.child_table].info.row_count ||
-        parents->row_count != b->tables[key->info.parent_table].info.row_count ||
-        children->format != 'l' || parents->format != 'l') {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "keys of %llu children (format %c) and %llu parents (%c), expected int64 "
-                        "of %u and %u rows",
-                        (unsigned long long)children->row_count, children->format,
-                        (unsigned long long)parents->row_count, parents->format,
-                        b->tables[key->info.child_table].info.row_count,
-                        b->tables[key->info.parent_table].info.row_count);
-    }
-    return HW_OK;
-}
-
-hw_status hw_builder_match_edges(hw_builder *b, uint32_t key, const hw_edge_files *files,
-                                 int *is_matched, uint64_t *edge_count, hw_error *error) {
-    struct hwi_build_key *target = NULL;
-    struct hwi_ordered_view children, parents;
-    struct row_index index = {0};
-    *is_matched = 0;
-    *edge_count = 0;
-    HW_TRY(find_key(b, key, &target, error));
-    HW_TRY(view_keys(b, target, files, &children, &parents, error));
-    hw_status status = index_rows(&index, &parents, b->directory, error);
-    if (status == HW_OK && index.place_count > 0) {
-        *is_matched = 1;
-        status = match(b, target, &index, &children, edge_count, error);
-    }
-    hwi_spill_close(&index.places);
     return hwi_builder_latch(b, status);
 }

@@ -49,34 +49,10 @@ def pack_rows(
     common, as long as no earlier call said 'l'.
     """
 
-def order_rows(
-    path: str | PathLike[str],
-    stream: object,
-    column_count: SupportsIndex,
-    columns: Sequence[int],
-    nulls_first: bytes,
-    /,
-) -> int:
-    """Write the rows of an Arrow C stream of `column_count` columns of bool, int32, int64 or
-    float64 to a new file, in order of the integer `columns`, the one that decides first first,
-    and return how many there are. Rows that are alike in these stay as they came; `nulls_first`
-    says by column with 1 that rows with NULL there come first, with 0 last.
-    """
-
 def steady_stream(stream: _ArrowStream | object, /) -> object:
     """The rest of an Arrow C stream as a new one (a capsule) that stays failed once it failed: a
     reader with several threads asks again, and what a producer then says is not why it failed.
     The stream given is taken over and was read then."""
-
-class OrderedRows:
-    """Rows that `order_rows` wrote, mapped. OSError if the file is not as it was written."""
-
-    def __init__(self, path: str | PathLike[str]) -> None: ...
-    def __arrow_c_stream__(self, requested_schema: object = None, /) -> object:
-        """All rows as a new Arrow C stream without a copy: the columns, then the rows' numbers from
-        0 as int64."""
-    def stream(self, columns: Sequence[int], /) -> object:
-        """The same of these columns, by position, in this order (a capsule)."""
 
 def hash64(data: ReadableBuffer, seed: SupportsIndex = 0, /) -> int:
     """XXH64 of the bytes."""
@@ -183,17 +159,6 @@ class Builder:
     ) -> None:
         """Parents of a foreign key, one integer per child row: the row within the parent table."""
 
-    def match_edges(
-        self,
-        key: SupportsIndex,
-        children: OrderedRows,
-        child_column: SupportsIndex,
-        parents: OrderedRows,
-        parent_column: SupportsIndex,
-        /,
-    ) -> int | None:
-        """Edges of a foreign key from the int64 keys of both sides; their number. None, and nothing
-        is done, if the parents' keys repeat or are too far apart to be looked up in a table."""
     def write_edges(
         self, key: SupportsIndex, stream: _ArrowStream | object, null_count: SupportsIndex, /
     ) -> int:

@@ -3,11 +3,11 @@
     source ──► raw ──► rows ──► seeds, parents ──► builder (C) ──► <out>/<fingerprint>
       sources.py  convert.py  tasks.py, edges.py      encode.py, embed.py, report.py
 
-Everything between is a DuckDB database on disk inside `<out>/.building-*`, and beside it the files
-of tables of numbers (ordered.py), so memory is bounded by `memory_limit` and not by the source. A
-lock on the target keeps two builds apart (workspace.py); what a killed build had done is used again
-if its source is provably unchanged, and removed otherwise (journal.py). The store appears by one
-atomic replacement at the end, so a build that fails leaves what was there.
+Everything between is a DuckDB database on disk inside `<out>/.building-*`, so memory is bounded by
+`memory_limit` and not by the source. A lock on the target keeps two builds apart (workspace.py);
+what a killed build had done is used again if its source is provably unchanged, and removed
+otherwise (journal.py). The store appears by one atomic replacement at the end, so a build that
+fails leaves what was there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .convert import CanonicalTable, convert_tables
-from .database import full_disk, import_duckdb, memory_bytes, open_database, time_zones
+from .database import full_disk, import_duckdb, open_database, time_zones
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
@@ -34,7 +34,6 @@ from .errors import EmbedderError, HeadwaterError, SourceError, StoreError
 from .interrupts import is_interrupt
 from .journal import Journal, restore
 from .labels import create_views, load_labels, run_queries
-from .ordered import OrderedTables
 from .ownership import left_builds
 from .previous import PreviousStore, store_changes
 from .rehearsal import Rehearsal, rehearse
@@ -88,7 +87,7 @@ def build(
     rows up to here and of cells known by then (default: the latest train time of the tasks with
     given temporal splits). seeds_dir: where label tables are (default: beside the metadata file,
     and then they must lie in that folder).
-    memory_limit: of the process, such as "4GB" (default: DuckDB takes up to 80 % of RAM).
+    memory_limit: of the process, such as "4GB" (default: DuckDB takes up to a quarter of RAM).
     progress: called with (stage, item). strict: anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
@@ -238,9 +237,6 @@ class _Build:
         self.label_bytes = 0  # of the label tables as CSV
         self.assumed: tuple[str, ...] = ()  # by inference
         self.journal: Journal
-        limit = options.memory_limit
-        room = None if limit is None else int(memory_bytes(limit))
-        self.ordered = OrderedTables(self.folder / "ordered", room)
         self.previous = PreviousStore.open(options.target)
 
     def run(self) -> BuildReport:
@@ -303,7 +299,6 @@ class _Build:
                 schema,
                 sources,
                 journal=self.journal,
-                ordered=self.ordered,
                 tell=lambda name: self.tell("convert", name),
             )
             self.check_unchanged()
@@ -409,7 +404,6 @@ class _Build:
                 locked.close()
             connection = self.connect()
             self.journal.connection = connection
-            self.ordered.show_all(connection)
         self.journal.record("labels", {"csv_bytes": self.label_bytes})
         return connection
 
@@ -452,7 +446,7 @@ class _Build:
             spill_directory=self.workspace.encoded(),
         )
         try:
-            encoder = Encoder(builder, connection, layout, self.journal, self.ordered)
+            encoder = Encoder(builder, connection, layout, self.journal)
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
             text, counts = self.embed(encoder)

@@ -5,8 +5,7 @@ at which a row becomes visible, if that is not the time its temporal column has.
 BIGINT or VARCHAR, numerical INTEGER (where the source has no wider one; queries see a BIGINT),
 BIGINT or DOUBLE, timestamp TIMESTAMP (UTC), boolean BOOLEAN, categorical and text VARCHAR; an
 ignored column keeps its own. The number of a row is its rowid: rows are in order of time, then
-primary key (without a key: all columns). DuckDB keeps the order in which a table is created; a
-table of numbers may be a view of a file that C put in order (ordered.py).
+primary key (without a key: all columns). DuckDB keeps the order in which a table is created.
 
 A value that does not fit its type becomes NULL and is counted with an example; nothing is guessed
 from part of the data: a text column counts as integers only if every value is one.
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from .errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
 from .journal import Journal, restore
-from .ordered import OrderedTables, RowOrder, drop_rows
 from .schema import Column, Schema, Table
 from .sources import SourceColumn, SourceTable, quote
 from .value_sql import (
@@ -83,7 +81,6 @@ class CanonicalTable:
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
     zero_count: int = 0  # categories in which a zero character was replaced
-    ordered: bool = False  # the rows lie in a file (ordered.py), of which rows.t<i> may be a view
 
     @property
     def relation(self) -> str:
@@ -103,10 +100,6 @@ class CanonicalTable:
     def slot(self, name: str) -> int:
         """Position of a column in the table."""
         return self.table.column_names().index(name)
-
-    def file_position(self, slot: int) -> int:
-        """Of a column in the file of an ordered table, where visible_at comes first."""
-        return int(self.days) + slot
 
     def key_text(self, name: str, alias: str) -> str:
         """SQL: the canonical text of a key part, the same whatever type the source had."""
@@ -132,15 +125,13 @@ def convert_tables(
     sources: dict[str, SourceTable],
     *,
     journal: Journal | None = None,
-    ordered: OrderedTables | None = None,
     tell: Callable[[str], None] = lambda table: None,
 ) -> list[CanonicalTable]:
     """Make `rows.t<i>` for every table of the schema; the raw tables are dropped on the way. A
-    table that the journal says is there is taken as it is. `ordered`: where tables of numbers are
-    put in order; None: in DuckDB, as all others are."""
+    table that the journal says is there is taken as it is."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS rows")
     converters = [
-        _Converter(connection, schema, table, index, sources[table.name], ordered)
+        _Converter(connection, schema, table, index, sources[table.name])
         for index, table in enumerate(schema.tables)
     ]
     done = [None if journal is None else journal.find(f"table {c.index}") for c in converters]
@@ -154,8 +145,6 @@ def convert_tables(
         tell(converter.table.name)
         if facts is not None:
             tables.append(restore(CanonicalTable, facts))
-            if ordered is not None and tables[-1].ordered:
-                ordered.take_up(connection, converter.index)
             converter.drop_raw()
             continue
         with collected(problems):
@@ -195,9 +184,8 @@ class _Converter:
         table: Table,
         index: int,
         source: SourceTable,
-        ordered: OrderedTables | None,
     ) -> None:
-        self.connection, self.schema, self.ordered = connection, schema, ordered
+        self.connection, self.schema = connection, schema
         self.table, self.index, self.source = table, index, source
         places = {column.name: j for j, column in enumerate(source.columns)}
         self.raw = [places[column.name] for column in table.columns]
@@ -277,7 +265,7 @@ class _Converter:
             selected.append("rowid AS source_row")
         inner = f"SELECT {', '.join(selected)} FROM {self.raw_relation}"
         at = f"{self.day_end()} AS visible_at, " if days else ""
-        is_ordered = self.fill(f"SELECT {at}* FROM ({inner})", days)
+        self.fill(f"SELECT {at}* FROM ({inner})", days)
         conversions = self.conversions(pairs)
         csv_bytes = self.csv_bytes(pairs)
         duplicate_count = self.settle_duplicates()
@@ -296,65 +284,22 @@ class _Converter:
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
             zero_count=sum(profile.zero_count for profile in self.profiles),
-            ordered=is_ordered,
         )
 
-    def fill(self, select: str, days: bool) -> bool:
-        """Make rows.t<i> in its order; whether it lies in a file. In DuckDB most tables come in
-        order already: then they are not sorted, which was a fifth of the build of such a table.
-        That is tried where the first rows are in order, and proved on the table that was made."""
-        if self.put_in_order(select, days):
-            return True
+    def fill(self, select: str, days: bool) -> None:
+        """Make rows.t<i> in its order. Most tables come in order already: then they are not sorted,
+        which was a fifth of the build of such a table. That is tried where the first rows are in
+        order, and proved on the table that was made."""
         name = f"rows.t{self.index}"
-        drop_rows(self.connection, self.index)
         first = f"(SELECT *, row_number() OVER () AS rowid FROM ({select} LIMIT {TRIED_ROWS}))"
         if self.table.primary_key and self.in_order(first, days):
             self.connection.execute(f"CREATE OR REPLACE TABLE {name} AS {select}")
             if self.in_order(name, days):
-                return False
+                return
         order = [f"{column} NULLS {nulls}" for column, nulls in self.order(days)]
         self.connection.execute(
             f"CREATE OR REPLACE TABLE {name} AS {select} ORDER BY {', '.join(order)}"
         )
-        return False
-
-    def put_in_order(self, select: str, days: bool) -> bool:
-        """Leave the order to C where the table is of numbers, has a key, and fits in memory, and
-        where no row has to be chosen: which of two was first is known in DuckDB."""
-        if self.ordered is None or not self.table.primary_key:
-            return False
-        if self.table.on_duplicate_key != "error":
-            return False
-        columns = [("visible_at", "BIGINT")] if days else []
-        columns += [(f"c{slot}", kind) for slot, kind in enumerate(self.types)]
-        names = [name for name, _ in columns]
-        keys = [(names.index(name), nulls == "FIRST") for name, nulls in self.order(days)]
-        order = RowOrder(tuple(columns), tuple(keys))
-        if (
-            not order.is_for_c()
-            or self.may_be_infinite()
-            or order.bytes(self.source.row_count) > self.ordered.room
-        ):
-            return False
-        self.ordered.make(self.connection, self.index, select, order)
-        if self.is_queried():
-            self.ordered.copy(self.connection, self.index, names)
-        return True
-
-    def may_be_infinite(self) -> bool:
-        """Whether a time is kept as the source has it, which may be 'infinity': no microsecond."""
-        return any(
-            type_name == "TIMESTAMP" and self.meaning(column) == "ignored"
-            for column, type_name in zip(self.table.columns, self.types, strict=True)
-        )
-
-    def is_queried(self) -> bool:
-        """Whether the query of a task may name the table: as it is, in quotes, or in a text that
-        DuckDB's query() and query_table() read."""
-        name = self.table.name.casefold()
-        names = (name, name.replace('"', '""'), "query")
-        queries = [task.query.casefold() for task in self.schema.tasks if task.query]
-        return any(name in query for name in names for query in queries)
 
     def in_order(self, relation: str, days: bool) -> bool:
         """Whether each row stands behind the one with the rowid before its own, by values without

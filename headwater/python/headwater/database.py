@@ -22,6 +22,8 @@ OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: n
 NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
+SHARE_OF_MEMORY = 4  # of the machine's: what DuckDB may take if nothing is said
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container: a number, or "max"
 
 
 def open_database(
@@ -38,8 +40,7 @@ def open_database(
         "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
         "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
     }
-    if memory_limit is not None:
-        settings |= memory_settings(memory_limit)
+    settings |= memory_settings(memory_limit)
     if locked:
         settings |= {"threads": "1", "enable_external_access": "false"}
         settings["lock_configuration"] = "true"
@@ -53,8 +54,12 @@ def open_database(
     return connection
 
 
-def memory_settings(memory_limit: str) -> dict[str, str]:
-    """DuckDB's share of what the build may take, and as many threads as have room in it."""
+def memory_settings(memory_limit: str | None) -> dict[str, str]:
+    """DuckDB's share of what the build may take, and as many threads as have room in it. Without a
+    limit it spills what a quarter of the machine's memory does not hold: sorting a large table
+    takes all that it gets."""
+    if memory_limit is None:
+        return {"memory_limit": f"'{machine_bytes() // SHARE_OF_MEMORY}B'"}
     size = memory_bytes(memory_limit)
     share = int(max(size - OWN_BYTES, size / 4))
     threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
@@ -67,6 +72,16 @@ def memory_bytes(memory_limit: str) -> float:
     if size <= 0:
         raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
     return size
+
+
+def machine_bytes() -> int:
+    """Memory of the machine, or of the container if that has less."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return found
+    return min(found, int(limit)) if limit.isdigit() else found
 
 
 def import_duckdb() -> Any:

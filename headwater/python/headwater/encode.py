@@ -16,7 +16,6 @@ from .convert import CanonicalTable
 from .edges import Edges
 from .embed import category_phrase, column_phrase
 from .journal import Journal
-from .ordered import OrderedTables
 from .schema import MICROSECONDS, Column, ColumnRef
 from .tasks import TaskSeeds, value_order
 
@@ -110,10 +109,9 @@ class Encoder:
         connection: DuckDBPyConnection,
         layout: Layout,
         journal: Journal,
-        ordered: OrderedTables,
     ) -> None:
         self.builder, self.connection, self.layout = builder, connection, layout
-        self.journal, self.ordered = journal, ordered
+        self.journal = journal
         self.categories: dict[int, tuple[str, ...]] = {}  # by global column
         self.edge_counts: dict[int, int] = {}  # by foreign key
 
@@ -206,47 +204,21 @@ class Encoder:
         if count is not None:
             self.journal.resumed.append(f"edges {edges.index}")
             return count
-        count = self.match_edges(edges)
-        if count is not None:
-            return count
-        with self.stream(edges.pairs(), edges.child, edges.parent) as pairs:
+        with self.stream(edges.pairs()) as pairs:
             return int(self.builder.write_edges(edges.index, pairs, edges.null_count))
-
-    def match_edges(self, edges: Edges) -> int | None:
-        """Edges found in C, if both tables lie in files and their keys are integers of a kind."""
-        child, parent = edges.child, edges.parent
-        if not (child.ordered and parent.ordered and len(edges.key.columns) == 1):
-            return None
-        left, right = child.slot(edges.key.columns[0]), parent.slot(edges.key.references[0])
-        if child.types[left] != "BIGINT" or parent.types[right] != "BIGINT":
-            return None
-        matched: int | None = self.builder.match_edges(
-            edges.index,
-            self.ordered.files[child.index],
-            child.file_position(left),
-            self.ordered.files[parent.index],
-            parent.file_position(right),
-        )
-        return matched
 
     @contextmanager
     def rows(self, table: CanonicalTable) -> Iterator[Any]:
-        """The columns that hw_builder_write_rows takes: straight from their file if there is one,
-        unless parts of the key are to be printed."""
-        columns = stream_columns(table)
-        if table.ordered and all(table.types[slot] == "BIGINT" for slot in columns.keys):
-            yield self.ordered.files[table.index].stream(columns.positions(table))
-            return
-        selected = ", ".join(columns.sql(table))
-        with self.stream(f"SELECT {selected} FROM {table.relation}", table) as rows:
+        """The columns that hw_builder_write_rows takes."""
+        selected = ", ".join(stream_columns(table))
+        with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
             yield rows
 
     @contextmanager
-    def stream(self, query: str, *tables: CanonicalTable) -> Iterator[Any]:
-        """What a query gives as an Arrow stream, of the tables it reads; one cursor for each."""
+    def stream(self, query: str) -> Iterator[Any]:
+        """What a query gives as an Arrow stream; one cursor for each."""
         cursor = self.connection.cursor()
         try:
-            self.ordered.show(cursor, [table.index for table in tables])
             yield cursor.sql(query)
         finally:
             cursor.close()
@@ -298,32 +270,16 @@ def is_stored(table: CanonicalTable, column: Column) -> bool:
     return column.name == table.table.temporal_column or column.name in timed_by
 
 
-@dataclass(frozen=True)
-class StreamColumns:
-    """What hw_builder_write_rows takes of a table: its time, key parts, then cells (by slot)."""
-
-    keys: tuple[int, ...]
-    cells: tuple[int, ...]
-
-    def sql(self, table: CanonicalTable) -> list[str]:
-        selected = [table.time()] if table.temporal else []
-        selected += [_key_part(table, slot) for slot in self.keys]
-        selected += [_cell(f"c{slot}", table.table.columns[slot].stype) for slot in self.cells]
-        return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
-
-    def positions(self, table: CanonicalTable) -> list[int]:
-        """The same in the table's file."""
-        times = [0] if table.days else []
-        if table.table.temporal_column is not None and not table.days:
-            times = [table.file_position(table.slot(table.table.temporal_column))]
-        return times + [table.file_position(slot) for slot in (*self.keys, *self.cells)]
-
-
-def stream_columns(table: CanonicalTable) -> StreamColumns:
-    return StreamColumns(
-        tuple(table.slot(part) for part in table.table.primary_key),
-        tuple(slot for slot, column in enumerate(table.table.columns) if is_stored(table, column)),
-    )
+def stream_columns(table: CanonicalTable) -> list[str]:
+    """SQL of what hw_builder_write_rows takes of a table: its time, key parts, then cells."""
+    selected = [table.time()] if table.temporal else []
+    selected += [_key_part(table, table.slot(part)) for part in table.table.primary_key]
+    selected += [
+        _cell(f"c{slot}", column.stype)
+        for slot, column in enumerate(table.table.columns)
+        if is_stored(table, column)
+    ]
+    return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
 
 
 def _key_part(table: CanonicalTable, slot: int) -> str:

@@ -118,8 +118,7 @@ struct wound {
 
 static const struct wound wounds[] = {
     {GRAPH_FILE, HEADER(magic), 'X', 1, 0, "wrong magic"},
-    {GRAPH_FILE, HEADER(version), 3, 4, 0,
-     "format version 3, this headwater reads version 2"},
+    {GRAPH_FILE, HEADER(version), 3, 4, 0, "format version 3, this headwater reads version 2"},
     {SCHEMA_FILE, HEADER(version), 7, 4, 0, "format version 7"},
     {SCHEMA_FILE, HEADER(byte_order), 0x04030201, 4, 0, "another byte order"},
     {BOOKS_FILE, HEADER(build_id), 0x1234, 8, 0, "belongs to another build than schema.bin"},

@@ -396,7 +396,7 @@ def test_every_type_of_duckdb_converts_to_every_semantic_type(tmp_path: Path) ->
         schema = Schema("x", (Table("t", columns),))
         tables = convert_tables(connection, schema, {"t": source})
         assert tables[0].row_count == 3, name
-        for selected in stream_columns(tables[0]).sql(tables[0]):
+        for selected in stream_columns(tables[0]):
             connection.execute(f"SELECT {selected} FROM rows.t0").fetchall()
     connection.close()
 
