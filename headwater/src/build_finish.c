@@ -222,8 +222,8 @@ static hw_status write_manifest(const hw_builder *b, const char *store_path, hw_
         .kind = HWI_FILE_SCHEMA, .file_bytes = b->schema_bytes, .checksum = b->schema_checksum};
     char *text = NULL;
     size_t bytes = 0;
-    HW_TRY(hwi_manifest_text(HWI_FORMAT_VERSION, b->fingerprint, b->files, b->file_count, &schema,
-                             &text, &bytes, error));
+    HW_TRY(
+        hwi_manifest_text(b->fingerprint, b->files, b->file_count, &schema, &text, &bytes, error));
     hw_status status = hwi_manifest_replace(store_path, b->directory, text, bytes, error);
     free(text);
     return status;

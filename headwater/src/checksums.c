@@ -271,9 +271,8 @@ static hw_status check_manifest(struct reading *r, const hw_store *store, hw_err
     r->is_lost = 0;
     hw_status status = read_manifest(r, &text, &bytes, error);
     if (status == HW_OK && text != NULL && !r->is_lost) {
-        status =
-            hwi_manifest_text(schema->header->version, store->fingerprint, store->listed,
-                              store->file_count - 1, &listed, &expected, &expected_bytes, error);
+        status = hwi_manifest_text(store->fingerprint, store->listed, store->file_count - 1,
+                                   &listed, &expected, &expected_bytes, error);
     }
     if (expected != NULL) {
         compare_manifest(r, store, text, bytes, expected);

@@ -116,10 +116,9 @@ static size_t manifest_line(char *at, size_t capacity, const struct hwi_file_inf
         name, (unsigned long long)file->file_bytes, (unsigned long long)file->checksum, comma);
 }
 
-hw_status hwi_manifest_text(uint32_t version, const char *fingerprint,
-                            const struct hwi_file_info *files, uint32_t file_count,
-                            const struct hwi_file_info *schema, char **text, size_t *bytes,
-                            hw_error *error) {
+hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
+                            uint32_t file_count, const struct hwi_file_info *schema, char **text,
+                            size_t *bytes, hw_error *error) {
     size_t capacity = MANIFEST_LINE_BYTES * ((size_t)file_count + 3);
     char *at = malloc(capacity);
     if (at == NULL) {
@@ -128,7 +127,7 @@ hw_status hwi_manifest_text(uint32_t version, const char *fingerprint,
     size_t used = (size_t)snprintf(at, capacity,
                                    "{\n  \"format_version\": %u,\n  \"byte_order\": \"little\",\n"
                                    "  \"fingerprint\": \"%s\",\n  \"files\": [\n",
-                                   version, fingerprint);
+                                   HWI_FORMAT_VERSION, fingerprint);
     for (uint32_t i = 0; i < file_count; i++) {
         used += manifest_line(at + used, capacity - used, &files[i], ",");
     }

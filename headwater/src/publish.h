@@ -28,10 +28,9 @@ void hwi_remove_other_builds(const char *store_path, const char *fingerprint, co
 
 /* The text of manifest.json, one line per file, schema.bin last; *text is malloc'ed.
  * files: FILES, [file_count] */
-HWI_CHECK hw_status hwi_manifest_text(uint32_t version, const char *fingerprint,
-                                      const struct hwi_file_info *files, uint32_t file_count,
-                                      const struct hwi_file_info *schema, char **text,
-                                      size_t *bytes, hw_error *error);
+HWI_CHECK hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
+                                      uint32_t file_count, const struct hwi_file_info *schema,
+                                      char **text, size_t *bytes, hw_error *error);
 /* Writes manifest.json as a new file `vacant` HWI_MANIFEST_ENDING, syncs it and renames it over the
  * old one. */
 #define HWI_MANIFEST_ENDING ".manifest.json"
