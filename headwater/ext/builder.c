@@ -44,17 +44,15 @@ static PyObject *index_or_raise(const struct builder *self, hw_status status, ui
 /* ---- open and close ---------------------------------------------------------------------- */
 
 static PyObject *builder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"directory", "name", "stats_until_us", "spill_directory", NULL};
+    static char *names[] = {"directory", "name", "stats_until_us", NULL};
     const char *name;
-    PyObject *directory, *spills = NULL;
+    PyObject *directory;
     hw_builder_options options = {.struct_bytes = sizeof options, .stats_until_us = INT64_MAX};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&sO&|O&", names, PyUnicode_FSConverter,
-                                     &directory, &name, core_i64, &options.stats_until_us,
-                                     PyUnicode_FSConverter, &spills)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&sO&", names, PyUnicode_FSConverter,
+                                     &directory, &name, core_i64, &options.stats_until_us)) {
         return NULL;
     }
     options.name = name;
-    options.spill_directory = spills != NULL ? PyBytes_AsString(spills) : NULL;
     struct builder *self = (struct builder *)PyType_GenericAlloc(type, 0);
     hw_error error;
     hw_status status = HW_OK;
@@ -64,7 +62,6 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         self->handle = status == HW_OK ? handle : NULL;
     }
     Py_DECREF(directory);
-    Py_XDECREF(spills);
     if (status != HW_OK) {
         Py_CLEAR(self);
         return core_raise(core_state_of(type), &error);
@@ -252,42 +249,6 @@ static PyObject *set_categories(PyObject *object, PyObject *args) {
     hw_status status = hw_builder_set_categories(self->handle, column, words, count, &error);
     PyMem_Free(words);
     return none_or_raise(self, status, &error);
-}
-
-PyDoc_STRVAR(resume_doc,
-             "resume() -> int\n\nEnds the declarations and takes up what a killed builder left in "
-             "spill_directory; so many tables, from the first on, have their rows.");
-
-static PyObject *resume(PyObject *object, PyObject *unused) {
-    (void)unused;
-    struct builder *self = (struct builder *)object;
-    uint32_t table_count = 0;
-    hw_error error;
-    if (!builder_ready(self)) {
-        return NULL;
-    }
-    hw_status status;
-    self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS status = hw_builder_resume(self->handle, &table_count, &error);
-    Py_END_ALLOW_THREADS self->busy = 0;
-    return index_or_raise(self, status, table_count, &error);
-}
-
-PyDoc_STRVAR(edge_count_doc, "edge_count(key: int) -> int | None\n\n"
-                             "Edges of a foreign key that write_edges wrote, here or before the "
-                             "builder was killed; None if they are not there.");
-
-static PyObject *edge_count(PyObject *object, PyObject *args) {
-    struct builder *self = (struct builder *)object;
-    uint32_t key;
-    uint64_t count = 0;
-    if (!PyArg_ParseTuple(args, "O&", core_u32, &key) || !builder_ready(self)) {
-        return NULL;
-    }
-    if (!hw_builder_has_edges(self->handle, key, &count)) {
-        Py_RETURN_NONE;
-    }
-    return PyLong_FromUnsignedLongLong(count);
 }
 
 /* ---- streams ----------------------------------------------------------------------------- */
@@ -524,19 +485,6 @@ static PyObject *hash_texts(PyObject *object, PyObject *unused) {
     return none_or_raise(self, status, &error);
 }
 
-PyDoc_STRVAR(resumed_vector_count_doc,
-             "resumed_vector_count() -> int\n\n"
-             "Texts of which hash_texts took the vectors that a killed builder had left.");
-
-static PyObject *resumed_vector_count(PyObject *object, PyObject *unused) {
-    (void)unused;
-    struct builder *self = (struct builder *)object;
-    if (!builder_ready(self)) {
-        return NULL;
-    }
-    return PyLong_FromUnsignedLong(hw_builder_resumed_vector_count(self->handle));
-}
-
 /* ---- finish ------------------------------------------------------------------------------ */
 
 PyDoc_STRVAR(finish_doc, "finish(metadata: bytes) -> str\n\n"
@@ -594,8 +542,6 @@ static PyMethodDef builder_methods[] = {
     {"add_key", add_key, METH_VARARGS, add_key_doc},
     {"add_task", (PyCFunction)(void (*)(void))add_task, METH_VARARGS | METH_KEYWORDS, add_task_doc},
     {"set_categories", set_categories, METH_VARARGS, set_categories_doc},
-    {"resume", resume, METH_NOARGS, resume_doc},
-    {"edge_count", edge_count, METH_VARARGS, edge_count_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
     {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
@@ -606,16 +552,14 @@ static PyMethodDef builder_methods[] = {
     {"set_embedder", set_embedder, METH_VARARGS, set_embedder_doc},
     {"write_vectors", write_vectors, METH_VARARGS, write_vectors_doc},
     {"hash_texts", hash_texts, METH_NOARGS, hash_texts_doc},
-    {"resumed_vector_count", resumed_vector_count, METH_NOARGS, resumed_vector_count_doc},
     {"finish", finish, METH_VARARGS, finish_doc},
     {"publish", publish, METH_VARARGS, publish_doc},
     {"close", builder_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };
 
-PyDoc_STRVAR(builder_doc,
-             "Builder(directory, *, name: str, stats_until_us: int, spill_directory=...)\n\n"
-             "Rows to a store: declare, write, finish, publish (headwater.h).");
+PyDoc_STRVAR(builder_doc, "Builder(directory, *, name: str, stats_until_us: int)\n\n"
+                          "Rows to a store: declare, write, finish, publish (headwater.h).");
 
 static PyType_Slot builder_slots[] = {
     {Py_tp_doc, (void *)(uintptr_t)builder_doc},

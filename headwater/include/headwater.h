@@ -177,10 +177,6 @@ typedef struct hw_builder_options {
     size_t struct_bytes;
     const char *name; /* of the database */
     int64_t stats_until_us; /* moments use what is known by then; INT64_MAX: all rows */
-    const char *spill_directory; /* an existing folder of the builder's own, in which a builder that
-                                    is killed leaves what it had done for the next one with the same
-                                    declarations and data (hw_builder_resume); NULL: it leaves
-                                    nothing */
 } hw_builder_options;
 
 typedef struct hw_table_spec {
@@ -241,15 +237,6 @@ HW_CHECK hw_status hw_builder_add_key(hw_builder *b, const hw_key_spec *spec, ui
                                       hw_error *error);
 HW_CHECK hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t *index,
                                        hw_error *error);
-/*
- * Ends the declarations and takes up what a killed builder left in spill_directory. The rows of the
- * first *table_count tables are there and are not to be written; of edges hw_builder_has_edges says
- * it (1, and how many). hw_builder_hash_texts takes the vectors that are there; seeds are written
- * again. Whoever owns the folder sees to it that the data did not change, and removes it.
- */
-HW_CHECK hw_status hw_builder_resume(hw_builder *b, uint32_t *table_count, hw_error *error);
-HW_API int hw_builder_has_edges(const hw_builder *b, uint32_t key, uint64_t *edge_count);
-
 /* Categories of a categorical column of a table, in value order, before its rows are written. */
 HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
                                              const char *const *categories, uint32_t count,
@@ -328,8 +315,6 @@ HW_CHECK hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kin
                                             const void *vectors, uint64_t count, hw_error *error);
 /* Embeds every text with hw_hash_embed, in C, without a copy. */
 HW_CHECK hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error);
-/* Texts of which it took the vectors that a killed builder had left in spill_directory. */
-HW_API uint32_t hw_builder_resumed_vector_count(const hw_builder *b);
 
 /*
  * Writes graph, schema and metadata.json (given as bytes), computes the fingerprint (32 lower-case

@@ -95,11 +95,7 @@ hw_status hw_builder_open(const char *directory, const hw_builder_options *optio
         return hwi_no_memory(error, "a builder", sizeof *b);
     }
     b->stats_until_us = given.stats_until_us;
-    b->log_fd = -1;
     hw_status status = copy_name(given.name, "database", &b->name, error);
-    if (status == HW_OK && given.spill_directory != NULL) {
-        status = copy_name(given.spill_directory, "folder", &b->spill_directory, error);
-    }
     if (status == HW_OK) {
         status = hwi_build_directory_create(directory, &b->directory, error);
     }
@@ -158,10 +154,6 @@ void hw_builder_close(hw_builder *b) {
     if (b->directory != NULL && !b->is_finished && !b->is_published) {
         hwi_build_directory_remove(b->directory);
     }
-    if (b->log_fd >= 0) {
-        close(b->log_fd);
-    }
-    free(b->spill_directory);
     free(b->directory);
     free(b);
 }
@@ -588,7 +580,6 @@ hw_status hwi_builder_start_write(hw_builder *b, hw_error *error) {
         freeze_keys(b);
         HW_TRY(freeze_tables(b, error));
         b->is_frozen = 1;
-        return hwi_builder_latch(b, hwi_builder_take_up(b, error));
     }
     return HW_OK;
 }

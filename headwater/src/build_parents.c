@@ -132,7 +132,7 @@ static void clear_parents(struct hwi_build_key *key, uint64_t row_count) {
 static hw_status open_parents(const hw_builder *b, struct hwi_build_key *key, hw_error *error) {
     uint64_t row_count = b->tables[key->info.child_table].info.row_count;
     uint8_t *at = NULL;
-    HW_TRY(hwi_builder_spill(b, "parents", (uint32_t)(key - b->keys), &key->parents, error));
+    HW_TRY(hwi_spill_open(&key->parents, b->directory, error));
     HW_TRY(hwi_spill_extend(&key->parents, 4 * row_count, &at, error));
     clear_parents(key, row_count);
     return HW_OK;
@@ -174,13 +174,12 @@ static hw_status finish_edges(hw_builder *b, struct hwi_build_key *key, uint64_t
     if (key->is_never) {
         clear_parents(key, row_count);
     }
-    key->given_count = edge_count;
     key->info.edge_count = key->is_never ? 0 : edge_count;
     key->info.null_count = null_count;
     key->info.dangling_count = row_count - edge_count - null_count;
     hwi_spill_seal(&key->parents);
     key->written = 1;
-    return hwi_builder_record_edges(b, (uint32_t)(key - b->keys), edge_count, error);
+    return HW_OK;
 }
 
 hw_status hw_builder_write_edges(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,

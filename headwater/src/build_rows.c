@@ -118,17 +118,16 @@ static hw_status make_chunk(struct rows_reader *reader, hw_error *error) {
 static hw_status open_spills(struct rows_reader *reader, hw_error *error) {
     struct hwi_build_table *table = reader->table;
     const hw_builder *b = reader->b;
-    uint32_t index = (uint32_t)(table - b->tables);
     uint64_t zero = 0;
-    HW_TRY(hwi_builder_spill(b, "rows", index, &table->rows, error));
+    HW_TRY(hwi_spill_open(&table->rows, b->directory, error));
     if (table->info.flags & HWI_TABLE_TEMPORAL) {
-        HW_TRY(hwi_builder_spill(b, "times", index, &table->times, error));
+        HW_TRY(hwi_spill_open(&table->times, b->directory, error));
     }
     if (table->info.flags & HWI_TABLE_KEYED) {
-        HW_TRY(hwi_builder_spill(b, "key_offsets", index, &table->key_offsets, error));
+        HW_TRY(hwi_spill_open(&table->key_offsets, b->directory, error));
         HW_TRY(hwi_spill_append(&table->key_offsets, &zero, sizeof zero, error));
-        HW_TRY(hwi_builder_spill(b, "key_bytes", index, &table->key_bytes, error));
-        HW_TRY(hwi_builder_spill(b, "key_hashes", index, &table->key_hashes, error));
+        HW_TRY(hwi_spill_open(&table->key_bytes, b->directory, error));
+        HW_TRY(hwi_spill_open(&table->key_hashes, b->directory, error));
     }
     return HW_OK;
 }
@@ -565,7 +564,6 @@ hw_status hw_builder_write_rows(hw_builder *b, uint32_t table, struct ArrowArray
     free(reader.rows);
     if (status == HW_OK) {
         finish_table(&reader);
-        status = hwi_builder_record_rows(b, table, error);
     }
     return hwi_builder_latch(b, status);
 }

@@ -89,14 +89,12 @@ hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kind, const 
 
 /* ---- hash ------------------------------------------------------------------------------------ */
 
-/* Vectors on their way: written piece by piece, and kept for a builder that goes on from here. */
+/* Vectors on their way, written piece by piece. */
 struct hashing {
     hw_builder *b;
     struct hwi_embed_scratch *scratch;
     uint8_t *piece; /* float16 [piece_count, text_dim] */
     uint32_t piece_count, done;
-    struct hwi_spill kept; /* float16 [done, text_dim] of whole pieces */
-    struct hwi_hash kept_hash;
 };
 
 static hw_status begin_hashing(struct hashing *hashing, hw_error *error) {
@@ -112,39 +110,6 @@ static hw_status begin_hashing(struct hashing *hashing, hw_error *error) {
                : HW_OK;
 }
 
-static hw_status write_piece(struct hashing *hashing, const uint8_t *vectors, uint32_t count,
-                             hw_error *error) {
-    hw_builder *b = hashing->b;
-    hashing->done += count;
-    b->vector_counts[HW_EMBED_TEXTS] += count;
-    return hwi_writer_append(&b->vectors[HW_EMBED_TEXTS], vectors,
-                             2 * (uint64_t)b->text_dim * count, error);
-}
-
-/* What a killed builder had hashed. */
-static hw_status write_kept(struct hashing *hashing, hw_error *error) {
-    uint64_t vector_bytes = 2 * (uint64_t)hashing->b->text_dim;
-    uint32_t count = 0;
-    HW_TRY(
-        hwi_builder_take_vectors(hashing->b, &hashing->kept, &hashing->kept_hash, &count, error));
-    hashing->b->resumed_vector_count = count;
-    while (hashing->done < count) {
-        uint32_t left = count - hashing->done;
-        uint32_t step = left < hashing->piece_count ? left : hashing->piece_count;
-        HW_TRY(
-            write_piece(hashing, hashing->kept.data + vector_bytes * hashing->done, step, error));
-        hwi_spill_pass(&hashing->kept, vector_bytes * hashing->done);
-    }
-    return HW_OK;
-}
-
-static hw_status keep_piece(struct hashing *hashing, hw_error *error) {
-    uint64_t bytes = 2 * (uint64_t)hashing->b->text_dim * hashing->piece_count;
-    HW_TRY(hwi_spill_write(&hashing->kept, hashing->piece, bytes, error));
-    hwi_hash_update(&hashing->kept_hash, hashing->piece, (size_t)bytes);
-    return hwi_builder_record_vectors(hashing->b, hashing->done, &hashing->kept_hash, error);
-}
-
 static hw_status hash_piece(struct hashing *hashing, hw_error *error) {
     hw_builder *b = hashing->b;
     uint32_t left = b->texts.count - hashing->done;
@@ -155,29 +120,22 @@ static hw_status hash_piece(struct hashing *hashing, hw_error *error) {
         hwi_embed(hashing->scratch, text, bytes, b->text_dim,
                   hashing->piece + 2 * (size_t)b->text_dim * i);
     }
-    HW_TRY(write_piece(hashing, hashing->piece, count, error));
-    int is_kept = b->spill_directory != NULL && count == hashing->piece_count;
-    return is_kept ? keep_piece(hashing, error) : HW_OK;
+    hashing->done += count;
+    b->vector_counts[HW_EMBED_TEXTS] += count;
+    return hwi_writer_append(&b->vectors[HW_EMBED_TEXTS], hashing->piece,
+                             2 * (uint64_t)b->text_dim * count, error);
 }
 
 hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error) {
     HW_TRY(check_embedder(b, error));
     struct hashing hashing = {.b = b};
     hw_status status = begin_hashing(&hashing, error);
-    if (status == HW_OK && b->spill_directory != NULL) {
-        status = write_kept(&hashing, error);
-    }
     while (status == HW_OK && hashing.done < b->texts.count) {
         status = hash_piece(&hashing, error);
     }
-    hwi_spill_close(&hashing.kept);
     free(hashing.scratch);
     free(hashing.piece);
     return hwi_builder_latch(b, status);
-}
-
-uint32_t hw_builder_resumed_vector_count(const hw_builder *b) {
-    return b->resumed_vector_count;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

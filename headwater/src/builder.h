@@ -10,7 +10,6 @@
  *     build_records.c   at finish: spilled rows, parents and child counts into tables/NNNNN.bin
  *     build_keys.c      at finish: keys.bin
  *     build_finish.c    at finish: texts, schema, fingerprint; publication
- *     resume.c          what a killed builder leaves for the next one
  *
  * Rows pass twice because three things of a record are known only later: the moments of its
  * numbers, the global rows of its parents, and where its children lie.
@@ -57,7 +56,6 @@ struct hwi_build_key {
     struct hwi_key_info info;
     uint32_t *columns; /* [info.column_count] global */
     uint8_t written;
-    uint64_t given_count; /* pairs that hw_builder_write_edges was given */
     uint8_t is_never; /* some column is known "never": the key has no edges */
     struct hwi_spill parents; /* uint32 [rows of the child table], within the parent table */
 };
@@ -72,12 +70,6 @@ struct hwi_build_task {
 
 struct hw_builder {
     char *directory;
-    char *spill_directory; /* NULL: nothing is left for another builder */
-    int log_fd; /* -1: closed */
-    uint64_t resumed_text_count, resumed_text_bytes;
-    uint64_t kept_vector_count, kept_vector_checksum; /* of the last record of vectors */
-    uint32_t kept_vector_dim;
-    uint32_t resumed_vector_count; /* that were taken */
     char *name;
     char *embedder;
     int64_t stats_until_us;
@@ -106,23 +98,6 @@ struct hw_builder {
 HWI_CHECK hw_status hwi_builder_start_write(hw_builder *b, hw_error *error);
 /* Remembers that a write failed half way, so that nothing more can be built on it. */
 hw_status hwi_builder_latch(hw_builder *b, hw_status status);
-
-/* A new spill, by its name where the builder keeps them (resume.c). */
-HWI_CHECK hw_status hwi_builder_spill(const hw_builder *b, const char *kind, uint32_t index,
-                                      struct hwi_spill *spill, hw_error *error);
-/* Takes up what a killed builder with the same declarations had done. */
-HWI_CHECK hw_status hwi_builder_take_up(hw_builder *b, hw_error *error);
-HWI_CHECK hw_status hwi_builder_record_rows(hw_builder *b, uint32_t index, hw_error *error);
-HWI_CHECK hw_status hwi_builder_record_edges(hw_builder *b, uint32_t index, uint64_t given_count,
-                                             hw_error *error);
-
-/* Opens the vectors that hw_builder_hash_texts keeps, float16 [*count, text_dim], with those of a
- * killed builder if they are whole; *hash is then of them. */
-HWI_CHECK hw_status hwi_builder_take_vectors(const hw_builder *b, struct hwi_spill *spill,
-                                             struct hwi_hash *hash, uint32_t *count,
-                                             hw_error *error);
-HWI_CHECK hw_status hwi_builder_record_vectors(hw_builder *b, uint32_t count,
-                                               const struct hwi_hash *hash, hw_error *error);
 
 /* Time of a table's row as the walk compares it: INT64_MIN without a temporal column. */
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row);

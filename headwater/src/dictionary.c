@@ -120,39 +120,3 @@ void hwi_dictionary_seal(struct hwi_dictionary *dictionary) {
     hwi_spill_seal(&dictionary->offsets);
     hwi_spill_seal(&dictionary->bytes);
 }
-
-static hw_status add_held(struct hwi_dictionary *dictionary, uint32_t count, hw_error *error) {
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t bytes = 0;
-        const char *text = hwi_dictionary_text(dictionary, i, &bytes);
-        if ((uint64_t)i * 4 >= dictionary->slot_count * 3) {
-            HW_TRY(grow(dictionary, error));
-        }
-        uint32_t hash = short_hash(text, bytes);
-        *probe(dictionary, text, bytes, hash) =
-            (struct hwi_dictionary_slot){.hash = hash, .index_plus_1 = i + 1};
-        dictionary->count = i + 1;
-    }
-    return HW_OK;
-}
-
-hw_status hwi_dictionary_take(struct hwi_dictionary *dictionary, struct hwi_spill offsets,
-                              struct hwi_spill bytes, hw_status status, hw_error *error) {
-    uint64_t zero = 0;
-    *dictionary = (struct hwi_dictionary){.offsets = offsets, .bytes = bytes};
-    if (status == HW_OK && offsets.bytes == 0) {
-        status = hwi_spill_append(&dictionary->offsets, &zero, sizeof zero, error);
-    }
-    dictionary->slots = calloc(FIRST_SLOTS, sizeof *dictionary->slots);
-    dictionary->slot_count = FIRST_SLOTS;
-    if (status == HW_OK && dictionary->slots == NULL) {
-        status = hwi_no_memory(error, "a dictionary of strings", FIRST_SLOTS);
-    }
-    if (status == HW_OK && offsets.bytes > 0) {
-        status = add_held(dictionary, (uint32_t)(offsets.bytes / 8 - 1), error);
-    }
-    if (status != HW_OK) {
-        hwi_dictionary_close(dictionary);
-    }
-    return status;
-}

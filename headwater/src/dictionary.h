@@ -24,10 +24,6 @@ struct hwi_dictionary {
 
 HWI_CHECK hw_status hwi_dictionary_open(struct hwi_dictionary *dictionary, const char *directory,
                                         hw_error *error);
-/* The dictionary of the strings in two spills, which it takes over, or closes where `status` is an
- * error or becomes one. An empty spill of offsets is a dictionary without strings. */
-HWI_CHECK hw_status hwi_dictionary_take(struct hwi_dictionary *dictionary, struct hwi_spill offsets,
-                                        struct hwi_spill bytes, hw_status status, hw_error *error);
 void hwi_dictionary_close(struct hwi_dictionary *dictionary);
 /* Number of the string, or UINT32_MAX. */
 uint32_t hwi_dictionary_find(const struct hwi_dictionary *dictionary, const char *text,

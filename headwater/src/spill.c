@@ -66,31 +66,6 @@ static hw_status grow(struct hwi_spill *spill, uint64_t needed, hw_error *error)
     return HW_OK;
 }
 
-hw_status hwi_spill_open_file(struct hwi_spill *spill, const char *path, uint64_t bytes,
-                              hw_error *error) {
-    struct stat info;
-    *spill = (struct hwi_spill){0};
-    spill->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (spill->fd < 0) {
-        return hwi_fail(error, HW_IO, "cannot open '%s': %s", path, strerror(errno));
-    }
-    spill->growing = 1;
-    hw_status status = HW_OK;
-    /* What is behind the bytes that are kept must read as zeros when the spill grows again. */
-    if (fstat(spill->fd, &info) != 0 || (uint64_t)info.st_size < bytes ||
-        ftruncate(spill->fd, (off_t)bytes) != 0) {
-        status = hwi_fail(error, HW_IO, "'%s' is not as it was left", path);
-    }
-    if (status == HW_OK && bytes > 0) {
-        status = grow(spill, bytes, error);
-        spill->bytes = bytes;
-    }
-    if (status != HW_OK) {
-        hwi_spill_close(spill);
-    }
-    return status;
-}
-
 static hw_status make_room(struct hwi_spill *spill, uint64_t bytes, hw_error *error) {
     assert(spill->growing);
     if (bytes > UINT64_MAX / 4 - spill->bytes) {

@@ -19,9 +19,6 @@ struct hwi_spill {
 };
 
 HWI_CHECK hw_status hwi_spill_open(struct hwi_spill *spill, const char *directory, hw_error *error);
-/* A spill in a file that stays: its first `bytes` bytes are kept, and must be there. Else HW_IO. */
-HWI_CHECK hw_status hwi_spill_open_file(struct hwi_spill *spill, const char *path, uint64_t bytes,
-                                        hw_error *error);
 /* Appends `bytes` of room and leaves *at pointing at it (zero-filled). Moves the data. */
 HWI_CHECK hw_status hwi_spill_extend(struct hwi_spill *spill, uint64_t bytes, uint8_t **at,
                                      hw_error *error);

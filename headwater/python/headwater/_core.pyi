@@ -84,10 +84,8 @@ class Builder:
         *,
         name: str,
         stats_until_us: SupportsIndex,
-        spill_directory: str | PathLike[str] = ...,
     ) -> Builder:
-        """Creates `directory`, which must not exist, for the files of the build. spill_directory: a
-        folder that is there, in which a killed builder leaves what it had done (see resume)."""
+        """Creates `directory`, which must not exist, for the files of the build."""
 
     def add_table(
         self,
@@ -139,14 +137,6 @@ class Builder:
     def set_categories(self, column: SupportsIndex, categories: list[str], /) -> None:
         """Categories of a categorical column, before its rows."""
 
-    def resume(self) -> int:
-        """Ends the declarations and takes up what a killed builder left in spill_directory; so many
-        tables, from the first on, have their rows."""
-
-    def edge_count(self, key: SupportsIndex, /) -> int | None:
-        """Edges of a foreign key that write_edges wrote, here or before the builder was killed;
-        None if they are not there."""
-
     def write_rows(self, table: SupportsIndex, stream: _ArrowStream | object, /) -> None:
         """Rows of a table: an Arrow C stream capsule or anything with __arrow_c_stream__.
 
@@ -188,9 +178,6 @@ class Builder:
 
     def hash_texts(self) -> None:
         """Embeds every text with the `hash` embedder, in C."""
-
-    def resumed_vector_count(self) -> int:
-        """Texts of which hash_texts took the vectors that a killed builder had left."""
 
     def finish(self, metadata: ReadableBuffer, /) -> str:
         """Writes what is left, with metadata.json; the fingerprint."""

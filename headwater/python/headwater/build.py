@@ -443,7 +443,6 @@ class _Build:
             self.folder / "store",
             name=schema.name,
             stats_until_us=until_us,
-            spill_directory=self.workspace.encoded(),
         )
         try:
             encoder = Encoder(builder, connection, layout, self.journal)
@@ -490,16 +489,13 @@ class _Build:
         identity = embedding.identity()
         if self.previous is not None and identity is not None:
             self.previous.allow_vectors(identity_digest(identity))
-        written = write_embeddings(
+        return write_embeddings(
             builder,
             replace(embedding, previous=self.previous),
             encoder.layout.column_phrases(),
             encoder.category_phrases(),
             tell=lambda item: self.tell("embed", item),
         )
-        if builder.resumed_vector_count():
-            self.journal.resumed.append("hash vectors")
-        return written
 
     def usage(self) -> dict[str, int]:
         embedder = self.options.embedding.embedder

@@ -178,41 +178,23 @@ class Encoder:
             self.categories[self.layout.target_column(seeds)] = seeds.categories
 
     def write(self, tell: Callable[[str], None]) -> None:
-        """Categories, rows of every table, edges of every key, seeds of every task; what a killed
-        build had written of rows and edges is taken as it is."""
+        """Categories, rows of every table, edges of every key, seeds of every task."""
         self.write_categories()
-        done = self.builder.resume()
         for number, table in enumerate(self.layout.tables):
             tell(table.table.name)
-            if number < done:
-                self.journal.resumed.append(f"rows {number}")
-                continue
-            with self.rows(table) as rows:
+            selected = ", ".join(stream_columns(table))
+            with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
                 self.builder.write_rows(number, rows)
         for edges in self.layout.edges:
             tell(f"{edges.child.table.name}.{'+'.join(edges.key.columns)}")
-            self.edge_counts[edges.index] = self.write_edges(edges)
+            with self.stream(edges.pairs()) as pairs:
+                count = self.builder.write_edges(edges.index, pairs, edges.null_count)
+            self.edge_counts[edges.index] = count
         for seeds in self.layout.tasks:
             tell(seeds.task.name)
             columns = SEED_COLUMNS + (", known_at" if seeds.label_times else "")
             with self.stream(f"SELECT {columns} FROM {seeds.relation}") as rows:
                 self.builder.write_seeds(seeds.index, rows)
-
-    def write_edges(self, edges: Edges) -> int:
-        """The number of the edges, which may be there already."""
-        count: int | None = self.builder.edge_count(edges.index)
-        if count is not None:
-            self.journal.resumed.append(f"edges {edges.index}")
-            return count
-        with self.stream(edges.pairs()) as pairs:
-            return int(self.builder.write_edges(edges.index, pairs, edges.null_count))
-
-    @contextmanager
-    def rows(self, table: CanonicalTable) -> Iterator[Any]:
-        """The columns that hw_builder_write_rows takes."""
-        selected = ", ".join(stream_columns(table))
-        with self.stream(f"SELECT {selected} FROM {table.relation}") as rows:
-            yield rows
 
     @contextmanager
     def stream(self, query: str) -> Iterator[Any]:

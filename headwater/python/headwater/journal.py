@@ -6,8 +6,7 @@ stage and its tables survive a kill at any moment.
 
 Stages: `source` (raw tables read), `schema` (one that was inferred), `table <i>` (rows.t<i> in
 place), `labels` (label tables and results of queries), `seeds` (of all tasks), `categories` (of all
-tables). Of the encoding into the store's files the builder itself keeps the rows of tables and the
-edges of keys, and the vectors of `hash` (src/resume.c); other vectors are in the cache.
+tables). The encoding into the store's files begins anew; vectors of models are in the cache.
 """
 
 from __future__ import annotations

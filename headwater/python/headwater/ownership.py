@@ -34,7 +34,7 @@ FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 BUILD_PREFIX = ".building-"
 MARK = "headwater-build"
 MARK_TEXT = "A build of headwater works here; what it leaves may be removed.\n"
-WORK_FOLDERS = ("store", "spill", "encoded")
+WORK_FOLDERS = ("store", "spill")
 WORK_FILES = re.compile(r"work\.duckdb(\..*)?|utf8-[0-9]+\.csv|store\.manifest\.json")
 
 

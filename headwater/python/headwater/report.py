@@ -147,15 +147,9 @@ class BuildReport:
         """What was not done again, and what embedding took."""
         lines = []
         if self.resumed:
-            kinds = {
-                "table": "converted tables",
-                "rows": "encoded tables",
-                "edges": "encoded foreign keys",
-            }
-            parts = [stage for stage in self.resumed if stage.partition(" ")[0] not in kinds]
-            for kind, name in kinds.items():
-                count = sum(stage.startswith(f"{kind} ") for stage in self.resumed)
-                parts += [f"{count} {name}"] if count else []
+            parts = [stage for stage in self.resumed if not stage.startswith("table ")]
+            count = len(self.resumed) - len(parts)
+            parts += [f"{count} converted tables"] if count else []
             lines.append(f"taken from a build that was cut short: {', '.join(parts)}")
         counts = self.embedding
         if counts.get("embedded", 0) + counts.get("cached", 0) + counts.get("reused", 0):

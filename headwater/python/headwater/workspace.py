@@ -51,12 +51,6 @@ class Workspace:
     def database(self) -> Path:
         return self.folder / "work.duckdb"
 
-    def encoded(self) -> Path:
-        """Where the builder keeps the tables that it has encoded."""
-        folder = self.folder / "encoded"
-        folder.mkdir(exist_ok=True)
-        return folder
-
 
 @contextmanager
 def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
@@ -72,7 +66,7 @@ def open_workspace(target: Path, key: str | None) -> Iterator[Workspace]:
             if stale.name != name:
                 remove_work(stale)
         claim_work(workspace.folder)
-        remove_unfinished(workspace.folder)  # `encoded` says itself what is whole
+        remove_unfinished(workspace.folder)
         try:
             yield workspace
         finally:

@@ -340,7 +340,7 @@ hw_store *fixture_store(const char *directory, const char *name,
 static hw_builder *open_builder(const char *name, const char *store_path) {
     hw_builder *b = NULL;
     hw_error error = {.message = ""};
-    hw_builder_options options = {sizeof options, name, INT64_MAX, NULL};
+    hw_builder_options options = {sizeof options, name, INT64_MAX};
     mkdir(store_path, 0777);
     char *directory = fixture_path(store_path, ".building-fixture");
     fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");

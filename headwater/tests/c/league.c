@@ -175,7 +175,7 @@ static hw_store *build(const char *store_path, enum variant variant) {
     hw_builder *b = NULL;
     hw_store *store = NULL;
     hw_error error = {.message = ""};
-    hw_builder_options options = {sizeof options, "league", INT64_MAX, NULL};
+    hw_builder_options options = {sizeof options, "league", INT64_MAX};
     mkdir(store_path, 0777);
     char *directory = fixture_path(store_path, ".building-league");
     fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");

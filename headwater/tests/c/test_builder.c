@@ -35,7 +35,7 @@ struct bench {
 
 static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_time_visible) {
     struct bench *bench = calloc(1, sizeof *bench);
-    hw_builder_options options = {sizeof options, "bench", stats_until_us, NULL};
+    hw_builder_options options = {sizeof options, "bench", stats_until_us};
     hw_table_spec table = {.struct_bytes = sizeof table,
                            .name = "events",
                            .key_part_count = 1,
@@ -250,14 +250,9 @@ static void edges_come_in_any_order(void **state) {
     uint64_t edge_count = 0;
     good_columns(columns);
     assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
-    assert_int_equal(hw_builder_has_edges(bench->b, 0, &edge_count), 0);
     assert_int_equal(
         write_pairs(bench, (int32_t[]){5, 0, 3}, (int32_t[]){1, 5, 5}, 3, 2, &edge_count), HW_OK);
     assert_int_equal(edge_count, 3);
-    edge_count = 0;
-    assert_int_equal(hw_builder_has_edges(bench->b, 0, &edge_count), 1);
-    assert_int_equal(edge_count, 3);
-    assert_int_equal(hw_builder_has_edges(bench->b, 1, &edge_count), 0);
 }
 
 static void a_row_with_two_parents_is_refused(void **state) {
@@ -530,7 +525,7 @@ static void five_thousand_rows_keep_their_keys_and_children(void **state) {
  */
 static void a_key_known_some_time_after_a_column_is_listed_by_that(void **state) {
     struct bench *bench = *state;
-    hw_builder_options options = {sizeof options, "links", INT64_MAX, NULL};
+    hw_builder_options options = {sizeof options, "links", INT64_MAX};
     hw_table_spec table = {.struct_bytes = sizeof table, .name = "links", .temporal = 1};
     const hw_column_spec specs[] = {
         {.name = "at", .stype = HW_TIMESTAMP, .temporal = 1},
@@ -576,70 +571,6 @@ static void a_key_known_some_time_after_a_column_is_listed_by_that(void **state)
     hw_store_close(store);
     free(path);
     free(store_path);
-}
-
-/* ---- going on ---------------------------------------------------------------------------- */
-
-enum { TEXTS = 100, WIDE = 16384, PIECE_TEXTS = 32 }; /* a vector has 32 KiB, a piece 1 MiB */
-
-/* A builder of 100 texts that hashes them with this width in directory/number, and ends as one that
- * is killed; how many vectors were there. */
-static uint32_t hash_hundred_texts(const char *directory, int number, uint32_t text_dim) {
-    char names[TEXTS][8], name[16];
-    const char *texts[TEXTS];
-    snprintf(name, sizeof name, "%d", number);
-    for (int i = 0; i < TEXTS; i++) {
-        snprintf(names[i], sizeof names[i], "t%d", i);
-        texts[i] = names[i];
-    }
-    char *path = fixture_path(directory, name), *spills = fixture_path(directory, "spills");
-    hw_builder_options options = {sizeof options, "texts", INT64_MAX, spills};
-    hw_table_spec table = {.struct_bytes = sizeof table, .name = "t"};
-    hw_column_spec column = {.struct_bytes = sizeof column, .name = "v", .stype = HW_TEXT};
-    const struct fixture_column columns[] = {{"v", "u", texts, NULL}};
-    hw_builder *b = NULL;
-    uint32_t index = 0, table_count = 0;
-    assert_true(mkdir(spills, 0755) == 0 || errno == EEXIST);
-    assert_int_equal(hw_builder_open(path, &options, &b, NULL), HW_OK);
-    assert_int_equal(hw_builder_add_table(b, &table, &index, NULL), HW_OK);
-    assert_int_equal(hw_builder_add_column(b, 0, &column, &index, NULL), HW_OK);
-    assert_int_equal(hw_builder_resume(b, &table_count, NULL), HW_OK);
-    assert_int_equal(table_count, number > 0);
-    if (table_count == 0) {
-        fixture_rows(b, 0, columns, 1, TEXTS, 0);
-    }
-    assert_int_equal(hw_builder_set_embedder(b, "hash", text_dim, NULL), HW_OK);
-    assert_int_equal(hw_builder_hash_texts(b, NULL), HW_OK);
-    uint32_t found = hw_builder_resumed_vector_count(b);
-    hw_builder_close(b);
-    free(path);
-    free(spills);
-    return found;
-}
-
-static void damage_kept(const char *directory, const char *name, off_t at) {
-    char *path = fixture_path(directory, name);
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, at, SEEK_SET), 0);
-    assert_int_equal(fputc(0x11, file), 0x11);
-    assert_int_equal(fclose(file), 0);
-    free(path);
-}
-
-static void hash_vectors_are_taken_while_they_are_what_was_kept(void **state) {
-    struct bench *bench = *state;
-    const char *directory = bench->directory;
-    const uint32_t whole = TEXTS / PIECE_TEXTS * PIECE_TEXTS;
-    assert_int_equal(hash_hundred_texts(directory, 0, WIDE), 0);
-    assert_int_equal(hash_hundred_texts(directory, 1, WIDE), whole);
-    damage_kept(directory, "spills/vectors-00000", 2 * WIDE * 50 + 1);
-    assert_int_equal(hash_hundred_texts(directory, 2, WIDE), 0);
-    assert_int_equal(hash_hundred_texts(directory, 3, WIDE), whole);
-    /* Another width takes nothing, and less than a piece is not kept. */
-    assert_int_equal(hash_hundred_texts(directory, 4, 16), 0);
-    assert_int_equal(hash_hundred_texts(directory, 5, WIDE), 0);
-    assert_int_equal(hash_hundred_texts(directory, 6, WIDE), whole);
 }
 
 /* ---- publication ------------------------------------------------------------------------- */
@@ -882,7 +813,7 @@ static void an_unfinished_build_leaves_nothing(void **state) {
 
 static void a_directory_that_exists_is_not_built_in(void **state) {
     struct bench *bench = *state;
-    hw_builder_options options = {sizeof options, "again", INT64_MAX, NULL};
+    hw_builder_options options = {sizeof options, "again", INT64_MAX};
     hw_builder *b = NULL;
     assert_int_equal(hw_builder_open(bench->directory, &options, &b, &bench->error), HW_IO);
     assert_null(b);
@@ -919,7 +850,6 @@ int main(void) {
         ON(open_bench, an_empty_table_is_a_table),
         ON(open_bench, five_thousand_rows_keep_their_keys_and_children),
         ON(open_bench, a_key_known_some_time_after_a_column_is_listed_by_that),
-        ON(open_bench, hash_vectors_are_taken_while_they_are_what_was_kept),
         cmocka_unit_test(the_same_rows_give_the_same_bytes),
         cmocka_unit_test(publication_replaces_the_old_build),
         cmocka_unit_test(an_equal_build_is_kept_and_a_damaged_one_replaced),

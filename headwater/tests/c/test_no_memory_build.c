@@ -25,7 +25,6 @@
  * to books; a cell task, and one with categories of its own. More columns than the first room for
  * them, more names of authors than the first slots of the dictionary.
  */
-enum { WIDE = 16384, PIECE_TEXTS = 32 }; /* a vector has 32 KiB, a piece of them 1 MiB */
 enum { AUTHOR_COUNT = 50, BOOK_COUNT = 6, COLUMN_COUNT = 20, CATEGORY_COUNT = 4 };
 enum {
     WORKS_NAME,
@@ -39,8 +38,6 @@ enum {
 
 struct works {
     char *directory;
-    char *spills; /* NULL: the builder leaves nothing */
-    uint32_t text_dim;
     char fingerprint[33]; /* empty: not known yet */
 };
 
@@ -48,7 +45,6 @@ static int open_works(void **state) {
     struct works *works = calloc(1, sizeof *works);
     assert_non_null(works);
     works->directory = fixture_directory();
-    works->text_dim = FIXTURE_TEXT_DIM;
     *state = works;
     return 0;
 }
@@ -62,7 +58,7 @@ static int close_works(void **state) {
 
 static hw_builder *open_builder(const struct works *works) {
     hw_builder *b = NULL;
-    hw_builder_options options = {sizeof options, "works", INT64_MAX, works->spills};
+    hw_builder_options options = {sizeof options, "works", INT64_MAX};
     scarce_pause();
     char *path = fixture_path(works->directory, ".building");
     scarce_resume();
@@ -207,10 +203,6 @@ static int write_edges(hw_builder *b) {
     struct ArrowArrayStream stream, inner;
     hw_error error = {.message = ""};
     uint64_t edge_count = 0;
-    if (hw_builder_has_edges(b, 0, &edge_count)) {
-        assert_int_equal(edge_count, 5);
-        return 1;
-    }
     spare(&stream, &inner, pairs, 2, 5);
     int is_written =
         !is_refused(hw_builder_write_edges(b, 0, &stream, 1, &edge_count, &error), &error);
@@ -234,7 +226,7 @@ static const int64_t published[] = {DAY_US,     2 * DAY_US, 3 * DAY_US,
                                     4 * DAY_US, 5 * DAY_US, 6 * DAY_US};
 
 /* The rows of the tables that are not there yet. */
-static int write_table_rows(hw_builder *b, uint32_t table_count) {
+static int write_table_rows(hw_builder *b) {
     static const uint8_t yes[AUTHOR_COUNT] = {1, 1, 1, 1, 1, 1};
     char names[AUTHOR_COUNT][16];
     const char *texts[AUTHOR_COUNT];
@@ -253,12 +245,11 @@ static int write_table_rows(hw_builder *b, uint32_t table_count) {
         {"price", "g", (double[]){1, 2, 3, 4, 5, 6}, NULL},
         {"published", "l", published, NULL},
     };
-    return (table_count > 0 || write_rows(b, 0, authors, 2, AUTHOR_COUNT)) &&
-           (table_count > 1 || write_rows(b, 1, books, 8, BOOK_COUNT));
+    return write_rows(b, 0, authors, 2, AUTHOR_COUNT) && write_rows(b, 1, books, 8, BOOK_COUNT);
 }
 
-static int write_tables(hw_builder *b, uint32_t table_count) {
-    return write_table_rows(b, table_count) && write_edges(b) && write_parents(b);
+static int write_tables(hw_builder *b) {
+    return write_table_rows(b) && write_edges(b) && write_parents(b);
 }
 
 static int write_tasks(hw_builder *b) {
@@ -284,10 +275,10 @@ static int write_tasks(hw_builder *b) {
     return write_seeds(b, 0, price, 6, BOOK_COUNT) && write_seeds(b, 1, mood, 7, 3);
 }
 
-static int write_vectors(hw_builder *b, uint32_t text_dim) {
-    static const uint16_t zeros[WIDE];
+static int write_vectors(hw_builder *b) {
+    static const uint16_t zeros[FIXTURE_TEXT_DIM];
     hw_error error = {.message = ""};
-    if (is_refused(hw_builder_set_embedder(b, "hash", text_dim, &error), &error) ||
+    if (is_refused(hw_builder_set_embedder(b, "hash", FIXTURE_TEXT_DIM, &error), &error) ||
         is_refused(hw_builder_hash_texts(b, &error), &error)) {
         return 0;
     }
@@ -310,22 +301,14 @@ static void give_up(hw_builder *b) {
     hw_builder_close(b);
 }
 
-/* A builder that goes on after `least` tables, up to the end; NULL if it lacked memory and is
- * gone. */
-static hw_builder *build(struct works *works, uint32_t least) {
+/* A builder up to the end; NULL if it lacked memory and is gone. */
+static hw_builder *build(struct works *works) {
     hw_builder *b = open_builder(works);
     hw_error error = {.message = ""};
     char fingerprint[33] = "";
-    uint32_t table_count = 0;
     declare_tables(b);
-    int is_whole = declare_rest(b);
-    is_whole = is_whole && !is_refused(hw_builder_resume(b, &table_count, &error), &error);
-    if (is_whole) {
-        assert_true(table_count >= least && table_count <= 2);
-    }
-    is_whole = is_whole && write_tables(b, table_count) && write_tasks(b) &&
-               write_vectors(b, works->text_dim) &&
-               !is_refused(hw_builder_finish(b, "{}", 2, fingerprint, &error), &error);
+    int is_whole = declare_rest(b) && write_tables(b) && write_tasks(b) && write_vectors(b) &&
+                   !is_refused(hw_builder_finish(b, "{}", 2, fingerprint, &error), &error);
     if (!is_whole) {
         give_up(b);
         return NULL;
@@ -357,7 +340,7 @@ static void build_and_publish(void *context) {
     scarce_pause();
     char *path = fixture_path(works->directory, "works.hw");
     scarce_resume();
-    hw_builder *b = build(works, 0);
+    hw_builder *b = build(works);
     if (b != NULL) {
         publish(works, b, path);
     }
@@ -385,11 +368,11 @@ static void publish_edition(void *context) {
     scarce_pause();
     char *path = fixture_path(works->directory, "works.hw");
     if (edition->is_equal) {
-        publish(works, build(works, 0), path);
+        publish(works, build(works), path);
     } else {
         bookstore_build(path);
     }
-    hw_builder *b = build(works, 0);
+    hw_builder *b = build(works);
     scarce_resume();
     publish(works, b, path);
     assert_int_equal(count_entries(works->directory), 1);
@@ -403,71 +386,12 @@ static void publication_can_be_asked_for_again(void **state) {
     }
 }
 
-/* A builder with rows, edges and vectors behind it, which ends as one that is killed. */
-static void leave_half(const struct works *works) {
-    hw_builder *b = open_builder(works);
-    uint32_t table_count = 0;
-    declare_tables(b);
-    assert_true(declare_rest(b));
-    AGAIN(hw_builder_resume(b, &table_count, &error));
-    assert_int_equal(table_count, 0);
-    assert_true(write_tables(b, 0));
-    AGAIN(hw_builder_set_embedder(b, "hash", works->text_dim, &error));
-    AGAIN(hw_builder_hash_texts(b, &error));
-    hw_builder_close(b);
-}
-
-/* What a builder left that was killed, or lacked memory, is taken up by the next one. */
-struct legacy {
-    struct works *works;
-    uint32_t table_count; /* that were there */
-};
-
-static void take_up(void *context) {
-    const struct legacy *legacy = context;
-    struct works *works = legacy->works;
-    scarce_pause();
-    char *path = fixture_path(works->directory, "works.hw");
-    works->spills = fixture_path(works->directory, "spills");
-    assert_int_equal(mkdir(works->spills, 0755), 0);
-    if (legacy->table_count > 0) {
-        leave_half(works);
-    }
-    scarce_resume();
-    hw_builder *b = build(works, legacy->table_count);
-    scarce_pause();
-    if (b == NULL) {
-        b = build(works, legacy->table_count);
-    }
-    assert_non_null(b);
-    if (legacy->table_count > 0) {
-        assert_int_equal(hw_builder_resumed_vector_count(b), PIECE_TEXTS);
-    }
-    publish(works, b, path);
-    fixture_remove(path);
-    fixture_remove(works->spills);
-    works->spills = NULL;
-    scarce_resume();
-    assert_int_equal(count_entries(works->directory), 0);
-}
-
-static void a_builder_takes_up_what_one_without_memory_left(void **state) {
-    struct works *works = *state;
-    struct legacy legacy = {works, 0};
-    try_all(take_up, &legacy, 0);
-    legacy.table_count = 2;
-    works->text_dim = WIDE; /* so that some vectors are kept */
-    works->fingerprint[0] = 0;
-    try_all(take_up, &legacy, 0);
-}
-
 #define ON(thing, test) cmocka_unit_test_setup_teardown(test, open_##thing, close_##thing)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON(works, a_builder_builds_all_or_leaves_nothing),
         ON(works, publication_can_be_asked_for_again),
-        ON(works, a_builder_takes_up_what_one_without_memory_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -337,7 +337,7 @@ static void a_stored_ignored_column_keeps_its_times(void **state) {
 /* MANY_TABLES tables of two rows with an integer key and a number. */
 static void build_many_tables(const char *store_path) {
     char *directory = fixture_path(store_path, ".building-many");
-    hw_builder_options options = {sizeof options, "many", INT64_MAX, NULL};
+    hw_builder_options options = {sizeof options, "many", INT64_MAX};
     hw_builder *b = NULL;
     hw_error error;
     const int64_t keys[] = {7, -12};

@@ -13,10 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from databases import (
-    TinyTable,
     arrow_tables,
     bookstore,
     bookstore_metadata,
@@ -26,9 +24,8 @@ from databases import (
     write_sqlite,
 )
 from fake_endpoint import FakeEndpoint
-from headwater import Store, _core, build
+from headwater import Store, build
 from headwater.convert import CanonicalTable, Conversion
-from headwater.encode import Encoder
 from headwater.errors import EmbedderError, SourceError
 from headwater.journal import restore
 from headwater.schema import CsvFormat, Task
@@ -112,131 +109,8 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) 
     assert resumed[5] == ("source", "table 0", "table 1")
     tables = ("source", "table 0", "table 1", "table 2", "labels")
     assert resumed[names.index("tasks") + 1] == tables
-    rows, edges = ("rows 0", "rows 1", "rows 2"), ("edges 0", "edges 1", "edges 2")
-    every = (*tables, "seeds", "categories", *rows, *edges)
-    before = len(every) - len(rows) - len(edges)
-    for done, number in enumerate(range(encode, embed)):  # the last one is told before the seeds
-        assert resumed[number] == every[: before + done]
-    assert resumed[embed] == resumed[len(told) - 1] == every
-
-
-def test_what_is_encoded_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of the tables are gone when the build goes on, and are not missed."""
-    source = write_sqlite(tmp_path / "b.db", bookstore())
-    document = metadata()
-    told = stages(source, tmp_path / "whole", document)
-    number = [stage for stage, _ in told].index("embed")
-    assert start(source, tmp_path / "s", document, str(number)).wait() == -signal.SIGKILL
-    monkeypatch.setattr(Encoder, "stream", only_seeds(Encoder.stream))
-    report = build(source, tmp_path / "s", document, cache=False)
-    assert report.fingerprint == Store(tmp_path / "whole").fingerprint
-
-
-def only_seeds(stream: Any) -> Any:
-    def guarded(encoder: Encoder, query: str) -> Any:
-        assert "seeds." in query, query
-        return stream(encoder, query)
-
-    return guarded
-
-
-@pytest.mark.parametrize("damage", ["short", "log", "declared"])
-def test_what_is_encoded_is_used_only_as_it_was_left(tmp_path: Path, damage: str) -> None:
-    def columns(builder: _core.Builder, stype: str) -> None:
-        builder.add_table("t", key_part_count=1)
-        builder.add_column(0, "id", stype=_core.SEMANTIC_TYPES["identifier"])
-        builder.add_column(0, "x", stype=_core.SEMANTIC_TYPES[stype])
-
-    def builder(name: str, stype: str = "numerical") -> _core.Builder:
-        opened = _core.Builder(
-            tmp_path / name, name="d", stats_until_us=2**63 - 1, spill_directory=tmp_path / "e"
-        )
-        columns(opened, stype)
-        return opened
-
-    (tmp_path / "e").mkdir()
-    first = builder("one")
-    assert first.resume() == 0
-    first.write_rows(0, arrow_rows())
-    again = builder("two")
-    assert again.resume() == 1 and again.column_stats(1)["mean"] == 2.0
-    if damage == "short":
-        os.truncate(tmp_path / "e" / "rows-00000", 1)
-    elif damage == "log":
-        log = bytearray((tmp_path / "e" / "log").read_bytes())
-        log[100] ^= 1
-        (tmp_path / "e" / "log").write_bytes(log)
-    third = builder("three", "timestamp" if damage == "declared" else "numerical")
-    assert third.resume() == 0
-    if damage != "declared":
-        third.write_rows(0, arrow_rows())
-        assert builder("four").resume() == 1
-
-
-TEXTS, WIDTH, PIECE = 200, 16_384, 32  # vectors of 32 KiB, of which 1 MiB is kept at a time
-
-
-@pytest.mark.parametrize("damage", [None, "bit", "short", "log", "width"])
-def test_hash_vectors_are_taken_only_as_they_were_left(tmp_path: Path, damage: str | None) -> None:
-    def built(name: str, width: int = WIDTH, *, keep: bool = True) -> tuple[int, bytes]:
-        """Texts whose vectors were there, and the file of all."""
-        where: dict[str, Any] = {"spill_directory": tmp_path / "e"} if keep else {}
-        builder = _core.Builder(tmp_path / name, name="d", stats_until_us=2**63 - 1, **where)
-        builder.add_table("t", key_part_count=1)
-        builder.add_column(0, "v", stype=_core.SEMANTIC_TYPES["text"])
-        if builder.resume() == 0:
-            texts = {"key": range(TEXTS), "v": [f"text {i}" for i in range(TEXTS)]}
-            builder.write_rows(0, pa.table(texts, pa.schema([("key", "int64"), ("v", "string")])))
-        builder.set_embedder("hash", width)
-        builder.write_vectors(_core.EMBEDDING_KINDS["columns"], _core.hash_embed(["v"], width))
-        builder.hash_texts()
-        builder.finish(b"{}")
-        found = (tmp_path / name / "text_embeddings.bin").read_bytes()
-        return builder.resumed_vector_count(), found
-
-    (tmp_path / "e").mkdir()
-    count, expected = built("plain", keep=False)
-    whole = TEXTS // PIECE * PIECE
-    assert count == 0 and built("first") == (0, expected) and built("again") == (whole, expected)
-    kept, log = tmp_path / "e" / "vectors-00000", tmp_path / "e" / "log"
-    assert kept.stat().st_size >= 2 * WIDTH * whole
-    if damage == "bit":
-        with kept.open("r+b") as file:
-            file.seek(2 * WIDTH * 70)
-            file.write(b"\x11")
-    elif damage == "short":
-        os.truncate(kept, 2 * WIDTH * whole - 1)
-    elif damage == "log":
-        os.truncate(log, log.stat().st_size - 1)  # of the record of the last piece
-    elif damage == "width":
-        assert built("narrow", 8)[0] == 0
-    # A narrow build keeps no whole piece, and the wide ones are gone.
-    taken = {None: whole, "bit": 0, "short": 0, "log": whole - PIECE, "width": 0}[damage]
-    assert built("last") == (taken, expected)
-    assert built("after") == (whole, expected)
-
-
-def test_a_build_killed_after_it_hashed_its_texts_does_not_hash_them_again(tmp_path: Path) -> None:
-    rows = [(i, f"text {i}") for i in range(5000)]
-    source = write_sqlite(tmp_path / "d.db", {"t": TinyTable({"id": "INTEGER", "v": "TEXT"}, rows)})
-    columns = {"id": {"stype": "identifier"}, "v": {"stype": "text"}}
-    document = {"tables": {"t": {"primary_key": "id", "columns": columns}}}
-    told = stages(source, tmp_path / "whole", document)
-    out, number = tmp_path / "s", told.index(("write", "graph and records"))
-    assert start(source, out, document, str(number)).wait() == -signal.SIGKILL
-    report = build(source, out, document, cache=False)
-    assert report.fingerprint == Store(tmp_path / "whole").fingerprint
-    assert report.resumed[-1] == "hash vectors" and "hash vectors" in str(report)
-    assert clean(out, report.fingerprint)
-
-
-def arrow_rows() -> Any:
-    columns = {
-        "key": pa.array([1, 2, 3], pa.int64()),
-        "id": pa.array([True, True, True]),
-        "x": pa.array([1.0, 2.0, 3.0]),
-    }
-    return pa.table(columns)
+    for number in (*range(encode, embed + 1), len(told) - 1):
+        assert resumed[number] == (*tables, "seeds", "categories")
 
 
 def derived_metadata(kind: Any) -> dict[str, Any]:
@@ -406,7 +280,7 @@ def test_an_endpoint_that_fails_does_not_cost_the_tables(tmp_path: Path) -> None
     assert "labels" in report.resumed
     assert (
         "taken from a build that was cut short: source, labels, seeds, categories, 3 converted "
-        "tables, 3 encoded tables, 3 encoded foreign keys" in str(report)
+        "tables" in str(report)
     )
 
 
