@@ -27,7 +27,7 @@ from .database import full_disk, import_duckdb, open_database, time_zones
 from .derive import derive
 from .document import read_document
 from .edges import find_parents
-from .embed import Embedding, EmbeddingCounts, identity_digest, write_embeddings
+from .embed import Embedding, EmbeddingCounts, write_embeddings
 from .embedders import EmbedderOptions, EmbedFunction, make_embedder
 from .encode import Encoder, Layout
 from .errors import EmbedderError, HeadwaterError, SourceError, StoreError
@@ -484,14 +484,10 @@ class _Build:
 
     def embed(self, encoder: Encoder) -> tuple[dict[str, Any], EmbeddingCounts]:
         """Write the three embedding tables; what metadata.json says about texts, and counts."""
-        builder, embedding = encoder.builder, self.options.embedding
-        self.tell("embed", f"{builder.text_count():,} texts")
-        identity = embedding.identity()
-        if self.previous is not None and identity is not None:
-            self.previous.allow_vectors(identity_digest(identity))
+        self.tell("embed", f"{encoder.builder.text_count():,} texts")
         return write_embeddings(
-            builder,
-            replace(embedding, previous=self.previous),
+            encoder.builder,
+            self.options.embedding,
             encoder.layout.column_phrases(),
             encoder.category_phrases(),
             tell=lambda item: self.tell("embed", item),

@@ -1,7 +1,6 @@
 """Texts to vectors: what is embedded for columns and categories, and where each vector is found.
 
-`hash` works in C. With any other embedder (embedders.py) a vector comes, in this order, from the
-cache, from the store that is about to be replaced if the same embedder made it, or from the
+`hash` works in C. With any other embedder (embedders.py) a vector comes from the cache, or from the
 embedder, which is asked for each text once; what was asked for is in the cache before anything else
 is. Vectors are scaled to unit length and stored as float16; NaN, infinity and what float16 cannot
 hold are errors that name the text.
@@ -9,7 +8,6 @@ hold are errors that name the text.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +18,6 @@ from numpy.typing import NDArray
 
 from .embedders import Embedder, EmbedderOptions, Precomputed
 from .errors import EmbedderError
-from .previous import PreviousStore
 from .vector_cache import VectorCache
 
 HASH_DIM = 256
@@ -48,7 +45,6 @@ class Embedding:
     options: EmbedderOptions = field(default_factory=EmbedderOptions)
     text_dim: int | None = None  # None: the embedder's own width
     cache: Path | None = None  # a folder
-    previous: PreviousStore | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +65,6 @@ class EmbeddingCounts:
     texts: int = 0  # distinct, of the store; columns and categories are counted apart
     phrases: int = 0
     cached: int = 0
-    reused: int = 0  # of the store before
     embedded: int = 0
     damaged: int = 0  # vectors of the cache whose checksum was wrong
 
@@ -82,11 +77,6 @@ def column_phrase(column: str, owner: str, description: str = "") -> str:
 def category_phrase(column: str, value: str) -> str:
     """What stands for a category: "<column> is <value>"."""
     return f"{column} is {value}"
-
-
-def identity_digest(identity: str) -> str:
-    """How the identity is recorded in the store."""
-    return hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
 
 
 def write_embeddings(
@@ -115,10 +105,7 @@ def write_embeddings(
         if cache is not None:
             counts.damaged = cache.damaged_count
             cache.close()
-    text = {"embedder": embedding.name, "dim": width, "count": counts.texts}
-    if identity is not None:
-        text["identity"] = identity_digest(identity)
-    return text, counts
+    return {"embedder": embedding.name, "dim": width, "count": counts.texts}, counts
 
 
 def _write_hashes(
@@ -191,13 +178,6 @@ class _Resolver:
         found = {} if self.cache is None else self.cache.find(distinct, self.width)
         self.counts.cached += len(found)
         missing = [place for place in range(len(distinct)) if place not in found]
-        previous = self.embedding.previous
-        if previous is not None and missing:
-            again = previous.vectors([distinct[place] for place in missing])
-            self.counts.reused += len(again)
-            self.keep([distinct[missing[place]] for place in again], list(again.values()))
-            found |= {missing[place]: vector for place, vector in again.items()}
-            missing = [place for place in missing if place not in found]
         if missing:
             found |= self.ask(distinct, missing)
         rows = {text: found[place] for place, text in enumerate(distinct)}

@@ -1,8 +1,7 @@
-"""The store that a build is about to replace: its vectors, and what has changed since.
+"""The store that a build is about to replace: what has changed since.
 
-`PreviousStore` is opened before the build and closed before publication. Its vectors are used only
-if the same embedder made them and the whole store proves sound; its texts are found by a sorted
-array of 64-bit hashes (12 bytes a text) and compared in full.
+`PreviousStore` is opened before the build and closed before publication. Its texts are found by a
+sorted array of 64-bit hashes (8 bytes a text).
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ class PreviousStore:
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot read '{file}': {error}") from error
         self._hashes: NDArray[np.uint64] | None = None
-        self._order: NDArray[np.uint32] | None = None
-        self._phrases: dict[str, NDArray[np.float16]] = {}
-        self.has_vectors = False  # that this build may use
 
     @staticmethod
     def open(path: Path) -> PreviousStore | None:
@@ -50,71 +46,20 @@ class PreviousStore:
     def fingerprint(self) -> str:
         return self.core.fingerprint()
 
-    # ---- texts ---------------------------------------------------------------------------
-
-    def _index(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        if self._hashes is None or self._order is None:
+    def _index(self) -> NDArray[np.uint64]:
+        if self._hashes is None:
             count = self.core.counts()["text_count"]
-            hashes = text_hashes(self.core.text(i) for i in range(count))
-            self._order = np.argsort(hashes, kind="stable").astype(np.uint32)
-            self._hashes = hashes[self._order]
-        return self._hashes, self._order
+            self._hashes = np.sort(text_hashes(self.core.text(i) for i in range(count)))
+        return self._hashes
 
     def count_new(self, texts: Sequence[str]) -> int:
         """How many of the texts the store does not have (by their hashes)."""
-        hashes, _ = self._index()
-        asked = text_hashes(texts)
+        hashes, asked = self._index(), text_hashes(texts)
         places = np.searchsorted(hashes, asked)
         within = places < len(hashes)
         found = np.zeros(len(asked), bool)
         found[within] = hashes[places[within]] == asked[within]
         return int(len(asked) - found.sum())
-
-    def find(self, texts: Sequence[str]) -> dict[int, int]:
-        """Text number in the store by place in `texts`."""
-        hashes, order = self._index()
-        asked = text_hashes(texts)
-        lows = np.searchsorted(hashes, asked, "left")
-        highs = np.searchsorted(hashes, asked, "right")
-        found = {}
-        for place in map(int, np.flatnonzero(lows < highs)):
-            for number in map(int, order[lows[place] : highs[place]]):
-                if self.core.text(number) == texts[place]:
-                    found[place] = number
-        return found
-
-    # ---- vectors -------------------------------------------------------------------------
-
-    def allow_vectors(self, identity: str | None) -> bool:
-        """Say whose vectors are wanted; they are used if the store has the same, and is sound."""
-        from .embed import category_phrase, column_phrase
-
-        text = self.metadata.get("text", {})
-        if identity is None or text.get("identity") != identity or self.core.verify():
-            return False
-        columns = self.metadata["columns"]
-        own = np.asarray(self.core.vectors(1))
-        categories = np.asarray(self.core.vectors(2))
-        for number, column in enumerate(columns):
-            owner = column["table"] if column["table"] is not None else column["task"]
-            phrase = column_phrase(column["name"], owner, column.get("description", ""))
-            self._phrases[phrase] = own[number]
-            start = column["stats"].get("cat_emb_start", 0)
-            for place, value in enumerate(column["stats"].get("categories", ())):
-                self._phrases[category_phrase(column["name"], value)] = categories[start + place]
-        self.has_vectors = True
-        return True
-
-    def vectors(self, texts: Sequence[str]) -> dict[int, NDArray[np.float16]]:
-        """float16 vectors by place in `texts`, of those that the store has."""
-        if not self.has_vectors:
-            return {}
-        vectors = np.asarray(self.core.vectors(0))
-        found = {place: np.array(vectors[number]) for place, number in self.find(texts).items()}
-        for place, text in enumerate(texts):
-            if place not in found and text in self._phrases:
-                found[place] = np.array(self._phrases[text])
-        return found
 
 
 def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:

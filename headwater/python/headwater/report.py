@@ -152,10 +152,9 @@ class BuildReport:
             parts += [f"{count} converted tables"] if count else []
             lines.append(f"taken from a build that was cut short: {', '.join(parts)}")
         counts = self.embedding
-        if counts.get("embedded", 0) + counts.get("cached", 0) + counts.get("reused", 0):
+        if counts.get("embedded", 0) + counts.get("cached", 0):
             lines.append(
-                f"vectors: {counts['embedded']:,} embedded, {counts['cached']:,} from the cache, "
-                f"{counts['reused']:,} from the last build"
+                f"vectors: {counts['embedded']:,} embedded, {counts['cached']:,} from the cache"
             )
         if counts.get("requests"):
             lines.append(

@@ -100,44 +100,26 @@ def test_tables_columns_types_and_tasks_that_come_and_go_are_named(tmp_path: Pat
         assert f"  {line}\n" in text, line
 
 
-def test_only_new_texts_are_embedded_even_without_a_cache(tmp_path: Path) -> None:
+def test_only_new_texts_are_embedded(tmp_path: Path) -> None:
     out = tmp_path / "s"
     with FakeEndpoint() as server:
-        options: dict[str, Any] = {"embedder": f"openai:m@{server.url}", "cache": False}
+        options: dict[str, Any] = {"embedder": f"openai:m@{server.url}", "cache": tmp_path / "c"}
         build(arrow_tables(bookstore()), out, with_task(), **options)
         before = {text: vector.tobytes() for text, vector in vectors(out).items()}
         asked = len(server.bodies)
         report = build(arrow_tables(grown()), out, with_task(), **options)
         texts = [text for body in server.bodies[asked:] for text in body["input"]]
     assert sorted(texts) == ["Dee", "late"]
-    assert (report.embedding["embedded"], report.embedding["reused"]) == (2, 26)
+    assert (report.embedding["embedded"], report.embedding["cached"]) == (2, 26)
     after = vectors(out)
     assert all(after[text].tobytes() == data for text, data in before.items())
-    assert "vectors: 2 embedded, 0 from the cache, 26 from the last build" in str(report)
+    assert "vectors: 2 embedded, 26 from the cache" in str(report)
 
 
 def vectors(path: Path) -> dict[str, Any]:
     store = Store(path)
     rows = np.asarray(store.core.vectors(0))
     return {store.core.text(i): np.array(row) for i, row in enumerate(rows)}
-
-
-def test_vectors_of_another_embedder_or_of_a_damaged_store_are_not_reused(tmp_path: Path) -> None:
-    out = tmp_path / "s"
-    with FakeEndpoint() as server:
-        options: dict[str, Any] = {"embedder": f"openai:m@{server.url}", "cache": False}
-        report = build(arrow_tables(bookstore()), out, with_task(), **options)
-        other = build(arrow_tables(bookstore()), out, with_task(), text_dim=4, **options)
-        assert other.embedding["reused"] == 0
-        report = build(arrow_tables(bookstore()), out, with_task(), **options)
-        file = out / report.fingerprint / "text_embeddings.bin"
-        data = bytearray(file.read_bytes())
-        data[-1] ^= 1
-        file.write_bytes(data)
-        again = build(arrow_tables(bookstore()), out, with_task(), **options)
-    assert again.embedding["reused"] == 0
-    assert again.fingerprint == report.fingerprint
-    assert Store(out).verify() == []
 
 
 def test_a_damaged_store_is_replaced_and_not_compared_with(tmp_path: Path) -> None:
