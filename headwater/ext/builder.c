@@ -358,6 +358,24 @@ static PyObject *write_seeds(PyObject *object, PyObject *args) {
 
 /* ---- statistics and texts ---------------------------------------------------------------- */
 
+PyDoc_STRVAR(seed_splits_doc, "seed_splits(task: int) -> tuple[int, int, int]\n\n"
+                              "Seeds of train, val and test; dealt by hash with the defaults.");
+
+static PyObject *seed_splits(PyObject *object, PyObject *args) {
+    struct builder *self = (struct builder *)object;
+    uint32_t task;
+    if (!PyArg_ParseTuple(args, "O&", core_u32, &task) || !builder_ready(self)) {
+        return NULL;
+    }
+    uint64_t counts[3];
+    hw_error error;
+    if (hw_builder_seed_splits(self->handle, task, counts, &error) != HW_OK) {
+        return raise(self, &error);
+    }
+    return Py_BuildValue("(KKK)", (unsigned long long)counts[0], (unsigned long long)counts[1],
+                         (unsigned long long)counts[2]);
+}
+
 PyDoc_STRVAR(column_stats_doc,
              "column_stats(column: int) -> dict[str, int | float]\n\n"
              "value_count, null_count, mean, std, min, max, min_us, max_us, true_count, "
@@ -546,6 +564,7 @@ static PyMethodDef builder_methods[] = {
     {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
     {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
     {"write_seeds", write_seeds, METH_VARARGS, write_seeds_doc},
+    {"seed_splits", seed_splits, METH_VARARGS, seed_splits_doc},
     {"column_stats", column_stats, METH_VARARGS, column_stats_doc},
     {"text_count", text_count, METH_NOARGS, text_count_doc},
     {"texts", texts, METH_VARARGS, texts_doc},

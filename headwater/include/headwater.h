@@ -283,6 +283,10 @@ HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
  */
 HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
                                           struct ArrowArrayStream *stream, hw_error *error);
+/* Seeds of a task that were written, [train, val, test]: as they say, else as a sampler with the
+ * default ratios and split_seed deals them. */
+HW_CHECK hw_status hw_builder_seed_splits(const hw_builder *b, uint32_t task, uint64_t counts[3],
+                                          hw_error *error);
 
 /* What the builder measured, for metadata.json; valid once the rows or seeds are written. */
 typedef struct hw_column_stats {

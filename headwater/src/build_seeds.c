@@ -8,6 +8,7 @@
 #include "arrow.h"
 #include "builder.h"
 #include "bytes.h"
+#include "plan.h"
 
 enum seed_field { ANCHOR, OBS_TIME, TARGET, LABELLED, SPLIT, POSITION, KNOWN_AT, MOST_FIELDS };
 
@@ -27,6 +28,7 @@ struct seeds_reader {
     struct hwi_arrow arrow;
     struct hwi_spill seeds; /* struct seed [count] */
     struct seed previous;
+    uint64_t split_counts[HW_SPLIT_COUNT];
     uint64_t count;
 };
 
@@ -87,6 +89,9 @@ static int has_label_times(const struct seeds_reader *reader) {
     return (reader->task->info.flags & HWI_TASK_LABEL_TIMES) != 0;
 }
 
+/* How a sampler deals seeds if nothing is said: docs/2-sampling.md, "Splits". */
+static const hw_sampler_options DEFAULTS = {.split_ratios = {0.8, 0.1, 0.1}, .split_seed = 123};
+
 static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *error) {
     const struct hwi_arrow_column *columns = reader->arrow.columns;
     const struct hwi_build_table *anchor = reader->anchor;
@@ -114,6 +119,10 @@ static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *
     seed.hash = (anchor->info.flags & HWI_TABLE_KEYED)
                     ? hwi_read_u64(anchor->key_hashes.data + 8 * (uint64_t)local)
                     : hw_hash64(&number, sizeof number, 0);
+    if (split == HWI_SPLIT_HASHED) {
+        split = hwi_hashed_split(&DEFAULTS, seed.hash, reader->task->info.name_hash);
+    }
+    reader->split_counts[split]++;
     if (reader->count > 0 &&
         (seed.anchor < reader->previous.anchor ||
          (seed.anchor == reader->previous.anchor && seed.obs_time < reader->previous.obs_time))) {
@@ -198,6 +207,16 @@ static hw_status write_fields(const struct seeds_reader *reader, struct hwi_writ
                                    : HW_OK;
 }
 
+hw_status hw_builder_seed_splits(const hw_builder *b, uint32_t task, uint64_t counts[3],
+                                 hw_error *error) {
+    if (task >= b->task_count || !b->tasks[task].written) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "seeds of task %u of %u, which are not written",
+                        task, b->task_count);
+    }
+    memcpy(counts, b->tasks[task].split_counts, sizeof b->tasks[task].split_counts);
+    return HW_OK;
+}
+
 hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArrayStream *stream,
                                  hw_error *error) {
     HW_TRY(hwi_builder_start_write(b, error));
@@ -234,6 +253,7 @@ hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArray
         status = hwi_writer_close(&writer, &target->file, error);
     }
     target->info.seed_count = (uint32_t)reader.count;
+    memcpy(target->split_counts, reader.split_counts, sizeof target->split_counts);
     target->written = status == HW_OK;
     hwi_writer_abandon(&writer);
     hwi_spill_close(&reader.seeds);

@@ -65,6 +65,7 @@ struct hwi_build_task {
     char *name;
     uint32_t *hidden; /* [info.hidden_count] */
     uint8_t written;
+    uint64_t split_counts[HW_SPLIT_COUNT]; /* of its seeds; dealt by hash with the defaults */
     struct hwi_file_info file;
 };
 

@@ -160,6 +160,9 @@ class Builder:
         """Seeds of a task, sorted: anchor, obs_time int64 us, target, labelled bool, split int32,
         position."""
 
+    def seed_splits(self, task: SupportsIndex, /) -> tuple[int, int, int]:
+        """Seeds of train, val and test; dealt by hash with the defaults."""
+
     def column_stats(self, column: SupportsIndex, /) -> dict[str, int | float]:
         """value_count, null_count, mean, std, min, max, min_us, max_us, true_count,
         category_start, category_count."""

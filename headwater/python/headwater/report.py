@@ -8,11 +8,10 @@ where it is and how large.
 from __future__ import annotations
 
 import dataclasses
-import struct
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _core
 from .convert import Conversion
@@ -22,12 +21,6 @@ from .schema import SPLITS
 from .tasks import FOREVER_US, NEWER, TaskSeeds
 from .value_sql import LAST_US
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-DEFAULT_SPLIT_SEED = 123
-HASH_BUCKETS = 1000
-DEFAULT_SPLIT_ENDS = (800, 900)  # train below the first bucket, val below the second
 NO_TIMES = (
     "it is asked at times, but no table that links lead to from {} has a temporal column: contexts "
     "show all rows, those of the future too"
@@ -329,7 +322,10 @@ def store_metadata(
             _column(column, builder.column_stats(number), encoder.categories.get(number))
             for number, column in enumerate(layout.columns)
         ],
-        "tasks": [_task(layout, seeds, encoder.connection) for seeds in layout.tasks],
+        "tasks": [
+            _task(layout, seeds, dict(zip(SPLITS, builder.seed_splits(seeds.index), strict=True)))
+            for seeds in layout.tasks
+        ],
     }
 
 
@@ -406,9 +402,8 @@ def _column(
     }
 
 
-def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> dict[str, Any]:
+def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str, Any]:
     task, own = seeds.task, layout.task_columns[seeds.index]
-    counts = seeds.given_counts or _hash_splits(layout, seeds, connection)
     span = seeds.obs_range_us
     return {
         "name": task.name,
@@ -438,33 +433,6 @@ def _task(layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection) -> d
         "dropped": seeds.dropped,
         "bad_targets": seeds.bad_target_count,
     }
-
-
-def _hash_splits(
-    layout: Layout, seeds: TaskSeeds, connection: DuckDBPyConnection
-) -> dict[str, int]:
-    """Seeds per split under the default ratios: docs/2-sampling.md, splits."""
-    from ._core import hash64
-
-    anchor = layout.tables[layout.table_number(seeds.task.anchor_table)]
-    parts = ", ".join(
-        anchor.key_text(part, anchor.relation.partition(".")[2])
-        for part in anchor.table.primary_key
-    )
-    cursor = connection.execute(
-        f"SELECT n, {parts} FROM (SELECT anchor, count(*) AS n FROM {seeds.relation} "
-        f"GROUP BY anchor) JOIN {anchor.relation} ON anchor = {anchor.relation}.rowid"
-    )
-    name_hash = hash64(seeds.task.name.encode(), 0)
-    counts = dict.fromkeys(SPLITS, 0)
-    while rows := cursor.fetchmany(65_536):
-        for count, *key in rows:
-            texts = [part.encode() for part in key]
-            key_hash = hash64(b"".join(struct.pack("<I", len(t)) + t for t in texts), 0)
-            mixed = hash64(struct.pack("<3Q", key_hash, name_hash, DEFAULT_SPLIT_SEED), 0)
-            bucket = mixed % HASH_BUCKETS
-            counts[SPLITS[sum(bucket >= end for end in DEFAULT_SPLIT_ENDS)]] += count
-    return counts
 
 
 def iso_time(time_us: int) -> str:

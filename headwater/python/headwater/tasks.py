@@ -61,7 +61,6 @@ class TaskSeeds:
     unlike_cells: int  # of a task that is one of cells by its names: other answers than these
     obs_range_us: tuple[int, int] | None  # None: every seed sees everything
     latest_train_us: int | None  # of a given, temporal split
-    given_counts: dict[str, int]  # seeds by split, of a given split
     balance: dict[str, Any]  # classes or quantiles of the target
 
     @property
@@ -408,7 +407,7 @@ class _SeedMaker:
         row = self.connection.execute(
             f"SELECT count(*), count(*) FILTER (WHERE NOT labelled), "
             f"count(*) FILTER (WHERE labelled AND target IS NULL), "
-            f"min(obs_time), max(obs_time), {', '.join(_split_count(i) for i in range(3))}, "
+            f"min(obs_time), max(obs_time), "
             f"max(obs_time) FILTER (WHERE split = 0), min(obs_time) FILTER (WHERE split > 0) "
             f"FROM {relation}"
         ).fetchone()
@@ -422,7 +421,7 @@ class _SeedMaker:
             raise _error(self.without_category(row_count, dropped, row[0]))
         given = bool(self.task.seeds) or self.task.split_column is not None
         timed = row[3] is not None and row[3] != FOREVER_US
-        train_end, later_start = row[8], row[9]
+        train_end, later_start = row[5], row[6]
         temporal = given and timed and train_end is not None
         if later_start is not None and train_end is not None and later_start < train_end:
             temporal = False  # a given split that is not one in time
@@ -445,7 +444,6 @@ class _SeedMaker:
             unlike_cells=self.unlike_cells(relation),
             obs_range_us=(row[3], row[4]) if timed else None,
             latest_train_us=train_end if temporal else None,
-            given_counts=dict(zip(SPLITS, row[5:8], strict=True)) if given else {},
             balance=self.balance(relation),
         )
 
@@ -508,7 +506,3 @@ class _SeedMaker:
             f"SELECT quantile_disc(target, [0.0, 0.25, 0.5, 0.75, 1.0]) FROM {relation}"
         ).fetchone()
         return {"quantiles": [] if row is None or row[0] is None else list(row[0])}
-
-
-def _split_count(split: int) -> str:
-    return f"count(*) FILTER (WHERE split = {split})"
