@@ -19,12 +19,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.console import keep_places, tell
+from headwater.console import keep_places, say, tell
 from headwater.interrupts import Interrupts, is_interrupt
 
 from confluence.arguments import check_question, make_parser
 from confluence.commands import Told
-from confluence.stderr import say
 
 EXPLAINED = (
     ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,

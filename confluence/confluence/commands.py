@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from headwater.console import say
+
 from confluence.config import Config, preset
-from confluence.stderr import say
 
 if TYPE_CHECKING:
     from confluence.answers import Answers

@@ -20,8 +20,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import IO
 
+from headwater.console import say
+
 from confluence.meeting import PREFIX
-from confluence.stderr import say
 from confluence.stop import SIGNALS, handle_stops
 
 LAUNCHER = PREFIX + "LAUNCHER"  # process id of the one that started the ranks

@@ -26,12 +26,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from headwater.console import say
 from headwater.console import to_json as ascii_json
 
 from confluence.folder import whole
 from confluence.run_log import read_lines
 from confluence.sinks import Sinks
-from confluence.stderr import say
 from confluence.train import StepReport
 
 FILE = "log.jsonl"

@@ -461,9 +461,12 @@ def learn(
     with contextlib.ExitStack() as until_done:
         done = None
         if group.is_first:
-            if not (resume and checkpoint.newest_whole(folder) == cfg.steps):
-                until_done.enter_context(held(folder))  # there is something to do
-            done = _prepare(folder, record, resume, overwrite)
+            if resume and checkpoint.saved_steps(folder)[-1:] == [cfg.steps]:
+                done = checkpoint.newest_whole(folder)
+            if done != cfg.steps:  # there is something to do
+                until_done.enter_context(held(folder))
+                done = checkpoint.newest_whole(folder) if resume else None
+            _prepare(folder, record, done, overwrite=overwrite)
         done = group.tell(done)
         session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
         state = session.train(done) if done != cfg.steps else session.open(done)
@@ -479,17 +482,15 @@ def listed(given: Any) -> Sequence[Any]:
     return [given] if isinstance(given, str | Path) else list(given)
 
 
-def _prepare(folder: Path, record: dict[str, Any], resume: bool, overwrite: bool) -> int | None:
-    """The step that the run in a folder goes on from; None where it begins, in an empty folder."""
-    done = checkpoint.newest_whole(folder) if resume else None
+def _prepare(folder: Path, record: dict[str, Any], done: int | None, *, overwrite: bool) -> None:
+    """Check that the run in a folder can resume at a step; None: empty the folder for a new one."""
     if done is not None:
         checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
         checkpoint.set_aside(folder, done)
-        return done
+        return
     if start := record["config"]["init_from"]:
         check_start(Path(start), record, folder)
     clear_run(folder, overwrite=overwrite)
-    return None
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:

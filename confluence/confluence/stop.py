@@ -13,7 +13,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from confluence.stderr import say
+from headwater.console import say
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NOTE = "stopping after this step, to save; Ctrl-C once more stops at once"

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from confluence.stderr import say
+from headwater.console import say
 
 FAILURE = "confluence/failure"
 BEATS = "confluence/beats/"

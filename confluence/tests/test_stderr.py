@@ -9,14 +9,14 @@ from pathlib import Path
 
 import headwater
 import pytest
+from headwater.console import say
 
 from confluence.cli import _show
 from confluence.commands import Told
-from confluence.stderr import say
 
 TALKING = """
 import sys
-from confluence.stderr import say
+from headwater.console import say
 for line in range(100):
     say("x" * 10_000)
 print("went on", file=sys.stderr)
@@ -70,7 +70,7 @@ import sys
 from pathlib import Path
 import headwater
 from confluence.pipeline import build_store
-from confluence.stderr import say
+from headwater.console import say
 out = Path(sys.argv[1])
 (out / "csv").mkdir()
 (out / "csv" / "a.csv").write_text("id,x\\n1,2\\n2,3\\n")
