@@ -55,7 +55,6 @@ static const struct constant CONSTANTS[] = {
     {"TEXT_MODES", "resident", HW_TEXTS_RESIDENT},
     {"LOADS", "mmap", HW_LOAD_MMAP},
     {"LOADS", "ram", HW_LOAD_RAM},
-    {"LOADS", "ram-interleaved", HW_LOAD_RAM_INTERLEAVED},
     {"VERIFY", "once", HW_VERIFY_ONCE},
     {"VERIFY", "header", HW_VERIFY_HEADER},
     {"VERIFY", "full", HW_VERIFY_FULL},

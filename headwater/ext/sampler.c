@@ -105,8 +105,8 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 /* Options that sampler.py passes by number; those behind the bar may be left out. */
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
-                         int64_t visible_until[3], PyObject **cpus, PyObject **time_split,
-                         PyObject **seed_tables, PyObject **never_masked, PyObject **ignored) {
+                         int64_t visible_until[3], PyObject **time_split, PyObject **seed_tables,
+                         PyObject **never_masked, PyObject **ignored) {
     static char *names[] = {"store",
                             "rank",
                             "world_size",
@@ -139,7 +139,6 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "attention_masks",
                             "packing",
                             "contexts_per_batch",
-                            "cpus",
                             "staleness",
                             "child_counts",
                             "label_rows",
@@ -161,7 +160,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                    database_age = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
-            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&O(dd)pO&OO&dOO&"
+            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&O&ppO&(dd)pO&OO&dOO&"
             "OpO&Op",
             names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
@@ -174,7 +173,7 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
             &options->num_threads, core_i32, &options->num_prefetch, core_i32,
             &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
             &layout, core_u32, &options->num_interleaved, core_u32, &text_mode, &attention_masks,
-            &packing, core_u32, &options->contexts_per_batch, cpus, &options->staleness_zero_share,
+            &packing, core_u32, &options->contexts_per_batch, &options->staleness_zero_share,
             &options->staleness_max_days, &child_counts, core_u32, &options->label_rows, time_split,
             core_u32, &objective, &options->mask_ratio, seed_tables, core_u32,
             &options->max_targets_per_type, never_masked, &train_on_val, core_u32,
@@ -203,15 +202,15 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
-    PyObject *store, *tasks, *weights, *cpus = Py_None, *split_times = Py_None;
+    PyObject *store, *tasks, *weights, *split_times = Py_None;
     PyObject *tables = Py_None, *columns = Py_None, *ignored = Py_None;
     int64_t visible_until[3], time_split[2];
     hw_sampler_options options = {.struct_bytes = sizeof options};
-    uint32_t *task_list = NULL, *cpu_list = NULL, *table_list = NULL, *column_list = NULL;
+    uint32_t *task_list = NULL, *table_list = NULL, *column_list = NULL;
     uint32_t *ignored_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
-    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until, &cpus,
+    if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until,
                        &split_times, &tables, &columns, &ignored)) {
         return NULL;
     }
@@ -240,7 +239,6 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                             : task_list != NULL ? options.task_count
                                                 : task_count;
     if (double_list(weights, &weight_list, weight_count) ||
-        core_u32_list(cpus, &cpu_list, &options.cpu_count) != 0 ||
         core_u32_list(columns, &column_list, &options.never_masked_count) != 0 ||
         core_u32_list(ignored, &ignored_list, &options.ignored_column_count) != 0) {
         goto done;
@@ -248,7 +246,6 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     options.seed_tables = table_list;
     options.never_masked = column_list;
     options.ignored_columns = ignored_list;
-    options.cpus = cpu_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
     self = (struct sampler *)PyType_GenericAlloc(type, 0);
@@ -270,7 +267,6 @@ done:
     hw_store_close(handle);
     PyMem_Free(task_list);
     PyMem_Free(weight_list);
-    PyMem_Free(cpu_list);
     PyMem_Free(table_list);
     PyMem_Free(column_list);
     PyMem_Free(ignored_list);

@@ -115,7 +115,6 @@ typedef enum hw_text_mode {
 typedef enum hw_load {
     HW_LOAD_MMAP = 0,
     HW_LOAD_RAM = 1, /* read into memory at open, on huge pages where the kernel gives them */
-    HW_LOAD_RAM_INTERLEAVED = 2, /* the same, spread over the memory nodes of the machine */
 } hw_load;
 
 /*
@@ -512,7 +511,7 @@ typedef struct hw_sampler_options {
     uint32_t task_count;
     const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
-    uint32_t num_threads; /* 0: cpu_count; without cpus the usable cores, at most 16 */
+    uint32_t num_threads; /* 0: the usable cores, at most 16 */
     int32_t num_prefetch; /* batches made ahead, at least as many as the threads hold sequences of
                              (docs/6-tuning.md). < 0: 3; 0: synchronous, no threads */
     int32_t num_prefetch_val; /* < 0: 1 */
@@ -525,8 +524,6 @@ typedef struct hw_sampler_options {
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
                                  on contents */
-    const uint32_t *cpus; /* thread i runs on cpus[i mod cpu_count] only; NULL: where it likes */
-    uint32_t cpu_count;
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */

@@ -34,9 +34,6 @@ static hw_status read_all(struct hwi_file *file, hw_error *error) {
         return hwi_no_memory(error, "a store file in RAM (load = mmap needs none)", file->bytes);
     }
     file->data = data;
-    if (file->load == HW_LOAD_RAM_INTERLEAVED) {
-        HW_TRY(hwi_pages_interleave(data, file->bytes, error));
-    }
     for (uint64_t done = 0; done < file->bytes;) {
         ssize_t count = pread(file->fd, data + done, (size_t)(file->bytes - done), (off_t)done);
         if (count > 0) {

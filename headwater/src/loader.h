@@ -90,7 +90,6 @@ struct hwi_claim {
 struct hwi_thread {
     pthread_t id;
     struct hw_sampler *sampler;
-    uint32_t cpu; /* the only one it runs on; UINT32_MAX: any */
     struct hwi_worker *worker;
     struct hwi_claim claim;
     struct hwi_job **held; /* [held_count] the job of each work in the worker, in any order */

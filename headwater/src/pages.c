@@ -3,22 +3,15 @@
 
 #include "pages.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bytes.h"
-#include "error.h"
 
 enum {
     HEAP_ALIGN = 64,
-    /* linux/mempolicy.h, part of the system call's interface; no library is needed for two calls */
-    POLICY_INTERLEAVE = 3,
-    POLICY_FLAG_NODES_ALLOWED = 4,
-    MAX_NODES = 1024, /* the kernel's own limit */
     MAP_SHARE = 8, /* of the memory that one map may take to be read 2 MB at a time */
 };
 
@@ -63,31 +56,6 @@ void hwi_pages_close(void *pages, uint64_t bytes) {
     } else {
         free(pages);
     }
-}
-
-hw_status hwi_pages_interleave(void *pages, uint64_t bytes, hw_error *error) {
-    if (bytes < HWI_HUGE_PAGE_BYTES) {
-        return HW_OK; /* of the heap, which is not ours to place */
-    }
-    long failed = -1;
-#if defined(SYS_mbind) && defined(SYS_get_mempolicy)
-    unsigned long nodes[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
-    failed = syscall(SYS_get_mempolicy, NULL, nodes, (unsigned long)MAX_NODES, NULL,
-                     (unsigned long)POLICY_FLAG_NODES_ALLOWED);
-    if (failed == 0) {
-        failed = syscall(SYS_mbind, pages, (unsigned long)mapped_bytes_of(bytes),
-                         (unsigned long)POLICY_INTERLEAVE, nodes, (unsigned long)MAX_NODES, 0ul);
-    }
-#else
-    errno = ENOSYS;
-#endif
-    if (failed != 0) {
-        return hwi_fail(error, HW_IO,
-                        "cannot interleave a store file over the memory nodes: %s; use load = ram, "
-                        "or run the process under `numactl --interleave=all`",
-                        strerror(errno));
-    }
-    return HW_OK;
 }
 
 void hwi_pages_advise_map(void *map, uint64_t bytes) {

@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-#include "error.h"
-
 #define HWI_HUGE_PAGE_BYTES ((uint64_t)2 << 20)
 
 /* At least `bytes` of zeros, 64-byte aligned, huge pages asked for; NULL: no memory. Not touched,
@@ -18,9 +16,6 @@
 void *hwi_pages_open(uint64_t bytes);
 /* The same number of bytes; pages NULL is fine. */
 void hwi_pages_close(void *pages, uint64_t bytes);
-/* Spreads pages that nobody has touched over the memory nodes that this process may use; changes
- * nothing where there is one. HW_IO if the kernel refuses. */
-HWI_CHECK hw_status hwi_pages_interleave(void *pages, uint64_t bytes, hw_error *error);
 /* Asks for huge pages for a file map that nobody has read yet, unless it would fill much of the
  * memory: the kernel then reads 2 MB at a time, which a store larger than memory could not afford.
  * A wish: where it is not granted nothing changes. */

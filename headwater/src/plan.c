@@ -370,7 +370,6 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.tasks = NULL;
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
-    made->options.cpus = NULL;
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
     made->options.ignored_columns = NULL;

@@ -1,8 +1,6 @@
 /* Production: threads keep their workers full of sequences; see loader.h. */
-#define _GNU_SOURCE 1 /* sched_setaffinity */
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,16 +119,6 @@ static void abandon_locked(struct hwi_thread *thread) {
     }
 }
 
-static hw_status pin(uint32_t cpu, hw_error *error) {
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(cpu, &cpus);
-    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
-        return hwi_fail(error, HW_IO, "cannot run a thread on cpu %u: %s", cpu, strerror(errno));
-    }
-    return HW_OK;
-}
-
 /* One turn of a thread: more work if it has none left to begin, then one sequence finished, or one
  * part of vectors gathered. */
 static hw_status take_turn_locked(struct hwi_thread *thread, hw_error *error) {
@@ -167,7 +155,7 @@ void *hwi_produce(void *argument) {
     struct hwi_thread *thread = argument;
     hw_sampler *sampler = thread->sampler;
     hw_error error;
-    hw_status status = thread->cpu == UINT32_MAX ? HW_OK : pin(thread->cpu, &error);
+    hw_status status = HW_OK;
     pthread_mutex_lock(&sampler->mutex);
     while (status == HW_OK && !is_over_locked(sampler)) {
         status = take_turn_locked(thread, &error);

@@ -156,10 +156,9 @@ static uint32_t usable_cores(void) {
 }
 
 static hw_status check_limits(const hw_sampler_options *options, hw_error *error) {
-    if (options->num_threads > MAX_THREADS || options->cpu_count > MAX_THREADS) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "num_threads is %u and cpus has %u entries, expected at most %d",
-                        options->num_threads, options->cpu_count, MAX_THREADS);
+    if (options->num_threads > MAX_THREADS) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "num_threads is %u, expected at most %d",
+                        options->num_threads, MAX_THREADS);
     }
     if (options->num_prefetch > MAX_PREFETCH || options->num_prefetch_val > MAX_PREFETCH) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -205,26 +204,8 @@ static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capaci
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-/* Every number must be a processor that this process may run on. */
-static hw_status check_cpus(const uint32_t *cpus, uint32_t count, hw_error *error) {
-    cpu_set_t usable;
-    if (count > 0 && (cpus == NULL || sched_getaffinity(0, sizeof usable, &usable) != 0)) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "cpus cannot be chosen here; leave them out");
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (cpus[i] >= CPU_SETSIZE || !CPU_ISSET(cpus[i], &usable)) {
-            return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "cpus[%u] is %u, which is not among the %d processors that this "
-                            "process may use (see `taskset -cp $$`)",
-                            i, cpus[i], CPU_COUNT(&usable));
-        }
-    }
-    return HW_OK;
-}
-
 /* Everything a thread needs, so that starting it cannot fail for want of memory. */
-static hw_status open_workers(hw_sampler *sampler, uint32_t count,
-                              const hw_sampler_options *planned, hw_error *error) {
+static hw_status open_workers(hw_sampler *sampler, uint32_t count, hw_error *error) {
     sampler->threads = calloc((size_t)count + 1, sizeof *sampler->threads);
     if (sampler->threads == NULL) {
         return hwi_no_memory(error, "the threads", count * sizeof *sampler->threads);
@@ -232,7 +213,6 @@ static hw_status open_workers(hw_sampler *sampler, uint32_t count,
     for (uint32_t i = 0; i < count; i++) {
         struct hwi_thread *thread = &sampler->threads[i];
         thread->sampler = sampler;
-        thread->cpu = planned->cpu_count == 0 ? UINT32_MAX : planned->cpus[i % planned->cpu_count];
         sampler->worker_count++;
         HW_TRY(hwi_worker_open(sampler->plan, &thread->worker, error));
         uint32_t room = hwi_worker_room(thread->worker);
@@ -296,22 +276,19 @@ static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
 }
 
 /* Queues, memory and threads, by the plan. */
-static hw_status open_pipeline(hw_sampler *sampler, const hw_sampler_options *given,
-                               hw_error *error) {
-    hw_sampler_options planned = sampler->plan->options;
+static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
+    const hw_sampler_options planned = sampler->plan->options;
     int32_t train = planned.num_prefetch < 0 ? DEFAULT_PREFETCH : planned.num_prefetch;
     int32_t val = planned.num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned.num_prefetch_val;
     val = train == 0 ? 0 : val;
-    planned.cpus = planned.cpu_count == 0 ? NULL : given->cpus;
     HW_TRY(check_limits(&planned, error));
-    HW_TRY(check_cpus(planned.cpus, planned.cpu_count, error));
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
     uint32_t count = planned.num_threads;
     if (count == 0) {
-        count = planned.cpu_count > 0 ? planned.cpu_count : usable_cores();
+        count = usable_cores();
     }
     if (train > 0) {
-        HW_TRY(open_workers(sampler, count, &planned, error));
+        HW_TRY(open_workers(sampler, count, error));
         train = (int32_t)raised_prefetch(sampler, (uint32_t)train);
     }
     HW_TRY(hwi_pool_open(sampler->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &sampler->pool,
@@ -338,7 +315,7 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     if (status != HW_OK) {
         goto failed;
     }
-    status = open_pipeline(made, options, error);
+    status = open_pipeline(made, error);
     if (status != HW_OK) {
         goto failed;
     }

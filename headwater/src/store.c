@@ -402,7 +402,7 @@ static hw_status open_files(hw_store *store, struct hwi_file *schema_file, hw_lo
 
 hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error) {
     struct hwi_file schema_file = {.fd = -1};
-    if (path == NULL || store == NULL || (unsigned)load > HW_LOAD_RAM_INTERLEAVED) {
+    if (path == NULL || store == NULL || (unsigned)load > HW_LOAD_RAM) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_open: no path, no output or load %u",
                         (unsigned)load);
     }

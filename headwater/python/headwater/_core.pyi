@@ -313,7 +313,6 @@ class Sampler:
         attention_masks: bool = False,
         packing: bool = False,
         contexts_per_batch: SupportsIndex = 0,
-        cpus: Sequence[int] | None = None,
         staleness: tuple[float, float] = (0, 0),
         child_counts: bool = False,
         label_rows: SupportsIndex = 0,

@@ -89,8 +89,7 @@ class Sampler:
         are of later. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by
         time".
     train_on_val: the seeds of val are train's, for the last fit before test; val then has none.
-    num_threads: None: len(cpus), or usable cores / local_world_size, at most 16.
-    cpus: thread i runs on cpus[i mod len(cpus)] only; None: where the system puts it.
+    num_threads: None: usable cores / local_world_size, at most 16.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
     adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
     targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
@@ -105,9 +104,9 @@ class Sampler:
         objective "task" more than 0 masks cells beside the target, in train contexts only.
     max_targets_per_type: M, masked cells of one type in a sequence; those beyond stay as they are.
         None: chosen from a sample. With seed_tables, functions that take a task take a table.
-    with_rows: adds row_depths, and row_ids in info. load: "mmap", "ram" or
-        "ram-interleaved" (over the memory nodes); verify: "once", "header" or "full", as of
-        `Store`: a damaged store is a StoreError. Both only with db_path.
+    with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram"; verify:
+        "once", "header" or "full", as of `Store`: a damaged store is a StoreError. Both only with
+        db_path.
     What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
     """
 
@@ -144,7 +143,6 @@ class Sampler:
         time_split: tuple[Time, Time] | None = None,
         train_on_val: bool = False,
         num_threads: int | None = None,
-        cpus: Sequence[int] | None = None,
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
         num_interleaved: int | None = None,
@@ -212,7 +210,7 @@ class Sampler:
                 tasks=None if tasks is None else self._seeds.numbers,
                 task_weights=self._seeds.weights(task_weights),
                 visible_until=until,
-                num_threads=thread_count(num_threads, cpus, local_world_size),
+                num_threads=thread_count(num_threads, local_world_size),
                 num_prefetch=at_least("num_prefetch", num_prefetch, 0),
                 num_prefetch_val=at_least("num_prefetch_val", num_prefetch_val, 0),
                 text_budget=at_least_or_0("text_budget", text_budget, 2),
@@ -221,7 +219,6 @@ class Sampler:
                 contexts_per_batch=at_least_or_0("contexts_per_batch", contexts_per_batch, 1),
                 with_rows=with_rows,
                 num_interleaved=at_least_or_0("num_interleaved", num_interleaved, 1),
-                cpus=cpus,
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
                 label_rows=at_least("label_rows", label_rows, 0),

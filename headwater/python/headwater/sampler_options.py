@@ -39,12 +39,11 @@ def at_least_or_0(option: str, value: int | None, low: int) -> int:
     return 0 if value is None else at_least(option, value, low)
 
 
-def thread_count(num_threads: int | None, cpus: Sequence[int] | None, local_world_size: int) -> int:
-    given = 0 if cpus is None else at_least("the number of cpus", len(cpus), 1)
+def thread_count(num_threads: int | None, local_world_size: int) -> int:
     if num_threads is not None:
         return at_least("num_threads", num_threads, 1)
     cores = len(os.sched_getaffinity(0)) // at_least("local_world_size", local_world_size, 1)
-    return given or min(max(cores, 1), MAX_THREADS)
+    return min(max(cores, 1), MAX_THREADS)
 
 
 def adjacency_word(adjacency: str | None, layout: str) -> int:

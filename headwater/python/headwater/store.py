@@ -46,8 +46,7 @@ class SemanticType(IntEnum):
 
 
 class Store:
-    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`; with
-    `load="ram-interleaved"` spread over the memory nodes of the machine).
+    """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`).
 
     verify: "once" proves the checksums of all files, unless this machine did so before and no file
     has another device, inode, size or time since (docs/1-format.md, "Verified once"); "full" proves

@@ -3,11 +3,10 @@
  * goes on where it stood, passes serve every seed once, and no order of closing, dropping and
  * waiting hangs. Run it under ThreadSanitizer, too.
  */
-#define _GNU_SOURCE 1 /* processors of threads */
+#define _DEFAULT_SOURCE 1
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -682,37 +681,6 @@ static void a_prefetch_too_small_to_keep_the_threads_busy_is_raised(void **state
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-static void threads_run_on_the_processors_they_were_given(void **state) {
-    struct shop *shop = *state;
-    cpu_set_t usable, found;
-    assert_int_equal(sched_getaffinity(0, sizeof usable, &usable), 0);
-    uint32_t last = CPU_SETSIZE;
-    while (!CPU_ISSET(--last, &usable)) {
-    }
-    hw_sampler_options options = small_options();
-    options.num_threads = 0;
-    options.cpus = (uint32_t[]){last, last};
-    options.cpu_count = 2;
-    hw_sampler *sampler = open_sampler(state, &options);
-    hw_batch_release(next(sampler, HW_TRAIN));
-    assert_int_equal(hw_sampler_get_stats(sampler).threads, 2);
-    for (int i = 0; i < 2; i++) {
-        int pinned = 0;
-        for (int tries = 0; tries < 1000 && !pinned;
-             tries++) { /* the other may yet have to start */
-            pthread_getaffinity_np(sampler->threads[i].id, sizeof found, &found);
-            pinned = CPU_COUNT(&found) == 1 && CPU_ISSET(last, &found);
-            usleep(1000);
-        }
-        assert_true(pinned);
-    }
-    hw_sampler_close(sampler);
-    hw_error error = {0};
-    options.cpus = (uint32_t[]){last, CPU_SETSIZE + 7};
-    assert_int_equal(hw_sampler_open(shop->store, &options, &sampler, &error), HW_BAD_ARGUMENT);
-    assert_non_null(strstr(error.message, "cpus[1] is 1031, which is not among the"));
-}
-
 static void time_is_accounted_for_while_threads_sleep(void **state) {
     hw_sampler_options options = small_options();
     hw_sampler *sampler = open_sampler(state, &options);
@@ -748,7 +716,6 @@ int main(void) {
         LETTERS_TEST(a_shutdown_at_any_moment_leaves_nothing_behind),
         LETTERS_TEST(an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory),
         LOADER_TEST(a_prefetch_too_small_to_keep_the_threads_busy_is_raised),
-        LOADER_TEST(threads_run_on_the_processors_they_were_given),
         LOADER_TEST(time_is_accounted_for_while_threads_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

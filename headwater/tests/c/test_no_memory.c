@@ -61,7 +61,7 @@ static void open_and_verify(void *context) {
 
 static void a_store_opens_and_verifies(void **state) {
     struct shop *shop = *state;
-    static const hw_load loads[] = {HW_LOAD_MMAP, HW_LOAD_RAM, HW_LOAD_RAM_INTERLEAVED};
+    static const hw_load loads[] = {HW_LOAD_MMAP, HW_LOAD_RAM};
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
         shop->load = loads[i];
         try_all(open_and_verify, shop, 0);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import signal
 import subprocess
@@ -379,25 +378,9 @@ def test_prometheus_names_the_bound(sampler: headwater.Sampler) -> None:
     assert "# TYPE headwater_sampler_elapsed_seconds_total counter\n" in text
 
 
-def test_threads_may_be_given_processors(path: Path) -> None:
-    usable = sorted(os.sched_getaffinity(0))
-    options = {name: value for name, value in SMALL.items() if name != "num_threads"}
+def test_batches_are_the_same_from_memory(path: Path) -> None:
     with (
-        headwater.Sampler(db_path=path, **options, cpus=[usable[-1]] * 3) as pinned,
-        headwater.Sampler(db_path=path, **SMALL) as free,
-    ):
-        assert pinned.stats()["threads"] == 3
-        assert same(pinned.next_train_batch(), free.next_train_batch())
-    with pytest.raises(ValueError, match=r"cpus\[1\] is 100000, which is not among the \d+ proc"):
-        headwater.Sampler(db_path=path, **options, cpus=[usable[0], 100_000])
-    with pytest.raises(ValueError, match="the number of cpus is 0, expected at least 1"):
-        headwater.Sampler(db_path=path, **options, cpus=[])
-
-
-@pytest.mark.parametrize("load", ["ram", "ram-interleaved"])
-def test_batches_are_the_same_from_memory(path: Path, load: str) -> None:
-    with (
-        headwater.Sampler(db_path=path, **SMALL, load=load) as loaded,
+        headwater.Sampler(db_path=path, **SMALL, load="ram") as loaded,
         headwater.Sampler(db_path=path, **SMALL) as mapped,
     ):
         assert same(loaded.batch("train", 3), mapped.batch("train", 3))
