@@ -7,14 +7,14 @@ enum { RANK_WORDS = 8, RANK_BITS = 64 * RANK_WORDS };
 
 /* ---- bits -------------------------------------------------------------------------------- */
 
-/* Keys that are hidden and have no target have none of these: NULL. */
+/* NULL: the key is hidden and has no target, or all labels may be shown. */
 static int is_set(const struct hwi_label_edges *edges, uint64_t at) {
-    return edges == NULL || edges->shown == NULL || (edges->shown[at / 64] >> (at % 64) & 1);
+    return edges == NULL || (edges->shown[at / 64] >> (at % 64) & 1);
 }
 
 /* How many edges before `at` are shown. */
 static uint64_t rank_of(const struct hwi_label_edges *edges, uint64_t at) {
-    if (edges == NULL || edges->shown == NULL) {
+    if (edges == NULL) {
         return at;
     }
     uint64_t rank = edges->ranks[at / RANK_BITS];
@@ -28,7 +28,7 @@ static uint64_t rank_of(const struct hwi_label_edges *edges, uint64_t at) {
 /* The edge before which `rank` are shown, and which is shown; it is in [low, high). */
 static uint64_t edge_of(const struct hwi_label_edges *edges, uint64_t rank, uint64_t low,
                         uint64_t high) {
-    if (edges == NULL || edges->shown == NULL) {
+    if (edges == NULL) {
         return rank;
     }
     uint64_t block = low / RANK_BITS, end = (high - 1) / RANK_BITS;

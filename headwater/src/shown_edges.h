@@ -13,10 +13,10 @@
 #include "walk.h"
 
 /* Of a foreign key that has the target: which edges of its parents' lists have labels that contexts
- * may show. */
+ * may show. Only where some may not. */
 struct hwi_label_edges {
     uint32_t key;
-    uint64_t *shown; /* a bit for each of the parent table's edges; NULL: all of them */
+    uint64_t *shown; /* a bit for each of the parent table's edges */
     uint32_t *ranks; /* how many are set before every RANK_WORDS-th word */
 };
 
