@@ -4,7 +4,7 @@
  *     bench_sampler STORE [--threads N] [--batch B] [--length S] [--width W] [--max-rows R]
  *                   [--task N] [--seconds T] [--repeats N] [--batches N] [--ram] [--cold]
  *                   [--latency REQUESTS] [--layout dense|compact]
- *                   [--text-mode batch|resident] [--interleaved K] [--child-counts 0|1]
+ *                   [--text-mode batch|resident] [--child-counts 0|1]
  *                   [--peer-labels N]
  *
  * Prints one JSON line. Threads 0 (the default) make each batch in the calling thread, so that CPU
@@ -36,7 +36,7 @@
 
 struct settings {
     const char *store, *layout, *text_mode;
-    uint32_t threads, interleaved;
+    uint32_t threads;
     uint64_t batch_count, request_count, repeats;
     double seconds;
     hw_load load;
@@ -116,8 +116,6 @@ static void take_argument(struct settings *settings, const char *name, const cha
         settings->request_count = (uint64_t)number(name, value);
     } else if (strcmp(name, "--threads") == 0) {
         settings->threads = (uint32_t)number(name, value);
-    } else if (strcmp(name, "--interleaved") == 0) {
-        settings->interleaved = (uint32_t)number(name, value);
     } else if (strcmp(name, "--child-counts") == 0) {
         options->child_counts = number(name, value) > 0;
     } else if (strcmp(name, "--peer-labels") == 0) {
@@ -184,7 +182,6 @@ static int choice(const char *value, const char *first, const char *second) {
 static void set_words(struct settings *settings) {
     settings->options.layout = (hw_layout)choice(settings->layout, "dense", "compact");
     settings->options.text_mode = (hw_text_mode)choice(settings->text_mode, "batch", "resident");
-    settings->options.num_interleaved = settings->interleaved;
 }
 
 static hw_sampler *open_sampler(struct settings *settings, hw_store *store) {
@@ -302,11 +299,10 @@ static void run_throughput(hw_sampler *sampler, const struct settings *settings,
 
 static void print_configuration(const struct settings *settings, hw_shape shape) {
     printf("{\"question\": \"%s\", \"threads\": %u, \"layout\": \"%s\", \"text_mode\": \"%s\", "
-           "\"interleaved\": %u, \"B\": %u, \"S\": %u, \"R\": %u, \"w\": %u, \"U\": %u",
+           "\"B\": %u, \"S\": %u, \"R\": %u, \"w\": %u, \"U\": %u",
            settings->request_count > 0 ? "latency in C" : "throughput in C", settings->threads,
-           settings->layout, settings->text_mode, settings->interleaved, shape.batch_size,
-           shape.sequence_length, shape.max_rows,
-           settings->options.child_width == 0 ? 16 : settings->options.child_width,
+           settings->layout, settings->text_mode, shape.batch_size, shape.sequence_length,
+           shape.max_rows, settings->options.child_width == 0 ? 16 : settings->options.child_width,
            shape.text_budget);
 }
 

@@ -253,11 +253,10 @@ static PyObject *set_categories(PyObject *object, PyObject *args) {
 
 /* ---- streams ----------------------------------------------------------------------------- */
 
-enum stream_kind { STREAM_ROWS, STREAM_PARENTS, STREAM_EDGES, STREAM_SEEDS };
+enum stream_kind { STREAM_ROWS, STREAM_EDGES, STREAM_SEEDS };
 
 /* Writes one stream without the GIL (a producer in Python takes it itself) and releases it: a
- * producer may have only one open at a time. `count`: of dangling keys, or of NULL ones; out: of
- * edges. */
+ * producer may have only one open at a time. `count`: of NULL keys; out: of edges. */
 static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint32_t index,
                               PyObject *object, uint64_t *count) {
     struct ArrowArrayStream *stream;
@@ -276,9 +275,6 @@ static PyObject *write_stream(struct builder *self, enum stream_kind kind, uint3
     Py_BEGIN_ALLOW_THREADS switch (kind) {
     case STREAM_ROWS:
         status = hw_builder_write_rows(self->handle, index, stream, &error);
-        break;
-    case STREAM_PARENTS:
-        status = hw_builder_write_parents(self->handle, index, stream, *count, &error);
         break;
     case STREAM_EDGES:
         status = hw_builder_write_edges(self->handle, index, stream, *count, count, &error);
@@ -308,21 +304,6 @@ static PyObject *write_rows(PyObject *object, PyObject *args) {
         return NULL;
     }
     return write_stream(self, STREAM_ROWS, table, stream, NULL);
-}
-
-PyDoc_STRVAR(write_parents_doc, "write_parents(key: int, stream: object, dangling_count: int) -> "
-                                "None\n\nParents of a foreign key, one per child row.");
-
-static PyObject *write_parents(PyObject *object, PyObject *args) {
-    struct builder *self = (struct builder *)object;
-    uint32_t key;
-    uint64_t dangling;
-    PyObject *stream;
-    if (!PyArg_ParseTuple(args, "O&OO&", core_u32, &key, &stream, core_u64, &dangling) ||
-        !builder_ready(self)) {
-        return NULL;
-    }
-    return write_stream(self, STREAM_PARENTS, key, stream, &dangling);
 }
 
 PyDoc_STRVAR(write_edges_doc,
@@ -561,7 +542,6 @@ static PyMethodDef builder_methods[] = {
     {"add_task", (PyCFunction)(void (*)(void))add_task, METH_VARARGS | METH_KEYWORDS, add_task_doc},
     {"set_categories", set_categories, METH_VARARGS, set_categories_doc},
     {"write_rows", write_rows, METH_VARARGS, write_rows_doc},
-    {"write_parents", write_parents, METH_VARARGS, write_parents_doc},
     {"write_edges", write_edges, METH_VARARGS, write_edges_doc},
     {"write_seeds", write_seeds, METH_VARARGS, write_seeds_doc},
     {"seed_splits", seed_splits, METH_VARARGS, seed_splits_doc},

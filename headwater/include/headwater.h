@@ -258,16 +258,8 @@ HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
 HW_CHECK hw_status hw_builder_write_rows(hw_builder *b, uint32_t table,
                                          struct ArrowArrayStream *stream, hw_error *error);
 /*
- * Parents of a foreign key, one per child row in row order, after the rows of both tables: one
- * int32, uint32 or int64 column, the parent's row within its table, NULL where there is none.
- * `dangling_count` of those NULLs had a key without a row; it is recorded.
- */
-HW_CHECK hw_status hw_builder_write_parents(hw_builder *b, uint32_t key,
-                                            struct ArrowArrayStream *stream,
-                                            uint64_t dangling_count, hw_error *error);
-/*
- * The same as pairs in any order: child and parent, each an int32, uint32 or int64 row within its
- * table, for the child rows that have a parent, each once. `null_count` of the others had a NULL in
+ * Parents of a foreign key, after the rows of both tables, as pairs in any order: child and parent,
+ * each an int32, uint32 or int64 row within its table, for the child rows that have a parent, each once. `null_count` of the others had a NULL in
  * their key; the rest dangle. *edge_count is the number of pairs.
  */
 HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
@@ -522,8 +514,6 @@ typedef struct hw_sampler_options {
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
     uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
-    uint32_t num_interleaved; /* walks that a thread has under way at once, 1 to 64; 0: 8. No effect
-                                 on contents */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */

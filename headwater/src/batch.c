@@ -16,11 +16,14 @@
 #include "masked.h"
 #include "pack.h"
 
+/* Walks of a worker: 4 to 16 measured alike. */
+enum { MOST_WALKS = 8 };
+
 struct hwi_worker {
     const struct hwi_plan *plan;
-    struct hwi_walk *walks; /* [walk_count] */
-    struct hwi_work *works; /* [walk_count] what each walk is for */
-    uint32_t *order; /* [walk_count] walks: the live ones first */
+    struct hwi_walk walks[MOST_WALKS]; /* the first walk_count */
+    struct hwi_work works[MOST_WALKS]; /* what each walk is for */
+    uint32_t order[MOST_WALKS]; /* walks: the live ones first */
     uint32_t walk_count, live_count, turn;
     struct hwi_canvas canvas;
     struct hwi_permuter permuter;
@@ -36,15 +39,9 @@ static uint64_t now_ns(void) {
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-/* As many as were asked for, or as may have their scratch. */
-static hw_status open_walks(struct hwi_worker *worker, uint32_t count, hw_error *error) {
-    worker->walks = calloc(count, sizeof *worker->walks);
-    worker->works = calloc(count, sizeof *worker->works);
-    worker->order = calloc(count, sizeof *worker->order);
-    if (worker->walks == NULL || worker->works == NULL || worker->order == NULL) {
-        return hwi_no_memory(error, "the walks of a worker", count * sizeof *worker->walks);
-    }
-    for (uint32_t i = 0; i < count; i++) {
+/* MOST_WALKS, or as many as may have their scratch. */
+static hw_status open_walks(struct hwi_worker *worker, hw_error *error) {
+    for (uint32_t i = 0; i < MOST_WALKS; i++) {
         worker->order[i] = i;
         HW_TRY(hwi_walk_open(worker->plan, &worker->walks[i], error));
         worker->walk_count++;
@@ -62,7 +59,7 @@ hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worke
         return hwi_no_memory(error, "a worker", sizeof *made);
     }
     made->plan = plan = hwi_making_plan(plan);
-    hw_status status = open_walks(made, plan->options.num_interleaved, error);
+    hw_status status = open_walks(made, error);
     if (status == HW_OK) {
         status = hwi_canvas_open(plan, &made->canvas, error);
     }
@@ -87,9 +84,6 @@ void hwi_worker_close(struct hwi_worker *worker) {
     for (uint32_t i = 0; i < worker->walk_count; i++) {
         hwi_walk_release(&worker->walks[i]);
     }
-    free(worker->walks);
-    free(worker->works);
-    free(worker->order);
     hwi_canvas_release(&worker->canvas);
     hwi_permuter_release(&worker->permuter);
     hwi_texts_release(&worker->texts);

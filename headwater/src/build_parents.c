@@ -1,71 +1,11 @@
 /*
- * Parents of a foreign key, one per child row, into a spill: given row by row
- * (hw_builder_write_parents), or as pairs in any order (hw_builder_write_edges).
+ * Parents of a foreign key, one per child row, from pairs in any order into a spill.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "arrow.h"
 #include "builder.h"
-
-/* One chunk: rows of the parent table, HWI_NONE where NULL. */
-static hw_status take_parents(struct hwi_arrow *arrow, struct hwi_build_key *key,
-                              const struct hwi_build_table *parent, uint64_t *null_count,
-                              hw_error *error) {
-    for (uint64_t i = 0; i < arrow->row_count; i++) {
-        uint32_t row = HWI_NONE;
-        if (hwi_arrow_is_null(&arrow->columns[0], i)) {
-            (*null_count)++;
-        } else {
-            HW_TRY(hwi_arrow_index(arrow, 0, i, parent->info.row_count, &row, error));
-            key->info.edge_count += !key->is_never;
-        }
-        row = key->is_never ? HWI_NONE : row;
-        HW_TRY(hwi_spill_append(&key->parents, &row, sizeof row, error));
-    }
-    return HW_OK;
-}
-
-static hw_status take_stream(hw_builder *b, struct hwi_build_key *key,
-                             struct ArrowArrayStream *stream, uint64_t dangling_count,
-                             hw_error *error) {
-    const struct hwi_build_table *child = &b->tables[key->info.child_table];
-    const struct hwi_build_table *parent = &b->tables[key->info.parent_table];
-    const struct hwi_arrow_field field = {"parent", HWI_ARROW_INTEGER};
-    uint64_t row_count = 0, null_count = 0;
-    char subject[200];
-    struct hwi_arrow arrow;
-    snprintf(subject, sizeof subject, "foreign key '%s.%s'", child->name,
-             b->columns[key->columns[0]].name);
-    HW_TRY(hwi_spill_open(&key->parents, b->directory, error));
-    hw_status status = hwi_arrow_open(&arrow, stream, subject, &field, 1, error);
-    while (status == HW_OK) {
-        status = hwi_arrow_next(&arrow, error);
-        if (status != HW_OK || arrow.row_count == 0) {
-            break;
-        }
-        row_count += arrow.row_count;
-        if (row_count > child->info.row_count) {
-            break;
-        }
-        status = take_parents(&arrow, key, parent, &null_count, error);
-    }
-    hwi_arrow_close(&arrow);
-    if (status == HW_OK && row_count != child->info.row_count) {
-        status = hwi_fail(error, HW_BAD_SOURCE, "%s has %s%llu parents, table '%s' has %u rows",
-                          subject, row_count > child->info.row_count ? "at least " : "",
-                          (unsigned long long)row_count, child->name, child->info.row_count);
-    }
-    if (status == HW_OK && dangling_count > null_count) {
-        status =
-            hwi_fail(error, HW_BAD_ARGUMENT, "%s has %llu dangling keys among %llu NULLs", subject,
-                     (unsigned long long)dangling_count, (unsigned long long)null_count);
-    }
-    key->info.dangling_count = dangling_count;
-    key->info.null_count = null_count - dangling_count;
-    hwi_spill_seal(&key->parents);
-    return status;
-}
 
 /* The key, if its parents may be written now. */
 static hw_status find_key(hw_builder *b, uint32_t key, struct hwi_build_key **found,
@@ -87,17 +27,6 @@ static hw_status find_key(hw_builder *b, uint32_t key, struct hwi_build_key **fo
     *found = target;
     return HW_OK;
 }
-
-hw_status hw_builder_write_parents(hw_builder *b, uint32_t key, struct ArrowArrayStream *stream,
-                                   uint64_t dangling_count, hw_error *error) {
-    struct hwi_build_key *target = NULL;
-    HW_TRY(find_key(b, key, &target, error));
-    hw_status status = take_stream(b, target, stream, dangling_count, error);
-    target->written = status == HW_OK;
-    return hwi_builder_latch(b, status);
-}
-
-/* ---- pairs in any order ------------------------------------------------------------------ */
 
 static hw_status take_pairs(struct hwi_arrow *arrow, struct hwi_build_key *key, const hw_builder *b,
                             hw_error *error) {

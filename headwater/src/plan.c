@@ -11,8 +11,6 @@
 
 #include "error.h"
 
-enum { DEFAULT_INTERLEAVED = 8 };
-
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 
 /* ---- options ----------------------------------------------------------------------------- */
@@ -57,7 +55,6 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     options->batch_size = or_default(options->batch_size, 32);
     options->sequence_length = or_default(options->sequence_length, 1024);
     options->child_width = or_default(options->child_width, 16);
-    options->num_interleaved = or_default(options->num_interleaved, DEFAULT_INTERLEAVED);
     HW_TRY(check_range("rank", options->rank, 0, options->world_size - 1, error));
     HW_TRY(check_range("default_batch_size", options->batch_size, 1, HWI_MAX_BATCH, error));
     HW_TRY(check_range("default_sequence_length", options->sequence_length, 2, HWI_MAX_SEQUENCE,
@@ -77,7 +74,6 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
     HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
     HW_TRY(check_range("layout", (uint64_t)options->layout, 0, HW_LAYOUT_COMPACT, error));
-    HW_TRY(check_range("num_interleaved", options->num_interleaved, 1, HWI_MAX_INTERLEAVED, error));
     HW_TRY(
         check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
     HW_TRY(check_range("text_mode", (uint64_t)options->text_mode, 0, HW_TEXTS_RESIDENT, error));

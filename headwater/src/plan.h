@@ -16,7 +16,6 @@
 #define HWI_MAX_SEQUENCE 65535u
 #define HWI_MAX_BATCH 65536u
 #define HWI_MAX_CHILD_WIDTH 4096u
-#define HWI_MAX_INTERLEAVED 64u
 #define HWI_MAX_PEER_LABELS 1024u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u

@@ -144,11 +144,6 @@ class Builder:
         (identifier: true where present), float64, int64 us, bool, utf8 category or utf8 text.
         """
 
-    def write_parents(
-        self, key: SupportsIndex, stream: _ArrowStream | object, dangling_count: SupportsIndex, /
-    ) -> None:
-        """Parents of a foreign key, one integer per child row: the row within the parent table."""
-
     def write_edges(
         self, key: SupportsIndex, stream: _ArrowStream | object, null_count: SupportsIndex, /
     ) -> int:
@@ -308,7 +303,6 @@ class Sampler:
         text_budget: SupportsIndex,
         with_rows: bool,
         layout: SupportsIndex = 0,
-        num_interleaved: SupportsIndex = 0,
         text_mode: SupportsIndex = 0,
         attention_masks: bool = False,
         packing: bool = False,

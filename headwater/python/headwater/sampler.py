@@ -92,8 +92,7 @@ class Sampler:
     num_threads: None: usable cores / local_world_size, at most 16.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
     adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
-    targets: "inline" or "separate". num_interleaved: contexts a thread has under way at once
-        (None: 8); no effect on contents.
+    targets: "inline" or "separate".
     attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
     packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
         many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
@@ -145,7 +144,6 @@ class Sampler:
         num_threads: int | None = None,
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
-        num_interleaved: int | None = None,
         layout: str = "dense",
         adjacency: str | None = None,
         text_budget: int | None = None,
@@ -218,7 +216,6 @@ class Sampler:
                 packing=packing,
                 contexts_per_batch=at_least_or_0("contexts_per_batch", contexts_per_batch, 1),
                 with_rows=with_rows,
-                num_interleaved=at_least_or_0("num_interleaved", num_interleaved, 1),
                 staleness=stale or (0, 0),
                 child_counts=child_counts,
                 label_rows=at_least("label_rows", label_rows, 0),

@@ -233,16 +233,22 @@ void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64
                      uint64_t dangling_count) {
     struct ArrowArrayStream stream;
     hw_error error = {.message = ""};
-    uint8_t *valid = allocate(row_count);
+    int64_t *children = allocate(2 * row_count * sizeof *children), *found = children + row_count;
+    uint64_t count = 0, edge_count = 0;
     for (uint64_t i = 0; i < row_count; i++) {
-        valid[i] = parents[i] >= 0;
+        if (parents[i] >= 0) {
+            children[count] = (int64_t)i;
+            found[count++] = parents[i];
+        }
     }
-    struct fixture_column column = {"parent", "l", parents, valid};
-    fixture_stream(&stream, &column, 1, row_count, 3);
-    fixture_check(hw_builder_write_parents(b, key, &stream, dangling_count, &error), &error,
-                  "parents");
+    const struct fixture_column pairs[] = {{"child", "l", children, NULL},
+                                           {"parent", "l", found, NULL}};
+    fixture_stream(&stream, pairs, 2, count, 3);
+    fixture_check(hw_builder_write_edges(b, key, &stream, row_count - count - dangling_count,
+                                         &edge_count, &error),
+                  &error, "parents");
     stream.release(&stream);
-    free(valid);
+    free(children);
 }
 
 void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column columns[6],

@@ -166,7 +166,6 @@ static void a_sampler_of_any_kind_opens_and_makes_batches(void **state) {
     static const uint32_t variants[] = {0, 1, 9, 10, 11, 12, 13, 14};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         shop->options = survey_options(variants[i]);
-        shop->options.num_interleaved = 1;
         shop->digest = 0;
         try_all(sample, shop, 0);
     }
@@ -273,7 +272,6 @@ static void a_thread_without_memory_tells_whoever_waits(void **state) {
         shop->options.seed_table_count = 0;
         shop->options.split_ratios[0] = shop->options.split_ratios[1] = 0.5;
         shop->options.split_ratios[2] = 0;
-        shop->options.num_interleaved = 1;
         shop->options.num_threads = settings[i].threads;
         shop->options.num_prefetch = settings[i].prefetch;
         shop->options.num_prefetch_val = 1;

@@ -195,30 +195,18 @@ static int write_seeds(hw_builder *b, uint32_t task, const struct fixture_column
     return is_written;
 }
 
-static int write_edges(hw_builder *b) {
-    const struct fixture_column pairs[] = {
-        {"child", "i", (int32_t[]){5, 0, 2, 3, 1}, NULL},
-        {"parent", "i", (int32_t[]){7, 7, 7, 49, 7}, NULL},
-    };
+static int write_edges(hw_builder *b, uint32_t key, const int32_t children[],
+                       const int32_t parents[], uint64_t count, uint64_t null_count) {
+    const struct fixture_column pairs[] = {{"child", "i", children, NULL},
+                                           {"parent", "i", parents, NULL}};
     struct ArrowArrayStream stream, inner;
     hw_error error = {.message = ""};
     uint64_t edge_count = 0;
-    spare(&stream, &inner, pairs, 2, 5);
-    int is_written =
-        !is_refused(hw_builder_write_edges(b, 0, &stream, 1, &edge_count, &error), &error);
+    spare(&stream, &inner, pairs, 2, count);
+    int is_written = !is_refused(
+        hw_builder_write_edges(b, key, &stream, null_count, &edge_count, &error), &error);
     stream.release(&stream);
-    assert_int_equal(edge_count, is_written ? 5 : 0);
-    return is_written;
-}
-
-static int write_parents(hw_builder *b) {
-    const struct fixture_column parents = {"parent", "l", (int64_t[]){0, 0, 0, 1, 0, 2},
-                                           (uint8_t[]){0, 1, 0, 1, 0, 1}};
-    struct ArrowArrayStream stream, inner;
-    hw_error error = {.message = ""};
-    spare(&stream, &inner, &parents, 1, BOOK_COUNT);
-    int is_written = !is_refused(hw_builder_write_parents(b, 1, &stream, 0, &error), &error);
-    stream.release(&stream);
+    assert_int_equal(edge_count, is_written ? count : 0);
     return is_written;
 }
 
@@ -249,7 +237,9 @@ static int write_table_rows(hw_builder *b) {
 }
 
 static int write_tables(hw_builder *b) {
-    return write_table_rows(b) && write_edges(b) && write_parents(b);
+    return write_table_rows(b) &&
+           write_edges(b, 0, (int32_t[]){5, 0, 2, 3, 1}, (int32_t[]){7, 7, 7, 49, 7}, 5, 1) &&
+           write_edges(b, 1, (int32_t[]){1, 3, 5}, (int32_t[]){0, 1, 2}, 3, 3);
 }
 
 static int write_tasks(hw_builder *b) {

@@ -210,7 +210,7 @@ def test_a_state_moves_between_layouts(tmp_path: Path) -> None:
     }
     with (
         headwater.Sampler(path, **options) as dense,
-        headwater.Sampler(path, layout="compact", num_interleaved=3, **options) as compact,
+        headwater.Sampler(path, layout="compact", **options) as compact,
     ):
         dense.next_train_batch()
         compact.load_state_dict(dense.state_dict())
@@ -235,10 +235,3 @@ def test_opening_makes_no_adjacency_that_the_batches_do_not_have(tmp_path: Path)
     command = [sys.executable, "-c", PEAK_OF_OPENING, str(write_tiny(tmp_path))]
     taken = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert taken < 200_000_000
-
-
-def test_more_walks_at_once_than_64_are_refused(tmp_path: Path) -> None:
-    path = write_tiny(tmp_path)
-    for count in (0, 65):
-        with pytest.raises(ValueError, match=f"num_interleaved is {count}, expected"):
-            headwater.Sampler(path, num_interleaved=count)

@@ -136,7 +136,7 @@ def test_cutoffs_are_never_those_of_a_seed_with_another_gap(seed: int, tmp_path:
     options = Options(batch_size=4, staleness=(0.3, 2.0))
     path = write_store(database, tmp_path)
     found = []
-    for more in ({"num_interleaved": 1}, {"num_interleaved": 7}, {"threads": 2, "prefetch": 2}):
+    for more in ({}, {"threads": 2, "prefetch": 2}, {"threads": 3, "prefetch": 5}):
         with open_sampler(path, database, options, text_budget=200, **more) as sampler:
             splits = [s for s in range(3) if sampler.seed_count(s, 0) > 0]
             found.append(

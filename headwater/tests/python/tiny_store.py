@@ -32,8 +32,9 @@ def write_tiny(folder: Path) -> Path:
         _declare(builder)
         builder.write_rows(0, _customers())
         builder.write_rows(1, _orders())
-        parents = [None if order == 24 else order % 5 for order in ORDERS]
-        builder.write_parents(0, _stream(parent=pa.array(parents, pa.int32())), 1)
+        parents = [order % 5 for order in ORDERS if order != 24]
+        edges = {"child": pa.array(range(23)), "parent": pa.array(parents)}
+        builder.write_edges(0, _stream(**edges), 0)
         builder.write_seeds(0, _churn())
         builder.write_seeds(1, _quantity())
         builder.set_embedder("hash", TEXT_DIM)

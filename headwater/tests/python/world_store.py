@@ -57,8 +57,13 @@ def write_store(database: Database, folder: Path) -> Path:
         for number, table in enumerate(database.tables):
             builder.write_rows(number, rows_of(table))
         for number, (_, key) in enumerate(database.keys):
-            parents = {"parent": pa.array(key.parents, pa.int64())}
-            builder.write_parents(number, stream(parents), key.dangling_count)
+            edges = [(c, p) for c, p in enumerate(key.parents) if p is not None]
+            null_count = len(key.parents) - len(edges) - key.dangling_count
+            columns = {
+                name: pa.array([edge[part] for edge in edges], pa.int64())
+                for part, name in enumerate(("child", "parent"))
+            }
+            builder.write_edges(number, stream(columns), null_count)
         for number, task in enumerate(database.tasks):
             builder.write_seeds(number, seeds_of(task))
         builder.set_embedder("numbered", TEXT_DIM)
