@@ -16,9 +16,8 @@ compiler included.
 
 `step_flops` is what JAX counts in the step before it is optimised: a product of cells and weights
 as it stands, the body of a loop once, and nothing of a call of C. So it is too little for attention
-"rows" (whose columns are a loop) and "compiled", and with an `attention_block` smaller than the
-batch; null with `accumulate`, where a step is several functions. `flops_per_second` is `step_flops`
-by the median step.
+"rows" (whose columns are a loop) and "compiled"; null with `accumulate`, where a step is several
+functions. `flops_per_second` is `step_flops` by the median step.
 """
 
 from __future__ import annotations

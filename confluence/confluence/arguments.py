@@ -175,13 +175,6 @@ def _add_probe(commands: Any) -> None:
     command = _command(commands, "probe", does.probe_command, text)
     _add_opened_run(command, task="of the run, or any task of its stores")
     _add_scoring(command, split="val")
-    command.add_argument(
-        "--strength", type=float, help="of the penalty on weights; default: chosen on train"
-    )
-    command.add_argument("--train-seeds", type=_count, metavar="N", help="most that are read")
-    command.add_argument(
-        "--no-control", action="store_true", help="without the probe of the first weights"
-    )
     add_no_verify(command)
 
 
@@ -228,10 +221,6 @@ def _add_backtest(commands: Any) -> None:
     command.add_argument(
         "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
     )
-    command.add_argument(
-        "--beside", type=Path, action="append", default=[], metavar="FOLDER",
-        help="another backtest at these cutoffs, whose runs answer with these; once for each",
-    )  # fmt: skip
     _add_contexts(command)
     _add_tree_share(command)
     add_no_verify(command)
@@ -322,10 +311,6 @@ def _add_ranks(command: argparse.ArgumentParser) -> None:
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
     group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")
     group.add_argument("--rank", type=int, metavar="R", help="which one this is, from 0")
-    group.add_argument(
-        "--join-timeout-s", type=float, default=300.0, metavar="S",
-        help="how long the ranks wait for each other at the start; default: 300",
-    )  # fmt: skip
 
 
 # -------------------------------------------------------------------------------- reading values

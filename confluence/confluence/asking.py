@@ -129,7 +129,7 @@ def ask(
         with contextlib.closing(others_say()) as says:
             speaker = SeveralRuns(own, task, says) if others else own
             if tree_share > 0:
-                trees = HistoryTrees(place.store, cfg, task, labels, split or "test")
+                trees = HistoryTrees(place.store, cfg, task, labels)
                 speaker = with_trees = WithTrees(speaker, trees, task, tree_share, split=split)
             passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
             found = predict(speaker, run.average, passed, task, clamp=cfg.clamp)

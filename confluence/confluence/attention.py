@@ -167,7 +167,7 @@ def by_block(function, block: int, args):  # type: ignore[no-untyped-def]
     return jax.tree.map(lambda a: a.reshape(batch, *a.shape[2:]), out)
 
 
-def block_size(batch: int, wanted: int) -> int:
-    """Sequences per block: as wanted (0: 2 on CPU, else the batch), cut to a divisor of `batch`."""
-    block = wanted or (2 if jax.default_backend() == "cpu" else batch)
+def block_size(batch: int) -> int:
+    """Sequences whose scores exist at once: 1 or 2 on CPU, else the batch. It divides `batch`."""
+    block = 2 if jax.default_backend() == "cpu" else batch
     return max(b for b in range(1, min(block, batch) + 1) if batch % b == 0)

@@ -2,17 +2,15 @@
 
     for each cutoff and seed:   train on what was known by the cutoff
                                 score what was asked after it, the database frozen at the cutoff
-    for each cutoff:            score the runs of all seeds together, with those of other backtests
-                                where some are named (`ensemble.py`)
+    for each cutoff:            score the runs of all seeds together (`ensemble.py`)
 
-The seeds of train are dealt anew at each cutoff (`time_split`, docs/2-sampling.md, "Splits by
+The seeds of train are dealt anew at each cutoff (`PastConfig`, docs/2-sampling.md, "Splits by
 time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
 a folder of its own, so a stopped backtest goes on where it was.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +21,7 @@ import numpy as np
 from headwater.keys import time_us
 from numpy.typing import NDArray
 
-from confluence import checkpoint
-from confluence.config import Config
+from confluence.config import Config, PastConfig
 from confluence.config import preset as preset_config
 from confluence.contexts import context_settings
 from confluence.data import (
@@ -36,12 +33,11 @@ from confluence.data import (
     open_sampler,
     read_labels,
 )
-from confluence.ensemble import same_place
 from confluence.evaluate import time_name, time_text
 from confluence.folder import check_outside, read_json, write_whole
 from confluence.log import to_json
 from confluence.metrics import main_metric
-from confluence.run import Run, load, train
+from confluence.run import Run, load, train_with
 from confluence.stores import TaskPlace, find_places
 from confluence.verification import check_stores, open_store
 from confluence.with_trees import check_share
@@ -54,9 +50,8 @@ Fold = dict[str, Any]
 def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
-    seeds: Sequence[int] = (42,), beside: str | Path | Sequence[str | Path] = (),
-    tree_share: float = 0.0, contexts: int = 1, preset: str = "small", verify: str = "once",
-    **overrides: Any,
+    seeds: Sequence[int] = (42,), tree_share: float = 0.0, contexts: int = 1,
+    preset: str = "small", verify: str = "once", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
     such as backtest-3-contexts-trees-0.5.json.
@@ -68,8 +63,6 @@ def backtest(
         horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
             lasts, where it comes after train, else up to the next cutoff.
         seeds: of `Config.seed`.
-        beside: folder of another backtest by another recipe, or a list: of this build of the store,
-            at these cutoffs, of these tasks and maybe more. Its runs answer together with these.
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
         contexts: how many contexts of each seed are averaged (`contexts.py`).
         preset, overrides: the recipe, as for `train`.
@@ -81,16 +74,13 @@ def backtest(
         {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
         "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
         "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
-        seeds, and those beside them, answer together; empty and without means where there is one
+        seeds answer together; empty and without means where there is one
         run; "tree_share" and "contexts" as given. None where a metric is nowhere defined.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
-    for name, option in (("seed", "seeds"), ("time_split", "cutoffs")):
-        if name in overrides:
-            raise ValueError(
-                f"{name} is what a backtest sets itself: give {option} (--{option}) instead"
-            )
+    if "seed" in overrides:
+        raise ValueError("seed is what a backtest sets itself: give seeds (--seeds) instead")
     check_share(tree_share)
     recipe = preset_config(preset, **overrides)
     context_settings(recipe, contexts)  # raises where there are none
@@ -100,8 +90,6 @@ def backtest(
     check_stores([path], verify)
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
-    given = [beside] if isinstance(beside, str | Path) else beside
-    others = _runs_beside([Path(one) for one in given], folder, asked, spans)
     _warn_of_late_labels(asked)
     file = folder / _file_name(tree_share, contexts)
     scored_before = _folds_in(file)
@@ -117,18 +105,14 @@ def backtest(
         places: list[Path] = []
         for seed in seeds:
             place = _place(folder, at, seed)
-            settings = {
-                **overrides, "seed": seed, "time_split": (time_text(at), time_text(until)),
-            }  # fmt: skip
-            run = train(
-                path, task=names, out=place, preset=preset, resume=True, verify="header", **settings
-            )
+            span = (time_text(at), time_text(until))
+            cfg = PastConfig(**{**recipe.to_dict(), "seed": seed, "time_split": span})
+            run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
             places.append(place)
             found += [
                 _score(run, title, time_text(at), time_text(until), scoring) for title in run.titles
             ]
             write_unfinished()
-        places += others[at, until]
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path, verify="header") for place in places]
@@ -152,7 +136,7 @@ def _result(
 
 
 def _score(run: Run, title: str, at: str, until: str, scoring: Mapping[str, Any]) -> Fold:
-    """One task of one fit: frozen at the cutoff, and rolling beside it."""
+    """One task of one fit: frozen at the cutoff, and rolling."""
     options: dict[str, Any] = {"task": title, "verify": "header", **scoring}
     rolling = run.evaluate("val", regime="rolling", trees=False, resamples=0, **options)
     frozen = run.evaluate("val", regime="frozen", visible_until=at, **options)
@@ -193,74 +177,6 @@ def _score_together(
         "frozen": _numbers(frozen["metrics"]),
         "rolling": _numbers(rolling["metrics"]),
     }
-
-
-def _runs_beside(
-    beside: Sequence[Path], own: Path, asked: Sequence[TaskPlace],
-    spans: Sequence[tuple[int, int]],
-) -> dict[tuple[int, int], list[Path]]:  # fmt: skip
-    """The runs of other backtests that those of each span answer with; raises, before anything is
-    trained, where one has none, or runs that do not fit."""
-    known = [folder.resolve() for folder in (own, *beside)]
-    if len(set(known)) < len(known):
-        raise ValueError(f"the backtest in '{own}' and those beside it are not all different")
-    with open_store(asked[0].store) as store:
-        build = str(store.metadata["fingerprint"])
-    found: dict[tuple[int, int], list[Path]] = {span: [] for span in spans}
-    for folder in beside:
-        scored = _seeds_of(folder)
-        for span in spans:
-            at, until = map(time_text, span)
-            if (at, until) not in scored:
-                listed = ", ".join(f"{since} to {end}" for since, end in scored) or "none"
-                raise TaskError(
-                    f"the backtest in '{folder}' scored no seeds of {at} to {until}, it has"
-                    f" {listed}"
-                )
-            found[span] += [_place(folder, span[0], seed) for seed in scored[at, until]]
-        counts = {len(scored[time_text(at), time_text(until)]) for at, until in spans}
-        if len(counts) > 1:
-            raise TaskError(
-                f"the backtest in '{folder}' has {min(counts)} runs at one cutoff and"
-                f" {max(counts)} at another: finish it first"
-            )
-    for (at_us, until_us), places in found.items():
-        for out in places:
-            _check_beside(out, asked, build, (time_text(at_us), time_text(until_us)))
-    return found
-
-
-def _seeds_of(folder: Path) -> dict[tuple[str, str], list[int]]:
-    """The seeds of the runs of a backtest by the span that they were scored on."""
-    paths = sorted(folder.glob(FILES))
-    if not paths:
-        raise FileNotFoundError(f"'{folder}' holds no backtest: there is no backtest.json")
-    scored: dict[tuple[str, str], list[int]] = {}
-    for path in paths:  # of the same fits, scored with trees and without, maybe not all yet
-        try:
-            for fold in json.loads(path.read_text(encoding="utf-8"))["folds"]:
-                seeds = scored.setdefault((str(fold["cutoff"]), str(fold["until"])), [])
-                if fold["seed"] not in seeds:
-                    seeds.append(int(fold["seed"]))
-        except (ValueError, LookupError, TypeError) as error:
-            raise ValueError(f"'{path}' is not that of a backtest: {error!r}") from error
-    return scored
-
-
-def _check_beside(out: Path, asked: Sequence[TaskPlace], build: str, span: tuple[str, str]) -> None:
-    """Raise unless a run learned these tasks of this build of their store, up to this cutoff."""
-    record, store = checkpoint.load_record(out), asked[0].store
-    split, learned = record["config"].get("time_split"), record["stores"]
-    if split is None or tuple(split) != span:
-        raise TaskError(f"the run in '{out}' is not of {span[0]} to {span[1]}: train it again")
-    # What is at the recorded path now may be another build than what was there then.
-    if [entry["fingerprint"] for entry in learned] != [build]:
-        raise TaskError(
-            f"the run in '{out}' learned from another build of a store, '{learned[0]['path']}', not"
-            f" '{store}': only runs of one build answer together"
-        )
-    for place in asked:
-        same_place(place, out, checkpoint.read_places(record, [store]))
 
 
 def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:

@@ -37,13 +37,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from confluence.config import Config
+from confluence.config import Config, kept_config
 from confluence.folder import build_at
 from confluence.members import first_params
 from confluence.model import Params
 from confluence.stores import Seeds, TaskPlace
 
 FORMAT = 4
+KEEP_LAST = 2  # checkpoints that stay, beside the best on val
 FOLDER = "checkpoints"
 PARTS = ("params", "average", "training")
 LONGEST_REASON = 200  # characters of another library's error
@@ -54,8 +55,8 @@ LEFT = re.compile(r"[0-9]+(\.removed|\.orbax-checkpoint-tmp.*)")  # what a kill 
 OWN_ENTRIES = frozenset((*PARTS, "record", "_CHECKPOINT_METADATA", "commit_success.txt"))
 FREE_SETTINGS = frozenset(
     {
-        "num_prefetch", "num_threads", "layout", "log_every", "log_to", "eval_every", "save_every",
-        "keep_last", "collective_timeout_s",
+        "num_prefetch", "num_threads", "log_every", "log_to", "eval_every", "save_every",
+        "collective_timeout_s",
     }
 )  # fmt: skip
 """Settings that a run may change when it goes on: they do not change what is learned."""
@@ -291,9 +292,8 @@ def remove_all(out: Path) -> None:
 class Keeper:
     """Writes the checkpoints of one run and removes those that need not stay."""
 
-    def __init__(self, out: Path, *, keep_last: int) -> None:
+    def __init__(self, out: Path) -> None:
         self._out = out
-        self._keep_last = keep_last
         folder = out / FOLDER
         for path in folder.iterdir() if folder.is_dir() else ():
             if LEFT.fullmatch(path.name) and is_own(path):  # what a kill left behind
@@ -340,7 +340,7 @@ class Keeper:
 
     def _prune(self) -> None:
         best = _best(self._saved)
-        last = {c.step for c in self._saved[-self._keep_last :]}
+        last = {c.step for c in self._saved[-KEEP_LAST:]}
         for checkpoint in list(self._saved):
             if checkpoint.step != best and checkpoint.step not in last:
                 self._saved.remove(checkpoint)
@@ -501,7 +501,7 @@ def _reason(error: Exception) -> str:
 
 def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
     """Parameters and their late average, shaped as the record's configuration says."""
-    cfg, width = Config.from_dict(record["config"]), record["embedder"]["dim"]
+    cfg, width = kept_config(record["config"]), record["embedder"]["dim"]
     shapes: Any = jax.eval_shape(lambda: first_params(cfg, width))
     parts = load_parts(out, record["step"], {"params": shapes, "average": shapes})
     return parts["params"], parts["average"]
@@ -551,8 +551,8 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         now = (wanted.get("pretraining") or {}).get(title)
         if was != now:
             found.append(f"the {title} of the stores were {was!r} and are {now!r}")
-    before = Config.from_dict(record["config"]).to_dict()
-    after = Config.from_dict(wanted["config"]).to_dict()
+    before = kept_config(record["config"]).to_dict()
+    after = kept_config(wanted["config"]).to_dict()
     found += [
         f"{name} was {before[name]!r} and is {after[name]!r}"
         for name in before

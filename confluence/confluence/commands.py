@@ -160,8 +160,8 @@ def _together(
         return Told(None, status=launch(options.arguments, options.devices))
     from confluence.parallel import Joined
 
-    limits = {"timeout_s": options.join_timeout_s, "collective_timeout_s": timeout_s}
-    with Joined(find_place(vars(options), os.environ), **limits) as group:
+    place = find_place(vars(options), os.environ)
+    with Joined(place, collective_timeout_s=timeout_s) as group:
         if not group.is_first:
             warnings.simplefilter("ignore")  # rank 0 has the same to say
         done = work()
@@ -202,12 +202,10 @@ def probe_command(options: argparse.Namespace) -> Told:
     run = load(
         options.run, store=options.store, which=options.checkpoint, verify=options.verify
     )  # fmt: skip
-    limit = {} if options.train_seeds is None else {"train_seeds": options.train_seeds}
     result = run.probe(
         options.split, task=options.task, regime=options.regime,
-        visible_until=options.visible_until, strength=options.strength,
-        resamples=options.resamples, trees=not options.no_trees, control=not options.no_control,
-        verify=options.verify, **limit,
+        visible_until=options.visible_until, resamples=options.resamples,
+        trees=not options.no_trees, verify=options.verify,
     )  # fmt: skip
     return Told(result, describe_evaluation(result))
 
@@ -264,7 +262,7 @@ def backtest_command(options: argparse.Namespace) -> Told:
         options.store, task=options.task,
         out=options.out or default_out("backtest", *options.task),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
-        seeds=options.seeds, beside=options.beside, tree_share=options.tree_share,
+        seeds=options.seeds, tree_share=options.tree_share,
         contexts=options.contexts, preset=options.preset, verify=options.verify,
         **overrides_of(options),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from confluence.config_checks import (
     plain,
@@ -34,11 +34,8 @@ class Config:
     width: int = 96  # D, width of a cell's vector
     heads: int = 6  # H, attention heads; D must be a multiple
     layers: int = 3  # N, layers of three attentions and one feed-forward
-    feed_forward: int = 0  # F, width of the feed-forward; 0: 8D/3 rounded up to a multiple of 32
     compute_dtype: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on GPU, else float32
     attention: str = "auto"  # of equal paths "compiled", "rows" or "dense"; "auto": the fastest
-    ages: bool = True  # whether a cell shows how long before the question its row came to be
-    attention_block: int = 0  # sequences whose scores exist at once; 0: 2 on CPU, else the batch
 
     # --- contexts
     sequence_length: int = 256  # S, cells per context
@@ -47,7 +44,6 @@ class Config:
     child_width: int = 12  # w, children drawn per row
     child_order: str = "recent"  # which children: "recent" or "uniform"
     identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
-    ignored_columns: tuple[str, ...] = ()  # "table.column": columns that contexts do not show
     child_counts: bool = False  # cells for how many children a row has, and how old they are
     label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
     peer_labels: int = 0  # most known labels of other anchors in a context, the latest ones
@@ -56,8 +52,7 @@ class Config:
     staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
     # to so many days, of none with probability p0
     database_age: bool = False  # a task's seed row shows how old the newest visible row is
-    visible_until: str | dict[str, str] | None = None  # frozen regime: a time, or one per split
-    time_split: tuple[str, str] | None = None  # (at, until): a backtest on the train split
+    visible_until: str | None = None  # frozen regime: contexts show nothing later
     train_on_val: bool = False  # train has the seeds of val too: a last fit before test
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, val, test if not given
     split_seed: int = 123  # decides who is in which split, nothing else
@@ -66,7 +61,6 @@ class Config:
     batch_size: int = 32  # B, contexts per step, over all devices
     num_prefetch: int = 3  # batches prepared ahead; 0: made when asked for
     num_threads: int | None = None  # threads of the sampler; None: headwater decides
-    layout: str = "compact"  # how batches travel to the device: "compact" or "dense"
     seed: int = 42  # order of seeds, draws of children, initial weights, dropout
 
     # --- training
@@ -74,16 +68,10 @@ class Config:
     members: int = 1  # models trained side by side from other first weights; answers are averaged
     accumulate: int = 1  # batches per step; their gradients are summed, as of one larger batch
     muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
-    muon_momentum: float = 0.95  # β of Muon
-    newton_schulz_steps: int = 5  # iterations that orthogonalise a Muon update
     learning_rate: float = 3e-4  # peak, for everything that AdamW trains
     beta1: float = 0.9  # AdamW, decay of the first moment
     beta2: float = 0.95  # AdamW, decay of the second moment
-    epsilon: float = 1e-8  # AdamW, added to the root of the second moment
     weight_decay: float = 0.1  # AdamW, not for norms, biases and temperatures
-    temperature_multiplier: float = 10.0  # learning rate of τ, in units of `learning_rate`
-    warmup_steps: int = 2000  # most steps of linear warm-up
-    warmup_fraction: float = 0.05  # most warm-up, as a share of `steps`
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
     average_from: float = 1.0  # share of `steps` after which weights are averaged; 1: never
@@ -102,8 +90,6 @@ class Config:
 
     # --- loss
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
-    z_loss: float = 1e-4  # weight of mean(logsumexp²) of the categorical head
-    epoch_weight: float = 2.0  # weight of a timestamp's epoch beside its 14 cyclic parts
     level_days: float | None = None  # numerical answers are shifted by what they lack on the train
     # seeds of so many last days (level.py); None: they stay as they are
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
@@ -112,7 +98,6 @@ class Config:
     log_every: int = 10  # steps between lines of the log
     eval_every: int = 0  # steps between evaluations on val during training; 0: never
     save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
-    keep_last: int = 2  # checkpoints that stay, beside the best on val
     log_to: tuple[str, ...] = ()  # where the log goes too: some of tensorboard, wandb, mlflow
 
     # --- several devices
@@ -135,8 +120,8 @@ class Config:
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
             (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
             (
-                self.train_on_val and self.time_split is not None,
-                "time_split needs train_on_val off: a backtest leaves val alone",
+                self.train_on_val and self.past is not None,
+                "train_on_val is not for a backtest, which leaves val alone",
             ),
             *self._objective_checks(),
         ]
@@ -152,7 +137,6 @@ class Config:
             (alone and self.label_rows > 0, "label_rows need objective 'task'"),
             (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
             (alone and self.database_age, "database_age needs objective 'task'"),
-            (self.database_age and not self.ages, "database_age needs ages"),
             (
                 not alone and self.seed_tables is not None,
                 "seed_tables need objective 'masked_cells'",
@@ -164,17 +148,17 @@ class Config:
         if split == "val" and self.train_on_val:
             raise ConfigError("val was trained on (train_on_val) and cannot be scored; test can")
 
-    def until(self, split: str) -> str | None:
-        """`visible_until` of a split; None where it is rolling."""
-        until = self.visible_until
-        return until.get(split) if isinstance(until, dict) else until
-
     def check_ranks(self, count: int) -> None:
         """Raise where so many ranks cannot share a batch alike."""
         if self.batch_size % count:
             raise ConfigError(
                 f"batch_size is {self.batch_size}: {count} ranks need a multiple of {count}"
             )
+
+    @property
+    def past(self) -> tuple[str, str] | None:
+        """(at, until) in a backtest, where the seeds of train are dealt anew (`PastConfig`)."""
+        return None
 
     @property
     def masks_cells(self) -> bool:
@@ -188,19 +172,19 @@ class Config:
 
     @property
     def feed_forward_width(self) -> int:
-        """F: as set, or ⌈8D/3⌉ rounded up to a multiple of 32."""
-        return self.feed_forward or 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
+        """F: ⌈8D/3⌉ rounded up to a multiple of 32."""
+        return 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
 
     @property
     def warmup(self) -> int:
-        """Steps of linear warm-up: min(`warmup_steps`, `warmup_fraction` of `steps`)."""
-        return min(self.warmup_steps, int(self.warmup_fraction * self.steps))
+        """Steps of linear warm-up: a twentieth of all, at most 2,000."""
+        return min(2000, self.steps // 20)
 
-    def replace(self, **overrides: Any) -> Config:
+    def replace(self, **overrides: Any) -> Self:
         """A copy with some settings changed; an unknown name is an error."""
-        return Config.from_dict({**self.to_dict(), **overrides})
+        return type(self).from_dict({**self.to_dict(), **overrides})
 
-    def asked(self) -> Config:
+    def asked(self) -> Self:
         """The settings of contexts that are to be answered: no gap is drawn, no cell masked."""
         return self.replace(staleness=None, auxiliary_weight=0.0)
 
@@ -209,7 +193,7 @@ class Config:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Read settings back. Unknown names are errors that suggest the nearest known one."""
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = [name for name in values if name not in known]
@@ -220,6 +204,24 @@ class Config:
             if isinstance(settings.get(name), list) and tuple_kind(kinds) is not None:
                 settings[name] = tuple(settings[name])  # JSON has lists
         return cls(**settings)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PastConfig(Config):
+    """Settings of a fit of a backtest: the seeds of train are dealt anew (docs/2-sampling.md,
+    "Splits by time")."""
+
+    time_split: tuple[str, str]  # (at, until)
+
+    @property
+    def past(self) -> tuple[str, str]:
+        """(at, until)."""
+        return self.time_split
+
+
+def kept_config(values: Mapping[str, Any]) -> Config:
+    """The settings that a run's record holds."""
+    return (PastConfig if "time_split" in values else Config).from_dict(values)
 
 
 def _unknown_setting(name: str, known: list[str]) -> str:

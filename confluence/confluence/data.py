@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import headwater
@@ -19,7 +19,7 @@ import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
-from confluence.config import Config, ConfigError
+from confluence.config import Config
 from confluence.loss import TARGET_STYPES, TaskScales
 from confluence.model import Tables
 from confluence.row_attention import RowShape
@@ -124,21 +124,18 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
-        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": cfg.layout,
+        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "compact",
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
         "database_age": cfg.database_age,
-        "time_split": cfg.time_split, "train_on_val": cfg.train_on_val,
+        "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     if cfg.masks_cells:
         options |= {
             "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
             "max_targets_per_type": cfg.max_targets_per_type,
         }  # fmt: skip
-    if cfg.ignored_columns and "ignored_columns" not in overrides:
-        with open_store(store_path) as store:
-            options["ignored_columns"] = ignored_columns(store.metadata, cfg)
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
     return headwater.Sampler(**{**options, **overrides})
@@ -151,31 +148,6 @@ def open_seeds(store_path: str, cfg: Config, names: Sequence[str] | None, **over
         return open_sampler(store_path, cfg, *(names or ()), **overrides)
     tables = cfg.seed_tables if names is None else tuple(names)
     return open_sampler(store_path, cfg.replace(seed_tables=tables), **overrides)
-
-
-def ignored_columns(metadata: Mapping[str, Any], cfg: Config) -> list[str]:
-    """Those of the run's ignored columns that this store has."""
-    known = set(_column_names(metadata))
-    return [name for name in cfg.ignored_columns if name in known]
-
-
-def check_ignored_columns(stores: Iterable[Mapping[str, Any]], cfg: Config) -> None:
-    """Raise for a column that is to be ignored and is in none of a run's stores."""
-    known = [name for metadata in stores for name in _column_names(metadata)]
-    for name in cfg.ignored_columns:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f", did you mean '{near[0]}'?" if near else ", expected 'table.column'"
-            raise ConfigError(f"ignored_columns: no store of the run has '{name}'{hint}")
-
-
-def _column_names(metadata: Mapping[str, Any]) -> list[str]:
-    """The columns of all tables, "table.column", by their numbers."""
-    return [
-        f"{table['name']}.{column['name']}"
-        for table in metadata["tables"]
-        for column in metadata["columns"][slice(*table["column_range"])]
-    ]
 
 
 def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
@@ -290,14 +262,9 @@ def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
 
 def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Config) -> int:
     """Of a row of a table; a row without others may show one identifier."""
-    targets = {task["target_column_id"] for task in metadata["tasks"]}  # always shown on anchors
     hidden = {"ignored", "identifier"} if cfg.identifier_cells == "none" else {"ignored"}
-    count = 0
-    for number in range(*table["column_range"]):
-        column = metadata["columns"][number]
-        is_ignored = f"{table['name']}.{column['name']}" in cfg.ignored_columns
-        count += number in targets or not (is_ignored or column["stype"] in hidden)
-    return max(1, count)
+    columns = metadata["columns"][slice(*table["column_range"])]
+    return max(1, sum(column["stype"] not in hidden for column in columns))
 
 
 def device_tables(sampler: Any, category_limit: int) -> Tables:

@@ -86,9 +86,9 @@ def unseen(history: History, questions: Questions) -> bool:
     return history.anchors_unseen(anchors_of(history, questions), questions.moments)
 
 
-def until_of(cfg: Config, split: str) -> int:
-    """`visible_until` of a split in µs, NO_TIME where it is rolling."""
-    until = cfg.until(split)
+def until_of(cfg: Config) -> int:
+    """`visible_until` in µs, NO_TIME where it is rolling."""
+    until = cfg.visible_until
     return int(NO_TIME) if until is None else time_us(until)
 
 
@@ -181,7 +181,7 @@ def visible_history(
     with open_store(store_path) as store:
         history = History(store, task, labels, shown=cfg.context_labels)
         index = np.flatnonzero(labels.splits == SPLITS[split])
-        seeds = seeds_of(labels, index, until_of(cfg, split), inclusive=history.inclusive)
+        seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
         found = np.zeros(labels.splits.size, bool)
         found[index] = history.has_history(anchors_of(history, seeds), seeds.moments)
         known = label_lists(labels, task.label_window_us)
@@ -208,7 +208,7 @@ def tree_baselines(
     if (reason := why_missing()) is not None:
         return {name: {"missing": reason} for name in ("own_columns", "history")}
     index = np.flatnonzero(labels.splits == SPLITS[split])
-    trees = HistoryTrees(store_path, cfg, task, labels, split)
+    trees = HistoryTrees(store_path, cfg, task, labels)
     wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
 
     def baseline(model: str, answers: TreeAnswers) -> dict[str, Any]:
@@ -236,20 +236,16 @@ def why_missing() -> str | None:
 class HistoryTrees:
     """What boosted trees that learn from a task's train seeds answer to questions."""
 
-    def __init__(
-        self, store_path: str, cfg: Config, task: Task, labels: Labels, split: str
-    ) -> None:
+    def __init__(self, store_path: str, cfg: Config, task: Task, labels: Labels) -> None:
         """
         Args:
             cfg: of the run: the regime, whose labels contexts show, and what seeds weigh by age.
             labels: whose `splits` say what is train.
-            split: whose `visible_until` holds for the questions.
         """
         self._store_path = store_path
         self._cfg = cfg
         self._task = task
         self._labels = labels
-        self._split = split
 
     def answers(
         self, index: Ints, anchor_rows: Ints, obs_times: Ints, *, own_columns_alone: bool = False
@@ -289,17 +285,15 @@ class HistoryTrees:
         """Up to when questions may look: their time, where the database is frozen, or where it
         ends. Rows at that end are seen, under an exclusive cutoff too: they are before the
         question. [m]"""
-        until = until_of(self._cfg, self._split)
         end = last_time(self._store_path)
         end += 0 if self._task.inclusive or end == NO_TIME else 1
         ends = np.where(obs_times == NO_TIME, NO_TIME, end)
-        return np.minimum(np.minimum(obs_times, until), ends)
+        return np.minimum(np.minimum(obs_times, until_of(self._cfg)), ends)
 
     def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> TreeAnswers:
         """What the same trees answer to all of these."""
         cfg, task, labels = self._cfg, self._task, self._labels
-        train_until = until_of(cfg, "train")
-        train = train_seeds(labels, wanted, train_until, inclusive=task.inclusive)
+        train = train_seeds(labels, wanted, until_of(cfg), inclusive=task.inclusive)
         # Times are told from the question on; seeds without a time are no help there.
         is_timed = train.moments.obs_times != NO_TIME
         from_question = (
@@ -309,17 +303,17 @@ class HistoryTrees:
         train = at_places(train, is_timed) if from_question else train
         if not (wanted.index.size and train.index.size):
             return TreeAnswers(np.full(wanted.index.size, np.nan))
-        both = ((train, cfg.until("train")), (wanted, cfg.until(self._split)))
-        features = [self._own(questions, until) for questions, until in both]
+        both = (train, wanted)
+        features = [self._own(questions) for questions in both]
         if not own_columns_alone:
             with open_store(self._store_path) as store:
                 history = History(
-                    store, task, labels, shown=cfg.context_labels, train_until=train_until
+                    store, task, labels, shown=cfg.context_labels, train_until=until_of(cfg)
                 )
-                none = all(unseen(history, questions) for questions, _ in both)
+                none = all(unseen(history, questions) for questions in both)
                 features = [
                     joined(own, history_features(history, questions, anchors_unseen=none))
-                    for own, (questions, _) in zip(features, both, strict=True)
+                    for own, questions in zip(features, both, strict=True)
                 ]
         targets = labels.targets[train.index]
         said = fit_and_predict(
@@ -331,11 +325,11 @@ class HistoryTrees:
             return said
         return said._replace(values=said.values + wanted.moments.obs_times)
 
-    def _own(self, questions: Questions, until: str | None) -> Features:
+    def _own(self, questions: Questions) -> Features:
         """The own columns of each question once."""
         _, place = np.unique(questions.index, return_index=True)
         once = at_places(questions, place)
-        return own_columns(self._store_path, self._cfg, self._task, once, until=until)
+        return own_columns(self._store_path, self._cfg, self._task, once)
 
     def _held_out(self, seeds: Ints) -> NDArray[np.bool_]:
         """The seeds asked last, a fifth of them; where all have one time, those of a fifth of the

@@ -121,7 +121,7 @@ def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | 
     ]
     values, counts = np.unique(labels.targets[labels.is_known], return_counts=True)
     is_rare = labels.is_known & (labels.targets != values[counts.argmax()])
-    if cfg.time_split is not None or np.unique(labels.anchor_rows[is_rare]).size < len(splits):
+    if cfg.past is not None or np.unique(labels.anchor_rows[is_rare]).size < len(splits):
         return None  # seeds of an anchor stay together: some split has but the commonest value
     end = time.monotonic() + SEARCH_SECONDS
     for seed in range(SPLIT_SEEDS):

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from headwater import SemanticType
 from jax import Array
 
-from confluence.config import Config
 from confluence.model import Inputs, Output, target_positions
 
 TARGET_STYPES = (
@@ -26,7 +25,8 @@ TARGET_STYPES = (
     SemanticType.CATEGORICAL,
 )  # in the order of their numbers, and so of the stacked losses
 
-
+EPOCH_WEIGHT = 2.0  # of the Huber of a timestamp's epoch, against the mean of its 14 cyclic parts
+Z_LOSS = 1e-4  # of the squared logsumexp of the categorical head
 SEED_WEIGHTS = "seed_weights"  # [B] float32 beside headwater's arrays: what each sequence weighs
 
 
@@ -90,31 +90,29 @@ def numerical_loss(output: Output, truth: Truth, delta: Array) -> Array:
     return huber(output.numerical - truth.number, delta)
 
 
-def timestamp_loss(output: Output, truth: Truth, cfg: Config) -> Array:
+def timestamp_loss(output: Output, truth: Truth) -> Array:
     """Mean Huber of the cyclic parts plus a weighted Huber of the epoch. → [B]"""
     parts = huber(output.timestamp - truth.time, 1.0)  # [B,15]
-    return jnp.mean(parts[:, :-1], axis=-1) + cfg.epoch_weight * parts[:, -1]
+    return jnp.mean(parts[:, :-1], axis=-1) + EPOCH_WEIGHT * parts[:, -1]
 
 
-def categorical_loss(output: Output, truth: Truth, cfg: Config) -> Array:
+def categorical_loss(output: Output, truth: Truth) -> Array:
     """Cross-entropy, and a small price on the size of the normaliser. → [B]"""
     total = jax.nn.logsumexp(output.categorical, axis=-1)  # [B]
     index = jnp.minimum(truth.category, output.categorical.shape[-1] - 1)[:, None]
     chosen = jnp.take_along_axis(output.categorical, index, axis=-1)[:, 0]
-    return total - chosen + cfg.z_loss * total**2
+    return total - chosen + Z_LOSS * total**2
 
 
-def sequence_losses(
-    output: Output, truth: Truth, batch: Inputs, scales: TaskScales, cfg: Config
-) -> Array:
+def sequence_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskScales) -> Array:
     """The loss of each sequence, before weighting. → [B] float32"""
     delta = scales.delta[batch["task_idx"][0].astype(jnp.int32)]
     by_type = jnp.stack(
         [
             numerical_loss(output, truth, delta),
-            timestamp_loss(output, truth, cfg),
+            timestamp_loss(output, truth),
             binary_cross_entropy(output.boolean, truth.boolean),
-            categorical_loss(output, truth, cfg),
+            categorical_loss(output, truth),
         ]
     )  # [4,B], in the order of TARGET_STYPES
     stype = batch["target_stype"][0].astype(jnp.int32)
@@ -124,9 +122,9 @@ def sequence_losses(
 
 
 def batch_loss(
-    output: Output, truth: Truth, batch: Inputs, scales: TaskScales, cfg: Config
+    output: Output, truth: Truth, batch: Inputs, scales: TaskScales
 ) -> tuple[Array, Array]:
     """Sum of weighted losses, and sum of weights; the loss is one by max(1, the other)."""
-    losses = sequence_losses(output, truth, batch, scales, cfg)
+    losses = sequence_losses(output, truth, batch, scales)
     weighed = jnp.where(truth.weight > 0, truth.weight * losses, 0.0)
     return jnp.sum(weighed), jnp.sum(truth.weight)

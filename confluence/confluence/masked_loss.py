@@ -23,7 +23,15 @@ from headwater import SemanticType
 from jax import Array
 
 from confluence.config import Config
-from confluence.loss import TaskScales, Truth, binary_cross_entropy, huber, sequence_losses
+from confluence.loss import (
+    EPOCH_WEIGHT,
+    Z_LOSS,
+    TaskScales,
+    Truth,
+    binary_cross_entropy,
+    huber,
+    sequence_losses,
+)
 from confluence.model import (
     Inputs,
     Params,
@@ -108,7 +116,7 @@ def _type_loss(
         return binary_cross_entropy(said[..., 0], cells.value.astype(jnp.float32))
     if stype == SemanticType.TIMESTAMP:
         parts = huber(said - cells.value, 1.0)  # [B,M,15]
-        return jnp.mean(parts[..., :-1], axis=-1) + cfg.epoch_weight * parts[..., -1]
+        return jnp.mean(parts[..., :-1], axis=-1) + EPOCH_WEIGHT * parts[..., -1]
     return _text_loss(said, cells, batch)
 
 
@@ -151,7 +159,7 @@ def _categorical_loss(
     truth = tables.categories[cells.value.astype(jnp.int32)]  # [B,M,T]
     projected = project(params, "encoder.categorical", truth, dtype).astype(jnp.float32)
     chosen = jnp.sum(query * projected, axis=-1)
-    return total - chosen + cfg.z_loss * total**2
+    return total - chosen + Z_LOSS * total**2
 
 
 # ------------------------------------------------------------------------------------ the batch
@@ -191,7 +199,7 @@ def loss_with_masks(
         return jnp.sum(means * is_masked), jnp.sum(is_masked), jnp.zeros((), jnp.float32)
     at_target = jnp.take_along_axis(h, target_positions(batch)[:, None, None], axis=1)[:, 0]
     output = apply_heads(params, at_target, batch, tables, category_limit, compute_dtype(cfg))
-    losses = sequence_losses(output, truth, batch, scales, cfg)
+    losses = sequence_losses(output, truth, batch, scales)
     masked = means * is_masked
     counts = truth.weight > 0
 

@@ -260,10 +260,7 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
     dtype = compute_dtype(cfg)
     value_table, value_ids = _value_table(params, batch, cells, tables, dtype)
     columns = project(params, "encoder.column", tables.columns, dtype)  # [C,D]
-    ages = _age_numbers(batch, cells)
-    if not cfg.ages:
-        ages = jnp.zeros_like(ages)
-    numbers = jnp.concatenate([_value_numbers(batch, cells), ages], axis=-1)
+    numbers = jnp.concatenate([_value_numbers(batch, cells), _age_numbers(batch, cells)], axis=-1)
     weights = jnp.concatenate(
         [
             params["encoder.numerical.weight"],
@@ -410,7 +407,7 @@ class Patterns(NamedTuple):
 def dense_patterns(batch: Inputs, cells: Cells, cfg: Config) -> Patterns:
     """Attention under masks over all pairs of cells: the definition, and faster if S is small."""
     masks = attention.make_masks(cells.row_ids, cells.column_ids, batch["fk_adj"], cells.is_cell)
-    block = attention.block_size(cells.is_cell.shape[0], cfg.attention_block)
+    block = attention.block_size(cells.is_cell.shape[0])
     return Patterns(
         outbound=_under(masks.outbound, block),
         inbound=_under(masks.inbound, block),
@@ -426,7 +423,7 @@ def row_patterns(batch: Inputs, cells: Cells, cfg: Config, shape: RowShape) -> P
         cells.row_ids, cells.column_ids, parents, cells.is_cell, shape.width, fits
     )
     batch_size = cells.is_cell.shape[0]
-    block = attention.block_size(batch_size, cfg.attention_block)
+    block = attention.block_size(batch_size)
     mask = row_attention.target_column_mask(cells.column_ids, cells.is_cell, cells.target)
     return Patterns(
         outbound=partial(row_attention.outbound, slots=slots, block=block),

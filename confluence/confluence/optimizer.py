@@ -18,6 +18,10 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from confluence.config import Config
 from confluence.model import Params, parameter_table
 
+MUON_MOMENTUM = 0.95
+NEWTON_SCHULZ_STEPS = 5  # iterations that orthogonalise an update of Muon
+EPSILON = 1e-8  # AdamW, added to the root of the second moment
+TEMPERATURE_RATE = 10.0  # learning rate of τ, in units of `learning_rate`
 MATRIX = MuonDimensionNumbers(reduction_axis=-2, output_axis=-1)
 
 
@@ -44,13 +48,13 @@ def make_optimizer(cfg: Config, text_width: int) -> Any:
 
     def adamw(peak: float, weight_decay: float) -> Any:
         return optax.adamw(
-            rate(peak), b1=cfg.beta1, b2=cfg.beta2, eps=cfg.epsilon, weight_decay=weight_decay
+            rate(peak), b1=cfg.beta1, b2=cfg.beta2, eps=EPSILON, weight_decay=weight_decay
         )
 
     muon = optax.chain(
         scale_by_muon(
-            ns_steps=cfg.newton_schulz_steps,
-            beta=cfg.muon_momentum,
+            ns_steps=NEWTON_SCHULZ_STEPS,
+            beta=MUON_MOMENTUM,
             weight_dimension_numbers=_matrices,
         ),
         _scale_by_shape(),
@@ -60,7 +64,7 @@ def make_optimizer(cfg: Config, text_width: int) -> Any:
         "muon": muon,
         "adamw": adamw(cfg.learning_rate, cfg.weight_decay),
         "adamw_without_decay": adamw(cfg.learning_rate, 0.0),
-        "temperature": adamw(cfg.learning_rate * cfg.temperature_multiplier, 0.0),
+        "temperature": adamw(cfg.learning_rate * TEMPERATURE_RATE, 0.0),
     }
     return optax.chain(
         optax.clip_by_global_norm(cfg.clip_norm),

@@ -28,15 +28,9 @@ FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
 SAMPLE_BATCH = 256  # sequences per batch of the sampler
 
 
-def own_columns(
-    store_path: str, cfg: Config, task: Task, questions: Questions, *, until: str | None
-) -> Features:
+def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) -> Features:
     """Features of some questions in their order, as of each one's time: their own cutoffs are for
-    what happened to the anchor, what its row says does not age with them.
-
-    Args:
-        until: `visible_until` of the questions.
-    """
+    what happened to the anchor, what its row says does not age with them."""
     store = open_store(store_path)
     entry = store.metadata["tasks"][task.index]
     table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
@@ -48,7 +42,6 @@ def own_columns(
         store_path, cfg, task.name, max_hops=anchor, max_rows=2, identifier_cells="none",
         default_sequence_length=high - low + 3, default_batch_size=SAMPLE_BATCH,
         layout="dense", child_counts=False, label_rows=0, peer_labels=0, staleness=None,
-        ignored_columns=(), visible_until=until,
     )  # fmt: skip
     times = questions.moments.obs_times
     ages, seen = [np.empty(0, np.float64)], [np.empty((0, len(chosen)), bool)]

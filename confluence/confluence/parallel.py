@@ -41,7 +41,7 @@ from confluence.watchdog import RankFailedError, Watchdog
 AXIS = "rank"
 _jax: Any = jax  # parts of it that have no types
 SHARDED, SAME = _jax.P(AXIS), _jax.P()
-JOIN_TIMEOUT_S = 300.0
+JOIN_TIMEOUT_S = 300.0  # how long ranks wait for each other at the start
 HEARTBEAT_MARGIN_S = 60  # JAX ends silent ranks too, without saying much: later than the watchdog
 STOP_DELAY = 2  # steps from a signal to the step that all ranks stop at
 OWN_SETTINGS = frozenset({"num_threads", "num_prefetch"})  # may differ between ranks
@@ -277,14 +277,11 @@ def _store() -> Any:
 # ------------------------------------------------------------------------------ coming and leaving
 
 
-def join(
-    place: Place | None, *, timeout_s: float = JOIN_TIMEOUT_S, collective_timeout_s: float = 600.0
-) -> Group:
+def join(place: Place | None, *, collective_timeout_s: float = 600.0) -> Group:
     """Meet the other processes and become one of their ranks; before anything uses a device.
 
     Args:
         place: from `meeting.find_place`; None: this process trains alone.
-        timeout_s: how long to wait for the others.
         collective_timeout_s: after how long a rank that waits for another one ends.
 
     Raises:
@@ -298,7 +295,7 @@ def join(
             "this process was one of several ranks and has left them: JAX lets a process join once."
             " Do all the work within one `Joined`, or start another process"
         )
-    abouts = meet(place, about_this_process(), timeout_s=timeout_s)
+    abouts = meet(place, about_this_process(), timeout_s=JOIN_TIMEOUT_S)
     _jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     limit = int(collective_timeout_s) + HEARTBEAT_MARGIN_S
     jax.distributed.initialize(
@@ -306,7 +303,7 @@ def join(
         coordinator_bind_address=place.listens_on,
         num_processes=place.processes, process_id=place.rank,
         local_device_ids=_own_device(abouts, place.rank, os.environ),
-        cluster_detection_method="deactivate", initialization_timeout=int(timeout_s) + 1,
+        cluster_detection_method="deactivate", initialization_timeout=int(JOIN_TIMEOUT_S) + 1,
         heartbeat_timeout_seconds=limit, shutdown_timeout_seconds=limit,
     )  # fmt: skip
     _be_found_at(str(abouts[place.rank]["address"]))

@@ -110,5 +110,5 @@ def _open_stores(
                     tasks=(), labels=(), share=weight,
                 )
             )  # fmt: skip
-        check_together(stores, cfg)
+        check_together(stores)
         yield tuple(stores)

@@ -56,7 +56,7 @@ from confluence.verification import check_stores, open_store
 if TYPE_CHECKING:
     from confluence.run import Run, VisibleUntil
 
-TRAIN_SEEDS = 100_000  # most that are read, unless told otherwise
+TRAIN_SEEDS = 100_000  # most that are read, drawn at random
 UNTRAINED = "untrained"
 KINDS = {
     SemanticType.NUMERICAL: "ridge regression",
@@ -68,9 +68,8 @@ KINDS = {
 
 def probe(
     run: Run, split: str = "val", *, task: str | None = None, regime: str | None = None,
-    visible_until: VisibleUntil = None, strength: float | None = None,
-    train_seeds: int = TRAIN_SEEDS, resamples: int | None = None, trees: bool = True,
-    control: bool = True, verify: str = "once",
+    visible_until: VisibleUntil = None, resamples: int | None = None, trees: bool = True,
+    verify: str = "once",
 ) -> dict[str, Any]:  # fmt: skip
     """Fit a probe on the train split of a task and score it on another; also as a file.
 
@@ -79,17 +78,10 @@ def probe(
         task: of the run, or any task of its stores ("store/task" where several stores have it).
         split, regime, visible_until, resamples, trees, verify: as in `Run.evaluate`. Train seeds
             see what the regime shows them.
-        strength: of the penalty on weights; None: chosen on the train split.
-        train_seeds: most that are read, drawn at random.
-        control: whether the first weights of the model are probed too.
 
     Returns:
         What `Run.evaluate` does, and "probe": {"regression", "width", "train_seeds", "strength"}.
     """
-    if strength is not None and not strength > 0:
-        raise ValueError(f"strength is {strength:g}, expected more than 0")
-    if train_seeds < 1:
-        raise ValueError(f"train_seeds is {train_seeds}, expected at least 1")
     place = find_task_place(run, task)
     check_stores([place.store], verify)
     asked = dataclasses.replace(run, config=question_config(run.config))
@@ -98,19 +90,19 @@ def probe(
         labels = read_labels(place.store, sampler, place.name)
         target = read_task(sampler.database_metadata(), labels, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
-        models = [run.average, *([reader.first_weights(run.config)] if control else [])]
-        train = reader.read(models, sampler.epoch("train", task=place.name), limit=train_seeds)
+        models = [run.average, reader.first_weights(run.config)]
+        train = reader.read(models, sampler.epoch("train", task=place.name), limit=TRAIN_SEEDS)
         wanted = reader.read(models, sampler.epoch(split, task=place.name))
-    probes = [fit_probe(h, train.seeds, labels, target, strength) for h in train.vectors]
+    probes = [fit_probe(h, train.seeds, labels, target) for h in train.vectors]
     answers = [
         read_scores(fitted.linear.scores(h), target, clamp=cfg.clamp)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
     ]
     result = evaluate(
         _predictions(wanted, answers[0]), labels, target, split=split, metric=cfg.metric,
-        visible_until=cfg.until(split),
+        visible_until=cfg.visible_until,
         trees={
-            **_control(answers[1:], wanted.seeds, labels),
+            UNTRAINED: _by_first_weights(answers[1][0], wanted.seeds, labels),
             **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
         },
         has_history=visible_history(place.store, cfg, target, labels, split),
@@ -240,9 +232,8 @@ def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
 
 
 def fit_probe(
-    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task,
-    strength: float | None,
-) -> linear.Fitted:  # fmt: skip
+    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task
+) -> linear.Fitted:
     """A regression from the vectors of seeds to their labels; those without one are left out."""
     known = labels.is_known[seeds]
     if not known.any():
@@ -250,12 +241,10 @@ def fit_probe(
     seeds, vectors = seeds[known], vectors[known]
     targets, anchors = labels.targets[seeds], labels.anchor_rows[seeds]
     if task.stype == SemanticType.CATEGORICAL:
-        return linear.fit(
-            Softmax(task.category_limit), vectors, targets.astype(np.int64), anchors, strength
-        )
+        return linear.fit(Softmax(task.category_limit), vectors, targets.astype(np.int64), anchors)
     if task.stype == SemanticType.BOOLEAN:
-        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors, strength)
-    return linear.fit(Ridge(), vectors, targets, anchors, strength)
+        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors)
+    return linear.fit(Ridge(), vectors, targets, anchors)
 
 
 def read_scores(scores: Floats, task: Task, *, clamp: bool) -> tuple[Floats, Floats]:
@@ -280,12 +269,8 @@ def _predictions(wanted: Vectors, answers: tuple[Floats, Floats]) -> Predictions
     )  # fmt: skip
 
 
-def _control(
-    answers: Sequence[tuple[Floats, Floats]], seeds: NDArray[np.int64], labels: Labels
-) -> dict[str, dict[str, Any]]:
-    """The answers by the first weights, as a baseline; none where there are none."""
-    if not answers:
-        return {}
+def _by_first_weights(values: Floats, seeds: NDArray[np.int64], labels: Labels) -> dict[str, Any]:
+    """The answers by the first weights, as a baseline."""
     by_seed = np.full(labels.splits.size, np.nan)
-    by_seed[seeds] = answers[0][0]
-    return {UNTRAINED: {"model": "the same probe of the model's first weights", "values": by_seed}}
+    by_seed[seeds] = values
+    return {"model": "the same probe of the model's first weights", "values": by_seed}

@@ -24,12 +24,11 @@ from headwater.keys import Time, time_us
 from confluence import checkpoint
 from confluence.answers import Answers, anchor_key, check_output
 from confluence.asking import ask
-from confluence.config import Config
+from confluence.config import Config, kept_config
 from confluence.config import preset as preset_config
 from confluence.data import (
     SPLITS,
     TaskError,
-    check_ignored_columns,
     device_tables,
     open_sampler,
     open_seeds,
@@ -69,7 +68,7 @@ from confluence.stores import (
 from confluence.transfer import check_start
 from confluence.verification import check_stores, open_store
 
-VisibleUntil: TypeAlias = Time | dict[str, str] | None
+VisibleUntil: TypeAlias = Time | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -183,7 +182,7 @@ class Run:
                 )  # fmt: skip
             result = evaluate(
                 asked.predictions, labels, target, split=split, metric=cfg.metric,
-                visible_until=cfg.until(split), trees=beside,
+                visible_until=cfg.visible_until, trees=beside,
                 has_history=visible_history(place.store, cfg, target, labels, split),
                 resamples=resamples,
             )  # fmt: skip
@@ -309,7 +308,7 @@ class Run:
             (path, self._held_out_sums(path, seeds, split))
             for path, seeds in zip(self.stores, self.seeds, strict=True)
         ]
-        until = self.config.until(split)
+        until = self.config.visible_until
         return {**evaluate_held_out(stores, split, until, current().gather), "step": self.step}
 
     def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
@@ -332,13 +331,11 @@ class Run:
             raise ValueError("a rolling regime has no visible_until")
         if regime == "rolling":
             return self.config.replace(visible_until=None)
-        own = self.config.visible_until
-        is_frozen = (own.get(split) if isinstance(own, dict) else own) is not None
-        if visible_until is None and regime == "frozen" and not is_frozen:
+        if visible_until is None and regime == "frozen" and self.config.visible_until is None:
             visible_until = self._first_time(place, split)
         if visible_until is None:
             return self.config
-        if not isinstance(visible_until, str | dict):
+        if not isinstance(visible_until, str):
             visible_until = time_text(time_us(visible_until))
         return self.config.replace(visible_until=visible_until)
 
@@ -414,10 +411,22 @@ def train(
             "full" or "header", as of `headwater.Store`. No part of the run.
         overrides: any field of `Config`.
     """
-    check_choice(overwrite=overwrite, resume=resume)
     if steps is not None:
         overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
+    return train_with(
+        cfg, store, task=task, out=out, task_weights=task_weights, overwrite=overwrite,
+        resume=resume, verify=verify,
+    )  # fmt: skip
+
+
+def train_with(
+    cfg: Config, store: str | Path | Sequence[str | Path], *, task: str | Sequence[str],
+    out: str | Path, task_weights: Mapping[str, float] | None = None, overwrite: bool = False,
+    resume: bool = False, verify: str = "once",
+) -> Run:  # fmt: skip
+    """As `train` does, with these settings."""
+    check_choice(overwrite=overwrite, resume=resume)
     if cfg.objective == "masked_cells":
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
@@ -567,19 +576,16 @@ def load(
     paths = [] if store is None else [str(path) for path in listed(store)]
     paths = paths or checkpoint.store_paths(folder, record)
     places = checkpoint.read_places(record, paths)
-    cfg = Config.from_dict(record["config"])
+    cfg = kept_config(record["config"])
     if which == "last" and step < cfg.steps:
         warnings.warn(
             f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
     check_stores(paths, verify)
-    found = []
     for number, path in enumerate(paths):
         with open_store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
-            found.append(opened.metadata)
-    check_ignored_columns(found, cfg)
     return Run(
         out=folder, places=places, config=cfg, step=step, params=params, average=average,
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),

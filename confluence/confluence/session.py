@@ -177,7 +177,7 @@ class Session:
         )  # fmt: skip
         predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
         held_out = [HeldOut(cfg, t, row_shape=shape) for t in tables]
-        keeper = Keeper(self.out, keep_last=cfg.keep_last) if group.is_first else None
+        keeper = Keeper(self.out) if group.is_first else None
 
         def on_state(state: TrainState, step: int, position: Any) -> None:
             group.beat(f"the state after step {step}")
@@ -244,7 +244,7 @@ class Session:
                     continue
                 result = evaluate(
                     predictions, labels, task, split="val", metric=cfg.metric,
-                    visible_until=cfg.until("val"),
+                    visible_until=cfg.visible_until,
                 )  # fmt: skip
                 level = {"level": task.level} if task.level else {}
                 log.event("evaluate", step=step, **{**result, **level, "task": place.title})
@@ -265,7 +265,7 @@ class Session:
             (store.path, own.sums(state.average, store.sampler, "val", watched=self.group.watched))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
-        result = evaluate_held_out(stores, "val", self.config.until("val"), self.group.gather)
+        result = evaluate_held_out(stores, "val", self.config.visible_until, self.group.gather)
         log.event("evaluate", step=step, **result)
         loss = result["loss"]
         return None if loss is None else Score("masked-cell loss", loss, -loss)

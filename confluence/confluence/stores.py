@@ -24,7 +24,6 @@ from confluence.data import (
     Labels,
     Task,
     TaskError,
-    check_ignored_columns,
     check_task,
     find_task,
     open_sampler,
@@ -213,7 +212,7 @@ def open_stores(
                     labels=labels,
                 )
             )  # fmt: skip
-        check_together(stores, cfg)
+        check_together(stores)
         yield tuple(stores)
 
 
@@ -225,14 +224,12 @@ def _scored_in_training(
     if cfg.train_on_val or not 0 < cfg.eval_every <= cfg.steps:
         return None
     is_dealt = metadata["tasks"][find_task(metadata, name)]["split"] == "hash"
-    is_due = is_dealt and cfg.time_split is None and cfg.split_ratios[VAL] > 0
+    is_due = is_dealt and cfg.past is None and cfg.split_ratios[VAL] > 0
     return "val" if is_due or (labels.splits == VAL).any() else None
 
 
-def check_together(stores: Sequence[OpenStore], cfg: Config) -> None:
-    """Raise unless one run can learn from all of these: they must speak of texts in one way, and
-    have what is to be ignored."""
-    check_ignored_columns([store.metadata for store in stores], cfg)
+def check_together(stores: Sequence[OpenStore]) -> None:
+    """Raise unless one run can learn from all of these: they must speak of texts in one way."""
     texts = [store.metadata["text"] for store in stores]
     for store, text in zip(stores, texts, strict=True):
         if (text["embedder"], text["dim"]) != (texts[0]["embedder"], texts[0]["dim"]):

@@ -60,7 +60,7 @@ def memory_explained(cfg: Config) -> Iterator[None]:
             f"a step of {cfg.batch_size} contexts of {cfg.sequence_length} cells does not fit into"
             f" the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
             " batch_size and an accumulate as many times as large, which learns the same,"
-            f"{' with attention=rows or a small attention_block,' if is_dense else ''} with a"
+            f"{' with attention=rows,' if is_dense else ''} with a"
             " smaller sequence_length or width"
         ) from error
 
@@ -178,7 +178,7 @@ def loss_sums(
         params, batch, tables, cfg,
         category_limit=category_limit, row_shape=row_shape, hidden=hidden,
     )  # fmt: skip
-    loss, weight = batch_loss(output, truth, batch, scales, cfg)
+    loss, weight = batch_loss(output, truth, batch, scales)
     return loss, weight, jnp.zeros((), jnp.float32)
 
 

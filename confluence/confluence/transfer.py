@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from confluence.checkpoint import CheckpointError, load_record, load_weights
-from confluence.config import Config
+from confluence.config import Config, kept_config
 from confluence.members import first_params
 from confluence.optimizer import first_optimizer_state
 from confluence.train import TrainState
@@ -58,7 +58,7 @@ def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> 
 
 
 def _shapes(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    cfg, width = Config.from_dict(record["config"]), int(record["embedder"]["dim"])
+    cfg, width = kept_config(record["config"]), int(record["embedder"]["dim"])
     params = jax.eval_shape(lambda: first_params(cfg, width))
     return {name: value.shape for name, value in params.items()}
 

@@ -72,7 +72,7 @@ def pytest_report_header() -> list[str]:
 def cfg() -> Config:
     return Config(
         width=16, heads=2, layers=2, sequence_length=32, max_rows=10, batch_size=4, steps=100,
-        attention_block=2, compute_dtype="float32",
+        compute_dtype="float32",
     )  # fmt: skip
 
 

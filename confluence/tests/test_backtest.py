@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 from headwater.keys import time_us
 
 import confluence
-from confluence.backtest import _duration, _seeds_of, _spans, summarise
+from confluence.backtest import _duration, _spans, summarise
 from confluence.cli import main
-from confluence.config import Config
+from confluence.config import Config, PastConfig
 from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
 from confluence.evaluation_table import describe_backtest
+from confluence.run import train_with
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 3,
@@ -30,7 +30,7 @@ def test_folds_score_train_seeds_after_the_cutoff_and_learn_from_those_before(
     at, until = "2024-12-01", "2025-04-15"
     with open_sampler(str(shop_store), cfg, "churn", num_prefetch=0) as sampler:
         given = read_labels(str(shop_store), sampler, "churn")
-    dealt = cfg.replace(time_split=(at, until), visible_until={"val": at})
+    dealt = PastConfig(**{**cfg.to_dict(), "time_split": (at, until), "visible_until": at})
     with open_sampler(str(shop_store), dealt, "churn", num_prefetch=0) as sampler:
         labels = read_labels(str(shop_store), sampler, "churn")
         window = read_task(sampler.database_metadata(), labels, "churn").label_window_us
@@ -78,9 +78,9 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
         if trained:
             raise KeyboardInterrupt
         trained.append(args)
-        return confluence.train(*args, **settings)
+        return train_with(*args, **settings)
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", train_once)
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", train_once)
     assert main(arguments) == 130
     assert trained
     assert json.loads((out / "backtest.json").read_text()) == result
@@ -99,7 +99,7 @@ def test_cutoffs_of_one_day_are_folds_of_their_own(
         places.append(out)
         return Fitted()
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", note)
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", note)
     cutoffs = ["2024-11-01", "2024-11-01T09:30:00", "2024-11-01T21:30:00.25", "2024-11-01T00:00:00"]
     confluence.backtest(shop_store, task="churn", out=tmp_path, cutoffs=cutoffs, **SMALL)
     assert [path.name for path in places] == [
@@ -209,99 +209,6 @@ def test_a_backtest_averages_contexts(
     assert result["folds"][0]["frozen"]["auroc"] == kept["metrics"]["auroc"]
 
 
-def test_runs_of_another_recipe_answer_beside_those_of_a_backtest(
-    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spans: dict[str, Any] = {"cutoffs": ["2024-11-01", "2025-02-01"], "horizon_days": 80}
-    confluence.backtest(
-        shop_store, task="churn", out=tmp_path / "narrow", seeds=(1, 2), **spans, **SMALL
-    )
-    arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(tmp_path / "short")]
-    arguments += ["--cutoffs", "2025-02-01", "--horizon-days", "80", "--seeds", "5"]
-    arguments += ["--beside", str(tmp_path / "narrow")]
-    for name, value in {**SMALL, "sequence_length": 24, "layers": 2}.items():
-        arguments += [f"--{name.replace('_', '-')}", str(value)]
-    assert main(arguments) == 0
-    assert "  all: the 3 runs at each cutoff answer together" in capsys.readouterr().out
-    result = json.loads((tmp_path / "short" / "backtest.json").read_text())
-    (joint,) = result["together"]
-    places = [tmp_path / "short" / "2025-02-01-seed-5"]
-    places += [tmp_path / "narrow" / f"2025-02-01-seed-{seed}" for seed in (1, 2)]
-    assert (joint["runs"], joint["seeds"]) == ([str(place) for place in places], [5, 1, 2])
-    runs = [confluence.load(place) for place in places]
-    said = runs[2].evaluate(
-        "val", regime="frozen", visible_until="2025-02-01", trees=False, resamples=0,
-        others=runs[:2],
-    )  # fmt: skip
-    assert joint["frozen"]["auroc"] == pytest.approx(said["metrics"]["auroc"])
-    assert [fold["seed"] for fold in result["folds"]] == [5]
-    assert result["tasks"]["churn"]["together"]["frozen"] == joint["frozen"]["auroc"]
-
-
-def test_a_backtest_that_does_not_fit_beside_another_is_refused_before_anything_is_trained(
-    shop_store: Path, other_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = tmp_path / "there"
-    confluence.backtest(
-        shop_store, task="churn", out=there, cutoffs=["2025-02-01"], horizon_days=80, **SMALL
-    )
-
-    def refuse(*arguments: Any, **settings: Any) -> None:
-        raise AssertionError("trained")
-
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
-
-    def beside(*folders: Path, task: str = "churn", store: Path = shop_store, **spans: Any) -> None:
-        spans = {"cutoffs": ["2025-02-01"], "horizon_days": 80, **spans}
-        confluence.backtest(
-            store, task=task, out=tmp_path / "new", beside=folders, **spans, **SMALL
-        )
-
-    with pytest.raises(AssertionError, match="trained"):
-        beside(there)
-    with pytest.raises(FileNotFoundError, match=r"'.*nothing' holds no backtest"):
-        beside(tmp_path / "nothing")
-    with pytest.raises(confluence.TaskError, match=r"no seeds of 2024-11-01T00.* it has 2"):
-        beside(there, cutoffs=["2024-11-01", "2025-02-01"])
-    with pytest.raises(confluence.TaskError, match="no seeds of 2025-02-01T0"):
-        beside(there, horizon_days=60)
-    with pytest.raises(confluence.TaskError, match="has no task 'rating', it has churn"):
-        beside(there, task="rating")
-    with pytest.raises(ValueError, match="not all different"):
-        beside(there, there)
-
-    run, told = there / "2025-02-01-seed-42", json.loads((there / "backtest.json").read_text())
-    other = {**told["folds"][0], "cutoff": "2024-11-01T00:00:00", "until": "2025-01-20T00:00:00"}
-
-    def tell(folds: Any) -> None:
-        (there / "backtest.json").write_text(folds if isinstance(folds, str) else json.dumps(folds))
-
-    for damaged in ("{", "{}", "[]", '{"folds": [{}]}', '{"folds": 3}'):
-        tell(damaged)
-        with pytest.raises(ValueError, match=r"backtest.json' is not that of a backtest"):
-            beside(there)
-    tell({"folds": []})
-    with pytest.raises(confluence.TaskError, match="it has none"):
-        beside(there)
-    tell({"folds": [*told["folds"], {**told["folds"][0], "seed": 1}, other]})
-    with pytest.raises(confluence.TaskError, match="has 1 runs at one cutoff and 2 at another"):
-        beside(there, cutoffs=["2024-11-01", "2025-02-01"])
-    tell({"folds": [other]})
-    run.rename(there / "2024-11-01-seed-42")
-    with pytest.raises(confluence.TaskError, match="is not of 2024-11-01T00:00:00 to"):
-        beside(there, cutoffs=["2024-11-01"])
-    (there / "2024-11-01-seed-42").rename(run)
-    tell(told)
-
-    # The store may have moved, but must be the same build.
-    moved = tmp_path / "moved"
-    shutil.copytree(shop_store, moved)
-    with pytest.raises(AssertionError, match="trained"):
-        beside(there, store=moved)
-    with pytest.raises(confluence.TaskError, match="learned from another build"):
-        beside(there, store=other_store)
-
-
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
     def fold(seed: int, value: float | None) -> dict[str, Any]:
         return {
@@ -333,8 +240,6 @@ def test_what_cannot_be_a_backtest_is_said_before_anything_is_trained(
 
     with pytest.raises(ValueError, match=r"seed is what a backtest sets itself: give seeds \(--se"):
         asked(seed=7)
-    with pytest.raises(ValueError, match=r"time_split is what .* give cutoffs \(--cutoffs\)"):
-        asked(time_split=("2025-01-01", "2025-02-01"))
     with pytest.raises(
         confluence.TaskError, match=r"cutoff 2025-01-03T.* asked from then until 20"
     ):
@@ -350,7 +255,7 @@ def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
     def refuse(*_: Any, **__: Any) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train", refuse)
+    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", refuse)
     monkeypatch.setattr(sys.modules["confluence.backtest"], "_check_spans", lambda *_: None)
     asked = {"out": tmp_path, "cutoffs": ["2025-01-01"], **SMALL}
     with (
@@ -390,15 +295,3 @@ def test_fewer_folds_than_asked_for_are_told(shop_store: Path, cfg: Config) -> N
     with pytest.warns(UserWarning, match=r"\d+ folds, not 90: the train seeds of task 'churn'"):
         spans = _spans(labels, "churn", None, 90, 30.0)
     assert len(spans) < 90
-
-
-def test_fits_beside_are_those_of_all_files_of_a_folder(tmp_path: Path) -> None:
-    """Scored with trees and without, maybe not all of them yet."""
-
-    def write(name: str, folds: list[tuple[str, int]]) -> None:
-        found = [{"cutoff": at, "until": "u", "seed": seed} for at, seed in folds]
-        (tmp_path / name).write_text(json.dumps({"folds": found}), encoding="utf-8")
-
-    write("backtest-trees-0.5.json", [("a", 1)])
-    write("backtest.json", [("a", 1), ("a", 2), ("b", 1)])
-    assert _seeds_of(tmp_path) == {("a", "u"): [1, 2], ("b", "u"): [1]}

@@ -77,7 +77,7 @@ def save(keeper: Keeper, cfg: Config, state: TrainState, step: int, value: float
 def test_a_checkpoint_that_cannot_be_written_is_one_error(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
-    keeper = Keeper(tmp_path, keep_last=1)
+    keeper = Keeper(tmp_path)
     (tmp_path / "checkpoints").touch()  # a file is in the way
     with pytest.raises(CheckpointError, match=r"the checkpoint in '.*/4' cannot be written \(\w+E"):
         save(keeper, cfg, state, 4, None)
@@ -88,7 +88,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(
 ) -> None:
     losses = [0.1, float(np.float32(1) / 3), 1e-30]
     record = {**record_of(cfg), "sampler": {"positions": {"churn": 2**40}}}
-    Keeper(tmp_path, keep_last=1).save(3, parts_of(state, losses), record)
+    Keeper(tmp_path).save(3, parts_of(state, losses), record)
     found = load_record(tmp_path)
     assert found == {**record, "config": found["config"], "step": 3, "score": None}
     assert Config.from_dict(found["config"]) == cfg
@@ -114,11 +114,11 @@ def test_a_checkpoint_comes_back_bit_for_bit(
 def test_the_last_ones_and_the_best_one_stay(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
-    keeper = Keeper(tmp_path, keep_last=2)
+    keeper = Keeper(tmp_path)
     for step, value in ((1, -5.0), (2, -3.0), (3, None), (4, -4.0), (5, None)):
         save(keeper, cfg, state, step, value)
     assert saved_steps(tmp_path) == [2, 4, 5]
-    keeper = Keeper(tmp_path, keep_last=2)  # another process goes on
+    keeper = Keeper(tmp_path)  # another process goes on
     assert not keeper.is_best(Score("mae", 3.0, -3.0))
     assert keeper.is_best(Score("mae", 2.9, -2.9))
     save(keeper, cfg, state, 6, -1.0)
@@ -132,7 +132,7 @@ def test_the_last_ones_and_the_best_one_stay(
 
 
 def test_without_a_score_there_is_no_best(cfg: Config, state: TrainState, tmp_path: Path) -> None:
-    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, None)
+    save(Keeper(tmp_path), cfg, state, 1, None)
     with pytest.raises(CheckpointError, match="has a score: train with eval_every"):
         find_step(tmp_path, "best")
 
@@ -141,14 +141,14 @@ def test_what_a_kill_left_is_no_checkpoint_and_goes_away(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
     """A real kill is in test_exact_resume.py; this is what it leaves of a save and of a removal."""
-    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, None)
+    save(Keeper(tmp_path), cfg, state, 1, None)
     for name in ("2.orbax-checkpoint-tmp", "0.removed"):
         (tmp_path / "checkpoints" / name / "params").mkdir(parents=True)
     assert saved_steps(tmp_path) == [1]
-    keeper = Keeper(tmp_path, keep_last=1)
+    keeper = Keeper(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["1"]
     save(keeper, cfg, state, 2, None)
-    assert saved_steps(tmp_path) == [2]
+    assert saved_steps(tmp_path) == [1, 2]
 
 
 def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Config) -> None:
@@ -283,7 +283,7 @@ def test_a_flipped_bit_never_comes_back_as_other_weights_or_another_record(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
     """12 of 84 did: arrays are compressed without a checksum, and the record is plain JSON."""
-    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, 0.5)
+    save(Keeper(tmp_path), cfg, state, 1, 0.5)
     whole = read_all(tmp_path, state, 1)
     refused = 0
     files = sorted(path for path in (tmp_path / "checkpoints" / "1").rglob("*") if path.is_file())
@@ -307,7 +307,7 @@ def test_a_flipped_bit_never_comes_back_as_other_weights_or_another_record(
 def test_a_changed_number_of_the_record_is_noticed(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
-    save(Keeper(tmp_path, keep_last=1), cfg, state, 1, 0.5)
+    save(Keeper(tmp_path), cfg, state, 1, 0.5)
     file = next((tmp_path / "checkpoints" / "1" / "record").rglob("*"))
     text = file.read_text(encoding="utf-8")
     assert '"value": -0.5' in text
@@ -320,22 +320,22 @@ def test_a_changed_number_of_the_record_is_noticed(
 def test_the_newest_whole_checkpoint_is_where_a_run_resumes(
     cfg: Config, state: TrainState, tmp_path: Path
 ) -> None:
-    keeper = Keeper(tmp_path, keep_last=3)
+    keeper = Keeper(tmp_path)
     for step in (1, 2, 3):
-        save(keeper, cfg, state, step, float(step))
+        save(keeper, cfg, state, step, -float(step))
     folder = tmp_path / "checkpoints"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (folder / "1" / "record" / "metadata").write_text("{")  # an old one is in nobody's way
         assert newest_whole(tmp_path) == 3
-        keeper = Keeper(tmp_path, keep_last=3)
-        assert not keeper.is_best(Score("mae", -3.0, 3.0)) and find_step(tmp_path, "best") == 3
+        keeper = Keeper(tmp_path)
+        assert not keeper.is_best(Score("mae", 2.0, -2.0)) and find_step(tmp_path, "best") == 2
     shutil.rmtree(folder / "3" / "average")
     with pytest.warns(UserWarning, match=r"step 3 in .* is damaged: .*: resuming at step 2$"):
         assert newest_whole(tmp_path) == 2
     set_aside(tmp_path, 2)
     assert saved_steps(tmp_path) == [1, 2] and (folder / "3.damaged" / "params").is_dir()
-    save(Keeper(tmp_path, keep_last=3), cfg, state, 3, None)
+    save(Keeper(tmp_path), cfg, state, 3, None)
     assert newest_whole(tmp_path) == 3
     for step in (2, 3):
         shutil.rmtree(folder / str(step) / "params")
@@ -349,7 +349,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
 ) -> None:
     """Where the system refuses a file, here for a link to itself, a run stops and says why: it does
     not go back to an older checkpoint and rename this one. An old one is in nobody's way."""
-    keeper = Keeper(tmp_path, keep_last=3)
+    keeper = Keeper(tmp_path)
     for step in (1, 2):
         save(keeper, cfg, state, step, float(step))
     old, new = (tmp_path / "checkpoints" / str(step) / "record" / "metadata" for step in (1, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import confluence
 from confluence.data import COMPACT_INPUT_FIELDS, INPUT_FIELDS, to_device
 from confluence.expand import as_dense, expand
 
@@ -135,32 +133,3 @@ def test_only_what_the_model_needs_goes_to_the_device(shop_store: Path) -> None:
     assert set(moved) == set(COMPACT_INPUT_FIELDS)
     assert set(INPUT_FIELDS) <= set(as_dense(moved))
     assert as_dense(to_device(dense)).keys() == set(INPUT_FIELDS)
-
-
-def read_losses(run: confluence.Run) -> list[float]:
-    lines = [json.loads(line) for line in (run.out / "log.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if line["event"] == "train"]
-
-
-@pytest.mark.parametrize("task", ["churn", "next_order"])
-def test_both_layouts_give_the_same_losses_and_answers(
-    shop_store: Path, tmp_path: Path, task: str
-) -> None:
-    losses, metrics, answers = {}, {}, {}
-    for layout in ("dense", "compact"):
-        run = confluence.train(
-            shop_store, task=task, out=tmp_path / layout, steps=8, log_every=1, cell_dropout=0.1,
-            layout=layout, **SMALL,
-        )  # fmt: skip
-        assert confluence.load(tmp_path / layout).config.layout == layout
-        losses[layout] = read_losses(run)
-        metrics[layout] = list(run.evaluate("val")["metrics"].values())
-        answers[layout] = run.predict(split="test")
-    assert len(losses["dense"]) == 8
-    np.testing.assert_allclose(losses["compact"], losses["dense"], rtol=1e-5)
-    np.testing.assert_allclose(metrics["compact"], metrics["dense"], rtol=1e-4)
-    assert len(answers["compact"]) == len(answers["dense"]) > 0
-    for one, other in zip(answers["compact"], answers["dense"], strict=True):
-        assert (one["key"], one["obs_time"]) == (other["key"], other["obs_time"])
-        if task == "churn":
-            assert one["probability"] == pytest.approx(other["probability"], rel=1e-4)

@@ -14,7 +14,7 @@ from stand_ins import Pass, batch
 
 import confluence
 from confluence.cli import main
-from confluence.config import Config, ConfigError
+from confluence.config import PastConfig
 from confluence.data import Task, TaskError
 from confluence.ensemble import SeveralRuns, describe_runs, in_units_of, mark
 from confluence.evaluation_table import describe_evaluation
@@ -203,7 +203,8 @@ def test_runs_that_cannot_answer_together(
         first.evaluate(
             "val", task="next_sale", others=[dataclasses.replace(third, **last)], **PLAIN
         )
-    past = {"config": third.config.replace(time_split=("2025-03-01", "2025-04-01"))}
+    span = {"time_split": ("2025-03-01", "2025-04-01")}
+    past = {"config": PastConfig(**third.config.to_dict(), **span)}
     with pytest.raises(ValueError, match="does not answer the same seeds"):
         first.evaluate(
             "val", task="next_sale", others=[dataclasses.replace(third, **past)], **PLAIN
@@ -231,16 +232,6 @@ def test_runs_are_refused_before_any_has_answered(
     with pytest.raises(TaskError, match="has no task 'mood'"):
         first.predict(split="val", task="mood", others=[second, third])
     assert asked == []
-
-
-def test_a_run_is_not_opened_on_a_store_without_a_column_it_ignores(
-    runs: list[confluence.Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be shown that column under another name."""
-    ignoring = runs[0].config.replace(ignored_columns=("shops.areas",))
-    monkeypatch.setattr(Config, "from_dict", lambda values: ignoring)
-    with pytest.raises(ConfigError, match=r"no store of the run has 'shops\.areas'.*'shops\.area'"):
-        confluence.load(runs[0].out)
 
 
 def test_the_commands_take_several_runs(

@@ -133,7 +133,7 @@ def features(
     with headwater.Store(store) as open_store:
         history = History(open_store, task, labels)
         index = np.arange(labels.splits.size) if pick is None else pick(labels)
-        seeds = seeds_of(labels, index, until_of(cfg, "val"), inclusive=history.inclusive)
+        seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
         found = history_features(history, seeds, anchors_unseen=unseen(history, seeds))
     return [dict(zip(found.names, row, strict=True)) for row in found.values.tolist()]
 

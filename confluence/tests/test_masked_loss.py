@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from confluence.config import Config
 from confluence.data import device_tables, open_sampler, read_row_shape, to_device
 from confluence.expand import as_dense
-from confluence.loss import TaskScales, batch_loss, read_truth
+from confluence.loss import EPOCH_WEIGHT, Z_LOSS, TaskScales, batch_loss, read_truth
 from confluence.masked_loss import (
     MASKED_TYPES,
     loss_with_masks,
@@ -29,8 +29,8 @@ LIMIT = 8  # L
 WEIGHT = 0.5
 CFG = Config(
     width=16, heads=2, layers=1, sequence_length=48, max_rows=12, batch_size=4, steps=10,
-    attention_block=2, auxiliary_weight=WEIGHT, mask_ratio=0.4, max_hops=None,
-    attention="dense", layout="dense", num_prefetch=0,
+    auxiliary_weight=WEIGHT, mask_ratio=0.4, max_hops=None,
+    attention="dense", num_prefetch=0,
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ class World:
 
     def __init__(self, store: Path, cfg: Config, *tasks: str) -> None:
         self.cfg = cfg
-        with open_sampler(str(store), cfg, *tasks) as sampler:
+        with open_sampler(str(store), cfg, *tasks, layout="dense") as sampler:
             self.tables = device_tables(sampler, LIMIT)
             self.shape = read_row_shape(sampler.database_metadata(), cfg)
             self.host = sampler.batch("train", 0)
@@ -92,7 +92,7 @@ def huber(error: NDArray[Any]) -> NDArray[Any]:
 
 def plain_cell_loss(world: World, h: NDArray[Any], b: int, name: str, i: int) -> float:
     """The loss of entry i of a list, one cell at a time in float64."""
-    host, cfg = world.host, world.cfg
+    host = world.host
     params = {k: np.asarray(v, np.float64) for k, v in world.params.items()}
     position = int(host[f"masked_{name}_indices"][b, i])
     value = host[f"masked_{name}_values"][b, i]
@@ -111,7 +111,7 @@ def plain_cell_loss(world: World, h: NDArray[Any], b: int, name: str, i: int) ->
         return loss + float(softplus(head(name))[0] - value * head(name)[0])
     if name == "timestamp":
         parts = huber(head(name) - value)
-        return loss + float(parts[:14].mean() + cfg.epoch_weight * parts[14])
+        return loss + float(parts[:14].mean() + EPOCH_WEIGHT * parts[14])
     if name == "text":
         truth = np.asarray(host["text_batch_embeddings"], np.float64)[value]
         said = head(name)
@@ -125,7 +125,7 @@ def plain_cell_loss(world: World, h: NDArray[Any], b: int, name: str, i: int) ->
     scores = vectors @ head(name)
     assert value in block
     total = float(np.log(np.exp(scores - scores.max()).sum()) + scores.max())
-    return loss + total - float(scores[list(block).index(value)]) + cfg.z_loss * total**2
+    return loss + total - float(scores[list(block).index(value)]) + Z_LOSS * total**2
 
 
 def test_losses_are_those_of_numpy_cell_by_cell(world: World) -> None:
@@ -162,7 +162,7 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
     @jax.jit
     def parts(params: Params, batch: Any) -> Any:
         output = forward(params, batch, tables, CFG, category_limit=LIMIT, row_shape=world.shape)
-        task = batch_loss(output, read_truth(batch, scales), batch, scales, CFG)
+        task = batch_loss(output, read_truth(batch, scales), batch, scales)
         h = read_context(params, batch, tables, CFG, row_shape=world.shape, everywhere=True)
         return task, sequence_means(*masked_losses(params, h, batch, tables, CFG))
 
@@ -176,7 +176,7 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
 
 def test_paths_and_layouts_agree(world: World, shop_store: Path) -> None:
     """Attention by rows from a compact batch, against dense attention from a dense one."""
-    cfg = CFG.replace(attention="rows", layout="compact")
+    cfg = CFG.replace(attention="rows")
     with open_sampler(str(shop_store), cfg, "device") as sampler:
         batch = to_device(sampler.batch("train", 0))
     loss, gradients, _ = loss_of(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from confluence import parallel
 from confluence.cli import main
 from confluence.launch import free_port
 from confluence.meeting import (
@@ -90,14 +91,15 @@ def test_ranks_that_contradict_each_other_do_not_train() -> None:
 
 
 def test_a_rank_without_rank_0_says_so_and_so_does_the_command(
-    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
     expected = f"rank 1 did not find rank 0 at 127.0.0.1:{port} within 0.3 s (Connection refused)"
     assert come([place(1, 2, port)], timeout_s=0.3) == [expected]
     where = ["--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--rank", "1"]
     run = ["train", str(tmp_path / "store"), "--task", "t", "--out", str(tmp_path / "run")]
-    assert main([*run, *where, "--join-timeout-s", "0.3"]) == 1
+    monkeypatch.setattr(parallel, "JOIN_TIMEOUT_S", 0.3)
+    assert main([*run, *where]) == 1
     assert capsys.readouterr().err == f"confluence: {expected}\n"
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ import pytest
 import reference
 from headwater import SemanticType
 
-from confluence import smoke
+from confluence import attention, smoke
 from confluence.config import Config
 from confluence.data import INPUT_FIELDS, to_device
 from confluence.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
@@ -52,7 +52,7 @@ def run(params: Any, batch: Any, cfg: Config) -> Output:
 def float_loss(params: Any, arrays: Any, cfg: Config, floats: Any, truth: Any) -> jax.Array:
     arrays = {**arrays, **floats}
     output = forward(params, arrays, smoke.synthetic_tables(), cfg, **STATIC)
-    total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg), cfg)
+    total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg))
     return total
 
 
@@ -98,11 +98,15 @@ def test_forward_equals_plain_numpy(cfg: Config, stype: SemanticType) -> None:
             np.testing.assert_allclose(found, value, rtol=1e-4, atol=2e-5, err_msg=name)
 
 
-def test_attention_block_changes_nothing(cfg: Config) -> None:
+def test_how_many_sequences_are_attended_at_once_changes_nothing(
+    cfg: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
-    one = run(params, batch, cfg.replace(attention_block=1))
-    whole = run(params, batch, cfg.replace(attention_block=4))
-    np.testing.assert_allclose(one.boolean, whole.boolean, rtol=1e-5, atol=1e-6)
+    found = []
+    for block in (1, 4):
+        monkeypatch.setattr(attention, "block_size", lambda batch, block=block: block)
+        found.append(run(params, batch, cfg).boolean)
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("stype", TARGET_STYPES)
@@ -206,7 +210,7 @@ def test_permuting_rows_leaves_the_loss_unchanged(cfg: Config) -> None:
     losses = []
     for one in (batch, permuted(batch, 1), permuted(batch, 2)):
         truth = read_truth(inputs(one), scales)
-        losses.append(float(batch_loss(run(params, one, cfg), truth, inputs(one), scales, cfg)[0]))
+        losses.append(float(batch_loss(run(params, one, cfg), truth, inputs(one), scales)[0]))
     np.testing.assert_allclose(losses[1:], losses[0], rtol=1e-5)
 
 

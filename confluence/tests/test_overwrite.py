@@ -90,7 +90,7 @@ def test_a_checkpoint_with_something_else_in_it_stays(tmp_path: Path) -> None:
     theirs = {"checkpoints/mine.removed/x": "x", "checkpoints/7.removed/thesis.txt": "x"}
     make(tmp_path, theirs)
     make(tmp_path, {"checkpoints/8.removed/params/x": "x"})
-    Keeper(tmp_path, keep_last=1)
+    Keeper(tmp_path)
     assert contents(tmp_path) == theirs
 
 

@@ -31,7 +31,7 @@ def own_columns(store: str, cfg: Config, task: Task, seeds: Any) -> Features:
     with open_sampler(store, cfg, task.name) as sampler:
         labels = read_labels(store, sampler, task.name)
     questions = seeds_of(labels, seeds, 2**63 - 1, inclusive=task.inclusive)
-    return own_columns_of(store, cfg, task, questions, until=cfg.until("val"))
+    return own_columns_of(store, cfg, task, questions)
 
 
 def seeds_in(labels: Labels, split: str) -> Any:

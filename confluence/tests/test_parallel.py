@@ -29,8 +29,7 @@ from confluence.train import Constants, StepRunner, first_state
 
 CONFIG: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
-    "steps": 4, "accumulate": 2, "cell_dropout": 0.2, "attention_block": 8, "warmup_steps": 0,
-    "newton_schulz_steps": 1, "members": 2,
+    "steps": 4, "accumulate": 2, "cell_dropout": 0.2, "members": 2,
 }  # fmt: skip
 STEPPING = (
     FIRST_PARTS

@@ -246,8 +246,7 @@ def test_the_model_is_the_same_on_synthetic_batches(
 def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
     """Both layouts; and that the declared row shape bounds what the sampler gives."""
     for layout, paths in (("compact", PATHS), ("dense", PATHS[::2])):
-        cfg = cfg.replace(layout=layout)
-        with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
+        with open_sampler(str(store), cfg, task, layout=layout, num_prefetch=0) as sampler:
             metadata = sampler.database_metadata()
             shape = read_row_shape(metadata, cfg)
             batch = sampler.next_train_batch()

@@ -130,7 +130,7 @@ def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
     shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:
     stores = [shop_store, other_store]
-    settings = {**SMALL, "steps": 6, "save_every": 3, "keep_last": 9}
+    settings = {**SMALL, "steps": 6, "save_every": 3}
     whole = confluence.train(stores, task="churn", out=tmp_path / "whole", **settings)
     assert whole.titles == ("shop/churn", "other/churn")
     assert whole.evaluate("val", task="other/churn")["scored"] > 0

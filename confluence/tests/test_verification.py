@@ -89,7 +89,7 @@ def test_a_damaged_store_is_one_clear_error(
     }[command]
     quick = {
         "evaluate": ["--resamples", "0", "--no-trees"], "predict": ["--output", f"{out}.csv"],
-        "probe": ["--resamples", "0", "--no-trees", "--no-control", "--train-seeds", "20"],
+        "probe": ["--resamples", "0", "--no-trees"],
         "backtest": ["--horizon-days", "-1"],
     }.get(command, [])  # fmt: skip
     assert main([*arguments, *quick]) == 1
