@@ -26,6 +26,8 @@ from jax import Array
 
 from confluence.model import Inputs
 
+DROPPED = {*COMPACT_ONLY} - {"parents"}  # those that the model does not read
+
 
 def as_dense(batch: Inputs) -> Inputs:
     """The dense arrays of a batch of either layout."""
@@ -40,7 +42,7 @@ def expand(batch: Inputs) -> dict[str, Array]:
     """
     is_cell = batch["cells"] & CELL_BITS["is_padding"] == 0  # [B,S]
     row_ids = rows_of_cells(batch["row_starts"], is_cell)
-    arrays = {name: value for name, value in batch.items() if name not in COMPACT_ONLY}
+    arrays = {name: value for name, value in batch.items() if name not in DROPPED}
     arrays |= _cell_arrays(batch, _hidden(batch))
     arrays["seq_row_ids"] = row_ids.astype(jnp.uint16)
     arrays["fk_adj"] = adjacency(batch["parents"])

@@ -95,5 +95,5 @@ def test_what_was_trained_on_is_not_scored() -> None:
         cfg.check_scored("val")
     with pytest.raises(ConfigError, match="eval_every needs train_on_val off"):
         cfg.replace(eval_every=10)
-    with pytest.raises(ConfigError, match="a backtest leaves val alone"):
+    with pytest.raises(ConfigError, match="train_on_val is not for a backtest"):
         PastConfig(train_on_val=True, time_split=("2020-01-01", "2021-01-01"))

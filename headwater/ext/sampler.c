@@ -106,7 +106,7 @@ static int double_list(PyObject *object, double **values, uint32_t expected_coun
 static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                          hw_sampler_options *options, PyObject **tasks, PyObject **weights,
                          int64_t visible_until[3], PyObject **time_split, PyObject **seed_tables,
-                         PyObject **never_masked, PyObject **ignored) {
+                         PyObject **never_masked) {
     static char *names[] = {"store",
                             "rank",
                             "world_size",
@@ -122,7 +122,6 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "child_order",
                             "identifier_cells",
                             "context_labels",
-                            "adjacency",
                             "targets",
                             "task_order",
                             "tasks",
@@ -150,40 +149,37 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
                             "never_masked",
                             "train_on_val",
                             "peer_labels",
-                            "ignored_columns",
                             "database_age",
                             NULL};
-    uint32_t width_scope, child_order, identifiers, labels, adjacency, targets, task_order;
+    uint32_t width_scope, child_order, identifiers, labels, targets, task_order;
     uint32_t layout = HW_LAYOUT_DENSE, text_mode = HW_TEXTS_BATCH, objective = HW_OBJECTIVE_TASK;
     int with_rows, attention_masks = 0, packing = 0, child_counts = 0, train_on_val = 0,
                    database_age = 0;
     if (!PyArg_ParseTupleAndKeywords(
             args, kwargs,
-            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&ppO&(dd)pO&OO&dOO&"
-            "OpO&Op",
+            "OO&O&(ddd)O&O&O&O&O&O&O&O&O&O&O&O&O&OO(O&O&O&)O&O&O&O&p|O&O&ppO&(dd)pO&OO&dOO&"
+            "OpO&p",
             names, store, core_u32, &options->rank, core_u32, &options->world_size,
             &options->split_ratios[0], &options->split_ratios[1], &options->split_ratios[2],
             core_u64, &options->split_seed, core_u64, &options->seed, core_u32,
             &options->batch_size, core_u32, &options->sequence_length, core_u32, &options->max_rows,
             core_u32, &options->child_width, core_u32, &options->max_hops, core_u32, &width_scope,
-            core_u32, &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &adjacency,
-            core_u32, &targets, core_u32, &task_order, tasks, weights, core_i64, &visible_until[0],
-            core_i64, &visible_until[1], core_i64, &visible_until[2], core_u32,
-            &options->num_threads, core_i32, &options->num_prefetch, core_i32,
-            &options->num_prefetch_val, core_u32, &options->text_budget, &with_rows, core_u32,
-            &layout, core_u32, &text_mode, &attention_masks, &packing, core_u32,
-            &options->contexts_per_batch, &options->staleness_zero_share,
-            &options->staleness_max_days, &child_counts, core_u32, &options->label_rows, time_split,
-            core_u32, &objective, &options->mask_ratio, seed_tables, core_u32,
-            &options->max_targets_per_type, never_masked, &train_on_val, core_u32,
-            &options->peer_labels, ignored, &database_age)) {
+            core_u32, &child_order, core_u32, &identifiers, core_u32, &labels, core_u32, &targets,
+            core_u32, &task_order, tasks, weights, core_i64, &visible_until[0], core_i64,
+            &visible_until[1], core_i64, &visible_until[2], core_u32, &options->num_threads,
+            core_i32, &options->num_prefetch, core_i32, &options->num_prefetch_val, core_u32,
+            &options->text_budget, &with_rows, core_u32, &layout, core_u32, &text_mode,
+            &attention_masks, &packing, core_u32, &options->contexts_per_batch,
+            &options->staleness_zero_share, &options->staleness_max_days, &child_counts, core_u32,
+            &options->label_rows, time_split, core_u32, &objective, &options->mask_ratio,
+            seed_tables, core_u32, &options->max_targets_per_type, never_masked, &train_on_val,
+            core_u32, &options->peer_labels, &database_age)) {
         return 0;
     }
     options->width_scope = (hw_width_scope)width_scope;
     options->child_order = (hw_child_order)child_order;
     options->identifier_cells = (hw_identifier_cells)identifiers;
     options->context_labels = (hw_context_labels)labels;
-    options->adjacency = (hw_adjacency)adjacency;
     options->targets = (hw_targets)targets;
     options->task_order = (hw_task_order)task_order;
     options->with_rows = (uint8_t)with_rows;
@@ -202,15 +198,14 @@ static int parse_options(PyObject *args, PyObject *kwargs, PyObject **store,
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     struct core_state *state = core_state_of(type);
     PyObject *store, *tasks, *weights, *split_times = Py_None;
-    PyObject *tables = Py_None, *columns = Py_None, *ignored = Py_None;
+    PyObject *tables = Py_None, *columns = Py_None;
     int64_t visible_until[3], time_split[2];
     hw_sampler_options options = {.struct_bytes = sizeof options};
     uint32_t *task_list = NULL, *table_list = NULL, *column_list = NULL;
-    uint32_t *ignored_list = NULL;
     double *weight_list = NULL;
     struct sampler *self = NULL;
     if (!parse_options(args, kwargs, &store, &options, &tasks, &weights, visible_until,
-                       &split_times, &tables, &columns, &ignored)) {
+                       &split_times, &tables, &columns)) {
         return NULL;
     }
     if (split_times != Py_None) {
@@ -238,13 +233,11 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                             : task_list != NULL ? options.task_count
                                                 : task_count;
     if (double_list(weights, &weight_list, weight_count) ||
-        core_u32_list(columns, &column_list, &options.never_masked_count) != 0 ||
-        core_u32_list(ignored, &ignored_list, &options.ignored_column_count) != 0) {
+        core_u32_list(columns, &column_list, &options.never_masked_count) != 0) {
         goto done;
     }
     options.seed_tables = table_list;
     options.never_masked = column_list;
-    options.ignored_columns = ignored_list;
     options.tasks = task_list;
     options.task_weights = weight_list;
     self = (struct sampler *)PyType_GenericAlloc(type, 0);
@@ -268,7 +261,6 @@ done:
     PyMem_Free(weight_list);
     PyMem_Free(table_list);
     PyMem_Free(column_list);
-    PyMem_Free(ignored_list);
     return (PyObject *)self;
 }
 

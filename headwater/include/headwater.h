@@ -99,14 +99,9 @@ typedef enum hw_objective {
 } hw_objective;
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
 typedef enum hw_layout {
-    HW_LAYOUT_DENSE = 0, /* an array per slot, ready to compute with */
-    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times: for transfer */
+    HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
+    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times, parents: for transfer */
 } hw_layout;
-typedef enum hw_adjacency {
-    HW_ADJACENCY_DENSE = 0, /* fk_adj; in the compact layout: parents */
-    HW_ADJACENCY_PARENTS = 1,
-    HW_ADJACENCY_BOTH = 2,
-} hw_adjacency;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
 typedef enum hw_text_mode {
     HW_TEXTS_BATCH = 0, /* each batch brings its texts' vectors */
@@ -259,8 +254,9 @@ HW_CHECK hw_status hw_builder_write_rows(hw_builder *b, uint32_t table,
                                          struct ArrowArrayStream *stream, hw_error *error);
 /*
  * Parents of a foreign key, after the rows of both tables, as pairs in any order: child and parent,
- * each an int32, uint32 or int64 row within its table, for the child rows that have a parent, each once. `null_count` of the others had a NULL in
- * their key; the rest dangle. *edge_count is the number of pairs.
+ * each an int32, uint32 or int64 row within its table, for the child rows that have a parent, each
+ * once. `null_count` of the others had a NULL in their key; the rest dangle. *edge_count is the
+ * number of pairs.
  */
 HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
                                           struct ArrowArrayStream *stream, uint64_t null_count,
@@ -496,7 +492,6 @@ typedef struct hw_sampler_options {
     hw_child_order child_order;
     hw_identifier_cells identifier_cells;
     hw_context_labels context_labels;
-    hw_adjacency adjacency;
     hw_targets targets;
     hw_task_order task_order;
     const uint32_t *tasks; /* store's task numbers, NULL: all */
@@ -509,7 +504,7 @@ typedef struct hw_sampler_options {
     int32_t num_prefetch_val; /* < 0: 1 */
     uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
-    hw_layout layout; /* compact: adjacency is parents */
+    hw_layout layout;
     hw_text_mode text_mode;
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
     uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
@@ -539,9 +534,6 @@ typedef struct hw_sampler_options {
     uint32_t never_masked_count;
     uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
-    const uint32_t *ignored_columns; /* global columns of tables, each once: contexts have no cell
-                                        of them (docs/2-sampling.md, "Ignored columns") */
-    uint32_t ignored_column_count;
     uint8_t database_age; /* the age of a task's seed row is that of the newest row of any table
                              that is visible (docs/2-sampling.md, "Age of the database"); off: 0 */
 } hw_sampler_options;

@@ -37,13 +37,13 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
      HW_UINT8,
      {"B", "R", "R"},
      0,
-     "layout=dense, adjacency=dense|both",
+     "layout=dense",
      "1 at [b, i, j] iff row i has a foreign key to row j"},
     {"parents",
      HW_UINT16,
      {"B", "R", "P"},
      0,
-     "adjacency=parents|both",
+     "layout=compact",
      "local parent by foreign key, 65535 where none is in the context, each parent once"},
     {"col_perm",
      HW_UINT16,
@@ -246,7 +246,8 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
     return 0;
 }
 
-static int is_wanted(const hw_sampler_options *options, unsigned id) {
+static int is_wanted(const struct hwi_plan *plan, unsigned id) {
+    const hw_sampler_options *options = &plan->options;
     if (id >= HWI_MASKED_LISTS && id < HWI_MASKED_LISTS_END) {
         return options->mask_ratio > 0;
     }
@@ -273,9 +274,9 @@ static int is_wanted(const hw_sampler_options *options, unsigned id) {
     case HWI_ROW_ORDER:
         return options->layout == HW_LAYOUT_COMPACT;
     case HWI_FK_ADJ:
-        return options->adjacency != HW_ADJACENCY_PARENTS;
+        return !plan->lists_parents;
     case HWI_PARENTS:
-        return options->adjacency != HW_ADJACENCY_DENSE;
+        return plan->lists_parents;
     case HWI_TEXT_BATCH_EMBEDDINGS:
     case HWI_NUM_TEXTS:
         return options->text_mode == HW_TEXTS_BATCH;
@@ -312,7 +313,7 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
     plan->field_count = 0;
     for (unsigned id = 0; id < HWI_FIELD_COUNT; id++) {
         plan->offsets[id] = UINT64_MAX;
-        if (!is_wanted(&plan->options, id)) {
+        if (!is_wanted(plan, id)) {
             continue;
         }
         struct hwi_field *field = &plan->fields[plan->field_count++];

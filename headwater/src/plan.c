@@ -71,7 +71,6 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
                        HW_IDENTIFIERS_NONE, error));
     HW_TRY(
         check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL, error));
-    HW_TRY(check_range("adjacency", (uint64_t)options->adjacency, 0, HW_ADJACENCY_BOTH, error));
     HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
     HW_TRY(check_range("layout", (uint64_t)options->layout, 0, HW_LAYOUT_COMPACT, error));
     HW_TRY(
@@ -92,20 +91,6 @@ static hw_status check_options(hw_sampler_options *options, hw_error *error) {
     HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
     HW_TRY(check_range("peer_labels", options->peer_labels, 0, HWI_MAX_PEER_LABELS, error));
     return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
-}
-
-/* What the layout always has. */
-static hw_status check_layout(hw_sampler_options *options, hw_error *error) {
-    if (options->layout == HW_LAYOUT_DENSE) {
-        return HW_OK;
-    }
-    if (options->adjacency == HW_ADJACENCY_BOTH) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "layout 'compact' has adjacency 'parents' only; headwater.expand makes "
-                        "fk_adj from it");
-    }
-    options->adjacency = HW_ADJACENCY_PARENTS;
-    return HW_OK;
 }
 
 /* docs/2-sampling.md, "Staleness". */
@@ -149,37 +134,8 @@ static hw_status check_child_counts(const struct hwi_plan *plan, hw_error *error
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* The columns that the option names; those of tasks are no table's. */
-static hw_status mark_ignored(struct hwi_plan *plan, const hw_sampler_options *options,
-                              hw_error *error) {
-    const hw_store *store = plan->store;
-    uint32_t column_count = store->info->column_count;
-    plan->ignored_columns = calloc((size_t)column_count + 1, 1);
-    if (plan->ignored_columns == NULL) {
-        return hwi_no_memory(error, "the ignored columns", column_count);
-    }
-    for (uint32_t i = 0; i < options->ignored_column_count; i++) {
-        uint32_t column = options->ignored_columns[i];
-        if (column >= column_count || store->columns[column].table == HWI_NONE ||
-            plan->ignored_columns[column]) {
-            return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "ignored_columns[%u] is %u, expected distinct columns of tables, of "
-                            "the store's %u columns",
-                            i, column, column_count);
-        }
-        plan->ignored_columns[column] = HWI_IGNORED_ALWAYS;
-    }
-    for (uint32_t task = 0; task < store->info->task_count; task++) {
-        const struct hwi_task_info *info = &store->tasks[task];
-        if ((info->flags & HWI_TASK_CELL) && plan->ignored_columns[info->target_column]) {
-            plan->ignored_columns[info->target_column] = HWI_IGNORED_UNASKED;
-        }
-    }
-    return HW_OK;
-}
-
-static int is_ignored(const struct hwi_plan *plan, uint32_t column) {
-    return plan->store->columns[column].stype == HW_IGNORED || plan->ignored_columns[column];
+static int is_ignored(const hw_store *store, uint32_t column) {
+    return store->columns[column].stype == HW_IGNORED;
 }
 
 static int is_key_column(const hw_store *store, const struct hwi_table_info *table,
@@ -267,19 +223,13 @@ static void add_cells(const struct hwi_plan *plan, const struct hwi_table_info *
     uint32_t end = info->column_start + info->column_count;
     cells->nulls_in_order = 1;
     for (uint32_t column = info->column_start; column < end; column++) {
-        if (!is_ignored(plan, column) && is_wanted(plan, info, column)) {
+        if (!is_ignored(plan->store, column) && is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);
         }
     }
     cells->cell_count = cells->all_count;
     for (uint32_t column = info->column_start; column < end; column++) {
-        if (!is_ignored(plan, column) && !is_wanted(plan, info, column)) {
-            add_cell(cells, plan->store, column);
-        }
-    }
-    cells->spare_end = cells->all_count;
-    for (uint32_t column = info->column_start; column < end; column++) {
-        if (plan->ignored_columns[column] == HWI_IGNORED_UNASKED) {
+        if (!is_ignored(plan->store, column) && !is_wanted(plan, info, column)) {
             add_cell(cells, plan->store, column);
         }
     }
@@ -368,13 +318,10 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.visible_until = NULL;
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
-    made->options.ignored_columns = NULL;
+    made->lists_parents = given.layout == HW_LAYOUT_COMPACT;
     hw_status status = check_options(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);
-    }
-    if (status == HW_OK) {
-        status = check_layout(&made->options, error);
     }
     if (status == HW_OK) {
         status = plan_staleness(made, error);
@@ -384,9 +331,6 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = check_time_split(made, error);
-    }
-    if (status == HW_OK) {
-        status = mark_ignored(made, &given, error);
     }
     if (status == HW_OK) {
         status = plan_tables(made, error);
@@ -439,7 +383,6 @@ void hwi_plan_close(struct hwi_plan *plan) {
     hwi_calendar_release(&plan->calendar);
     hwi_plan_tasks_release(plan);
     hwi_plan_masked_release(plan);
-    free(plan->ignored_columns);
     free(plan->scales);
     free(plan->tables);
     free(plan->staging);

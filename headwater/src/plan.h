@@ -106,8 +106,7 @@ void hwi_time_marks_release(struct hwi_time_marks *marks);
 /*
  * What a row of a table turns into: arrays over cells in schema order. The first cell_count are the
  * ones every row emits unless something withholds them; behind them stand the identifiers that the
- * options leave out, up to spare_end, of which a row that would be empty shows the first; then the
- * ignored columns that are targets of cell tasks, of which only an anchor has a cell.
+ * options leave out, of which a row that would be empty shows the first.
  */
 struct hwi_table_plan {
     uint32_t cell_count, all_count;
@@ -131,7 +130,6 @@ struct hwi_table_plan {
     uint32_t time_count;
     uint32_t *text_cells; /* which cells are texts, [text_count] */
     uint32_t text_count;
-    uint32_t spare_end; /* cell_count, or more */
     uint8_t *maskable; /* 1: may be chosen to be masked; NULL: no cell is */
     uint8_t late_cells; /* 1: some cell has known_at */
     uint8_t late_keys; /* 1: some foreign key of the table has */
@@ -150,11 +148,6 @@ static inline int hwi_is_null_cell(const struct hwi_table_plan *cells, const uin
 struct hwi_seed_list {
     const uint32_t *seeds;
     uint32_t count;
-};
-
-enum hwi_ignored_column {
-    HWI_IGNORED_ALWAYS = 1,
-    HWI_IGNORED_UNASKED = 2, /* the target of a cell task: the anchor has its cell */
 };
 
 enum hwi_special_column {
@@ -216,12 +209,12 @@ struct hwi_plan {
     uint32_t *schedule[HW_SPLIT_COUNT]; /* [task_count + 1] cumulative batches per block */
     struct hwi_field fields[HWI_FIELD_COUNT]; /* those this sampler has, in the table's order */
     uint32_t field_count;
+    uint8_t lists_parents; /* edges are parents, else fk_adj */
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;
     double time_mean_us, time_std_us; /* of the z-scored epoch */
     struct hwi_scale *scales; /* [column_count]; NULL: the store's z-scores are shown */
-    uint8_t *ignored_columns; /* [column_count] by the option: hwi_ignored_column */
     uint64_t mask_words; /* of the 2^32 words of a stream: those that mask a cell; 0: none is */
     /* With mask_words, [column_count], by row of the column's table a bit, or NULL for none: */
     uint64_t **held_out; /* the cell is the label of a val or test seed: never masked */

@@ -190,7 +190,7 @@ static hw_status sample_shape(struct hwi_plan *plan, hw_error *error) {
 }
 
 /* With packing, the contexts are made by a plan of their own: unpacked, and with edges as parents,
- * which both kinds of adjacency can be made from. */
+ * from which fk_adj can be made too. */
 static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     struct hwi_plan *staging = malloc(sizeof *staging);
     if (staging == NULL) {
@@ -199,7 +199,7 @@ static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     *staging = *plan;
     staging->staging = NULL;
     staging->options.packing = staging->options.attention_masks = 0;
-    staging->options.adjacency = HW_ADJACENCY_PARENTS;
+    staging->lists_parents = 1;
     staging->shape.batch_size = plan->shape.contexts_per_batch;
     staging->shape.contexts_per_sequence = 1;
     plan->staging = staging;

@@ -68,21 +68,6 @@ static int is_shown(const struct hwi_walk *walk, const struct hwi_visit *visit, 
     return !is_withheld(walk, visit, column) && is_known(walk, visit, column);
 }
 
-/* Lists the target's cell in its column's place, where the column is ignored on other rows. */
-static uint32_t list_ignored_target(struct hwi_walk *walk, const struct hwi_table_plan *cells,
-                                    uint32_t *list, uint32_t count) {
-    uint32_t target = walk->view.info->target_column, c = cells->spare_end, place = count;
-    while (cells->columns[c] != target) {
-        c++;
-    }
-    for (; place > 0 && cells->columns[list[place - 1]] > target; place--) {
-        list[place] = list[place - 1];
-    }
-    list[place] = c;
-    walk->target_cell = place;
-    return count + 1;
-}
-
 /* Lists the cells of a row that does not simply emit all of them. Few do, so that its registers are
  * not to be saved on every visit. */
 __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
@@ -103,10 +88,7 @@ __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
             list[count++] = i;
         }
     }
-    if (holds_target && walk->target_cell == HWI_NONE) {
-        count = list_ignored_target(walk, cells, list, count);
-    }
-    for (uint32_t i = cells->cell_count; i < cells->spare_end && count == 0; i++) {
+    for (uint32_t i = cells->cell_count; i < cells->all_count && count == 0; i++) {
         if (is_shown(walk, visit, cells->columns[i])) {
             list[count++] = i;
         }

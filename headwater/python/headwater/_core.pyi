@@ -27,7 +27,6 @@ IDENTIFIER_CELLS: Final[dict[str, int]]
 OBJECTIVES: Final[dict[str, int]]
 TASK_ORDERS: Final[dict[str, int]]
 LAYOUTS: Final[dict[str, int]]
-ADJACENCIES: Final[dict[str, int]]
 TARGETS: Final[dict[str, int]]
 TEXT_MODES: Final[dict[str, int]]
 LOADS: Final[dict[str, int]]
@@ -291,7 +290,6 @@ class Sampler:
         child_order: SupportsIndex,
         identifier_cells: SupportsIndex,
         context_labels: SupportsIndex,
-        adjacency: SupportsIndex,
         targets: SupportsIndex,
         task_order: SupportsIndex,
         tasks: Sequence[int] | None,
@@ -318,7 +316,6 @@ class Sampler:
         never_masked: Sequence[int] | None = None,
         train_on_val: bool = False,
         peer_labels: SupportsIndex = 0,
-        ignored_columns: Sequence[int] | None = None,
         database_age: bool = False,
     ) -> Sampler: ...
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:

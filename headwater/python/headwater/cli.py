@@ -23,8 +23,6 @@ from .interrupts import Interrupts, is_interrupt
 BENCH_REQUESTS = 2000
 BENCH_DIMENSIONS = ("threads", "layout", "task")
 
-NAME_LISTS = {"ignored_columns"}  # options of the sampler that may be words with commas
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     keep_places()
@@ -113,7 +111,6 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--texts", metavar="FILE", help="of --dry-run: write the texts to a Parquet file"
     )
-    build.add_argument("--stats-until", metavar="TIME", help="moments use rows up to here")
     build.add_argument(
         "--seeds-dir",
         metavar="DIR",
@@ -142,8 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="in JSON or as a word, such as label_rows=4, peer_labels=16, "
-        "ignored_columns=drivers.code,drivers.surname; repeatable",
+        help="in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
     )
     add_no_verify(sample)
     sample.set_defaults(command=_sample)
@@ -188,8 +184,8 @@ def _add_audit(commands: Any) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="what you will train with, in JSON or as a word: default_sequence_length=512, "
-        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent, "
-        "ignored_columns=drivers.code,drivers.surname; repeatable",
+        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; "
+        "repeatable",
     )
     add_no_verify(audit)
     audit.add_argument("--json", action="store_true", help="for programs")
@@ -330,7 +326,6 @@ def _build(options: argparse.Namespace) -> int:
                 options.source,
                 options.out,
                 options.metadata,
-                stats_until=options.stats_until,
                 strict=options.strict,
                 **shared,
             )
@@ -432,12 +427,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _sampler_options(options: argparse.Namespace) -> dict[str, Any]:
     given = _named_values(options.sampler_option, "--sampler-option")
-    found = {name: _json_or_word(value) for name, value in given.items()}
-    for name in NAME_LISTS & found.keys():
-        if not isinstance(found[name], list):
-            text = found[name] if isinstance(found[name], str) else given[name]
-            found[name] = [part.strip() for part in text.split(",") if part.strip()]
-    return found
+    return {name: _json_or_word(value) for name, value in given.items()}
 
 
 def _json_or_word(text: str) -> Any:

@@ -55,7 +55,7 @@ def expand(batch: Mapping[str, Any]) -> Batch:
     arrays |= _orders(given, is_cell, segments)
     arrays["fk_adj"] = _adjacency(given["parents"])
     for name, array in batch.items():
-        if name not in (*COMPACT_ONLY, "parents"):
+        if name not in COMPACT_ONLY:
             arrays[name] = np.asarray(array)
     places = {name: place for place, name in enumerate(FIELDS)}
     names = sorted(arrays, key=lambda name: places.get(name, len(places)))
@@ -66,7 +66,7 @@ def _check(batch: Mapping[str, Any]) -> Arrays:
     """What `expand` reads, in the dtypes of the layout, once names and shapes fit together."""
     if "semantic_types" in batch:
         raise ValueError("the batch has 'semantic_types': it is dense, expected a compact batch")
-    read = (*COMPACT_ONLY, "parents", "row_starts")
+    read = (*COMPACT_ONLY, "row_starts")
     missing = [name for name in read if name not in batch]
     if missing:
         raise ValueError(f"the batch lacks {', '.join(missing)}, which compact batches have")

@@ -24,10 +24,8 @@ from .key_columns import child_count_embeddings, referenced_columns
 from .keys import Time
 from .questions import anchor_rows, observation_times
 from .sampler_options import (
-    adjacency_word,
     at_least,
     at_least_or_0,
-    ignored_numbers,
     split_number,
     split_ratios_of,
     staleness_days,
@@ -78,9 +76,6 @@ class Sampler:
         decides by split.
     peer_labels: the same of other anchors: at most so many rows with labels that became known last,
         each with its anchor's row, drawn from the latest four times as many; at most 1024.
-    ignored_columns: names "table.column"; contexts have no cell of them, as if the metadata had
-        given them the stype "ignored". Keys and times mean what they did, and the target of a cell
-        task is asked as ever. docs/2-sampling.md, "Ignored columns".
     database_age: the age of a task's seed row is that of the newest row of any table that the seed
         may see, so that it tells how old the news are. Otherwise 0.
     time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
@@ -91,7 +86,6 @@ class Sampler:
     train_on_val: the seeds of val are train's, for the last fit before test; val then has none.
     num_threads: None: usable cores / local_world_size, at most 16.
     layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
-    adjacency: "dense" (fk_adj), "parents" or "both"; None: "parents" if compact, else "dense".
     targets: "inline" or "separate".
     attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
     packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
@@ -137,7 +131,6 @@ class Sampler:
         child_counts: bool = False,
         label_rows: int = 0,
         peer_labels: int = 0,
-        ignored_columns: Sequence[str] = (),
         database_age: bool = False,
         time_split: tuple[Time, Time] | None = None,
         train_on_val: bool = False,
@@ -145,7 +138,6 @@ class Sampler:
         local_world_size: int = 1,
         num_prefetch_val: int = 1,
         layout: str = "dense",
-        adjacency: str | None = None,
         text_budget: int | None = None,
         text_mode: str = "batch",
         targets: str = "inline",
@@ -173,7 +165,6 @@ class Sampler:
             until = visible_until_us(visible_until)
             stale = staleness_days(staleness)
             dealt = time_split_us(time_split)
-            ignored = ignored_numbers(self.store.metadata, ignored_columns)
             words = {
                 "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
                 "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
@@ -184,7 +175,6 @@ class Sampler:
                     "context_labels", context_labels or "default", _core.CONTEXT_LABELS
                 ),
                 "layout": word("layout", layout, _core.LAYOUTS),
-                "adjacency": adjacency_word(adjacency, layout),
                 "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
                 "targets": word("targets", targets, _core.TARGETS),
                 "task_order": word("task_order", task_order, _core.TASK_ORDERS),
@@ -222,7 +212,6 @@ class Sampler:
                 peer_labels=at_least("peer_labels", peer_labels, 0),
                 time_split=dealt,
                 train_on_val=train_on_val,
-                ignored_columns=ignored,
                 database_age=database_age,
                 mask_ratio=mask_ratio or 0,
                 seed_tables=self._seeds.table_numbers(),
@@ -266,8 +255,6 @@ class Sampler:
             self._options["label_rows"] = label_rows
         if peer_labels:
             self._options["peer_labels"] = peer_labels
-        if ignored:
-            self._options["ignored_columns"] = sorted(ignored_columns)
         if database_age:
             self._options["database_age"] = True
         if dealt:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from . import _core
-from .errors import nearest
 from .keys import NO_TIME_US, Time, time_us
 from .store import word
 
@@ -46,18 +44,6 @@ def thread_count(num_threads: int | None, local_world_size: int) -> int:
     return min(max(cores, 1), MAX_THREADS)
 
 
-def adjacency_word(adjacency: str | None, layout: str) -> int:
-    if adjacency is None:
-        return word("adjacency", "parents" if layout == "compact" else "dense", _core.ADJACENCIES)
-    number = word("adjacency", adjacency, _core.ADJACENCIES)
-    if layout == "compact" and adjacency != "parents":
-        raise ValueError(
-            f"adjacency is '{adjacency}', layout 'compact' has 'parents' only; headwater.expand "
-            "makes fk_adj from it"
-        )
-    return number
-
-
 def staleness_days(given: tuple[float, float] | None) -> tuple[float, float] | None:
     if given is None:
         return None
@@ -78,45 +64,6 @@ def time_split_us(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
     if at >= until:
         raise ValueError(f"time_split is {given!r}, expected a time and a later one")
     return at, until
-
-
-def ignored_numbers(metadata: Mapping[str, Any], given: Sequence[str]) -> list[int]:
-    """Global columns by their names, "table.column", ascending."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise TypeError(f"ignored_columns is {given!r}, expected a list of names")
-    known = {
-        name: number
-        for table in metadata["tables"]
-        for name, number in _columns_of(metadata, table)
-    }
-    numbers: set[int] = set()
-    for name in given:
-        if not isinstance(name, str) or name not in known:
-            raise ValueError(f"ignored_columns: {_unknown_column(metadata, known, name)}")
-        if known[name] in numbers:
-            raise ValueError(f"ignored_columns names '{name}' twice")
-        numbers.add(known[name])
-    return sorted(numbers)
-
-
-def _columns_of(metadata: Mapping[str, Any], table: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """The columns of a table, with their numbers."""
-    first, end = table["column_range"]
-    columns = metadata["columns"][first:end]
-    return [(f"{table['name']}.{c['name']}", first + i) for i, c in enumerate(columns)]
-
-
-def _unknown_column(metadata: Mapping[str, Any], known: Mapping[str, int], name: Any) -> str:
-    if not isinstance(name, str) or "." not in name:
-        whole = [column for column in known if column.endswith(f".{name}")]
-        return f"{name!r} is not 'table.column'" + (f"; there is '{whole[0]}'" if whole else "")
-    for table in metadata["tables"]:
-        if name.startswith(f"{table['name']}."):
-            prefix = len(table["name"]) + 1
-            names = [column[prefix:] for column, _ in _columns_of(metadata, table)]
-            hint = nearest(name[prefix:], names) or f", it has {', '.join(names) or 'none'}"
-            return f"table '{table['name']}' has no column '{name[prefix:]}'{hint}"
-    return f"the store has no column '{name}'{nearest(name, known)}"
 
 
 def visible_until_us(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:

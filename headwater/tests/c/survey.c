@@ -34,7 +34,6 @@ hw_sampler_options survey_options(uint32_t variant) {
     int is_dealt = variant == 3 || variant == 9 || variant == MASKED_TASK;
     static const uint32_t tables[] = {0, 1}; /* every database has as many */
     int is_compact = variant == 8 || variant == 9 || variant == 11 || variant == MASKED_TASKS;
-    static const uint32_t ignored[] = {5, 0, 2}; /* every database has as many; 5 may be a target */
     int is_packed = variant == 10 || variant == 11, is_masked = variant >= MASKED_TASK;
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),
@@ -49,7 +48,6 @@ hw_sampler_options survey_options(uint32_t variant) {
         .child_order = variant & 2 ? HW_CHILDREN_RECENT : HW_CHILDREN_UNIFORM,
         .identifier_cells = (hw_identifier_cells)(variant % 3),
         .context_labels = (hw_context_labels)(variant % 4),
-        .adjacency = is_compact ? HW_ADJACENCY_PARENTS : (hw_adjacency)(variant % 3),
         .targets = variant & 4 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE,
         .visible_until = variant == 7 ? visible : NULL,
         .time_split = is_dealt ? dealt : NULL,
@@ -65,8 +63,6 @@ hw_sampler_options survey_options(uint32_t variant) {
         .contexts_per_batch = variant == 10 ? 7 : 0,
         .objective = variant > MASKED_TASK ? HW_OBJECTIVE_MASKED_CELLS : HW_OBJECTIVE_TASK,
         .mask_ratio = is_masked ? 0.5 : 0,
-        .ignored_columns = ignored,
-        .ignored_column_count = variant % 5 == 4 ? 3 : 0,
         .database_age = variant % 3 != 0,
         .seed_tables = variant == MASKED_TABLES ? tables : NULL,
         .seed_table_count = variant == MASKED_TABLES ? 2 : 0,

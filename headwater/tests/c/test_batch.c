@@ -62,7 +62,6 @@ static hw_sampler_options everything(void) {
         .max_rows = 8,
         .text_budget = 33,
         .child_order = HW_CHILDREN_RECENT,
-        .adjacency = HW_ADJACENCY_BOTH,
         .with_rows = 1,
     };
 }
@@ -243,9 +242,6 @@ static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
     ASSERT_ARRAY(uint8_t, &making, HWI_FK_ADJ, 32, 32,
                  {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0,
                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0});
-    ASSERT_ARRAY(uint16_t, &making, HWI_PARENTS, 16, 0,
-                 {65535, 1, 2, 3, 65535, 65535, 2, 65535, 65535, 65535, 65535, 65535, 65535, 65535,
-                  65535, 65535});
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {0, 10, -1, 20, -1, -1, -1, -1});
     ASSERT_ARRAY(uint16_t, &making, HWI_ROW_STARTS, 9, 0, {0, 8, 16, 19, 27, 27, 27, 27, 27});
     ASSERT_ARRAY(uint16_t, &making, HWI_ROW_TABLES, 4, 4, {1, 1, 0, 1});
@@ -257,6 +253,12 @@ static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
     ASSERT_ARRAY(int64_t, &making, HWI_INFO_OBS_TIME, 1, 0, {30 * DAY_US});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_SEED_INDEX, 1, 0, {2});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_ANCHOR_ROWS, 1, 0, {6});
+    end(&making);
+    options.layout = HW_LAYOUT_COMPACT;
+    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    ASSERT_ARRAY(uint16_t, &making, HWI_PARENTS, 16, 0,
+                 {65535, 1, 2, 3, 65535, 65535, 2, 65535, 65535, 65535, 65535, 65535, 65535, 65535,
+                  65535, 65535});
     end(&making);
 }
 
@@ -438,10 +440,6 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_ROW_IDS, 8, 0, {UINT32_MAX, 0, 6, 1, 4, 3, 5, 2});
     ASSERT_ARRAY(uint8_t, &making, HWI_ROW_DEPTHS, 8, 0, {0, 1, 2, 3, 3, 2, 3, 2});
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {0, -1, 0, -1, 0, 1, 0, 2});
-    enum { NO = 65535 };
-    ASSERT_ARRAY(
-        uint16_t, &making, HWI_PARENTS, 24, 0,
-        {1, NO, NO, NO, NO, NO, 1, 3, 4, NO, NO, NO, 3, 1, NO, 1, NO, 6, 3, NO, NO, 1, 3, NO});
     ASSERT_ARRAY(uint8_t, &making, HWI_FK_ADJ, 64, 0,
                  {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 0,
                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0,
@@ -460,6 +458,13 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
     ASSERT_ARRAY(uint16_t, &making, HWI_COL_PERM, 32, 0,
                  {2,  8, 3,  9,  14, 19, 24, 4,  10, 15, 20, 25, 5, 11, 16, 21,
                   26, 6, 12, 17, 22, 27, 7,  13, 18, 23, 28, 0,  1, 29, 30, 31});
+    end(&making);
+    enum { NO = 65535 };
+    options.layout = HW_LAYOUT_COMPACT;
+    make_one(&making, league_of(state), &options, TASK_FORM, 0);
+    ASSERT_ARRAY(
+        uint16_t, &making, HWI_PARENTS, 24, 0,
+        {1, NO, NO, NO, NO, NO, 1, 3, 4, NO, NO, NO, 3, 1, NO, 1, NO, 6, 3, NO, NO, 1, 3, NO});
     end(&making);
 }
 
@@ -528,12 +533,8 @@ static void an_empty_sequence_is_all_padding(void **state) {
     }
     const uint8_t *padding = array(&making, HWI_IS_PADDING);
     const uint16_t *columns = array(&making, HWI_COL_PERM), *rows = array(&making, HWI_OUT_PERM);
-    const uint16_t *parents = array(&making, HWI_PARENTS);
     for (uint32_t cell = 0; cell < 32; cell++) {
         assert_true(padding[cell] == 1 && columns[cell] == cell && rows[cell] == cell);
-    }
-    for (uint32_t i = 0; i < 8 * 2; i++) {
-        assert_int_equal(parents[i], 65535);
     }
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {-1, -1, -1, -1, -1, -1, -1, -1});
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_IS_NULL, 2, 0, {1, 0});
@@ -567,7 +568,7 @@ static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void *
         options.batch_size = 3;
         options.text_budget = variant & 4 ? 4 : 100;
         options.targets = variant & 8 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE;
-        options.adjacency = (hw_adjacency)(variant >> 4 & 3) % 3;
+        options.layout = variant & 16 ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE;
         options.with_rows = variant >= 32;
         options.max_rows = variant & 32 ? 3 : 8;
         struct making one, other;
@@ -642,7 +643,6 @@ static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
 static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void **state) {
     hw_sampler_options options = everything();
     options.layout = HW_LAYOUT_COMPACT;
-    options.adjacency = HW_ADJACENCY_PARENTS;
     struct making making;
     start(&making, bookstore_of(state), &options);
     assert_int_equal(hwi_worker_room(making.worker), 8);

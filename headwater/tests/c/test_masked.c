@@ -159,19 +159,6 @@ static void numbers_of_tables_and_columns_are_checked(void **state) {
     options.never_masked_count = 1;
     assert_int_equal(hw_sampler_open(store, &options, &sampler, &error), HW_BAD_ARGUMENT);
     assert_string_equal(error.message, "never_masked[0] is 13, expected less than 13 columns");
-    options.never_masked_count = 0;
-    options.ignored_columns = repeated;
-    options.ignored_column_count = 2;
-    assert_int_equal(hw_sampler_open(store, &options, &sampler, &error), HW_BAD_ARGUMENT);
-    assert_string_equal(error.message, "ignored_columns[1] is 1, expected distinct columns of "
-                                       "tables, of the store's 13 columns");
-    options.ignored_columns = (const uint32_t[]){0, BOOKSTORE_COLUMNS - 1}; /* of a task */
-    assert_int_equal(hw_sampler_open(store, &options, &sampler, &error), HW_BAD_ARGUMENT);
-    options.ignored_columns = &beyond;
-    options.ignored_column_count = 1;
-    assert_int_equal(hw_sampler_open(store, &options, &sampler, &error), HW_BAD_ARGUMENT);
-    assert_string_equal(error.message, "ignored_columns[0] is 13, expected distinct columns of "
-                                       "tables, of the store's 13 columns");
     assert_null(sampler);
     hw_store_close(store);
     fixture_remove(directory);

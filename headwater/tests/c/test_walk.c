@@ -579,53 +579,6 @@ static void a_row_that_would_be_empty_shows_its_first_identifier(void **state) {
     end(&walked);
 }
 
-/* ---- ignored columns --------------------------------------------------------------------- */
-
-/* Parcel 5 on day 4 as above: an ignored column is no cell in place of nothing, a time is only a
- * cell, and edges of an ignored key are walked. */
-static void ignored_columns_have_no_cells(void **state) {
-    static const uint32_t ignored[] = {PARCELS_SENT, COURIERS_ID, PARCELS_COURIER_ID};
-    struct walked walked;
-    hw_sampler_options options = recent();
-    options.identifier_cells = HW_IDENTIFIERS_NONE;
-    options.ignored_columns = ignored;
-    options.ignored_column_count = 3;
-    start(&walked, deliveries_of(state), &options);
-    walk_ad_hoc(&walked, 0, 5, 4 * DAY_US);
-    ASSERT_WALK(&walked, {{5, 0, 1}, {0, 1, 0}, {3, 2, 1}});
-    ASSERT_COLUMNS(&walked, 0, {PARCELS_WEIGHT});
-    assert_int_equal(walked.plan->tables[1].time_count, 0);
-    end(&walked);
-}
-
-/* price, seed 2: an ignored target is asked in its place and shown on no other row. Of a context
- * that ends before it, it takes the last position. */
-static void an_ignored_target_is_asked_in_its_place(void **state) {
-    static const uint32_t ignored[] = {BOOKS_PRICE, BOOKS_GENRE, BOOKS_AUTHOR_ID};
-    struct walked walked;
-    hw_sampler_options options = recent();
-    options.context_labels = HW_LABELS_ALL;
-    options.ignored_columns = ignored;
-    options.ignored_column_count = 3;
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 2);
-    ASSERT_COLUMNS(
-        &walked, 0,
-        {BOOKS_ID, BOOKS_SEQUEL_OF, BOOKS_TITLE, BOOKS_PRICE, BOOKS_IN_PRINT, BOOKS_PUBLISHED});
-    assert_int_equal(walked.walk.target_cell, 3);
-    assert_true(walked.walk.row_count > 1);
-    ASSERT_COLUMNS(&walked, 1,
-                   {BOOKS_ID, BOOKS_SEQUEL_OF, BOOKS_TITLE, BOOKS_IN_PRINT, BOOKS_PUBLISHED});
-    end(&walked);
-    options.sequence_length = 2;
-    options.max_rows = 4;
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 2);
-    ASSERT_COLUMNS(&walked, 0, {BOOKS_ID, BOOKS_PRICE});
-    assert_int_equal(walked.walk.target_cell, 1);
-    end(&walked);
-}
-
 /* ---- draws ------------------------------------------------------------------------------- */
 
 /*
@@ -752,8 +705,6 @@ int main(void) {
         cmocka_unit_test(peers_of_seeds_given_by_the_caller),
         cmocka_unit_test(a_target_that_would_be_cut_takes_the_last_position),
         cmocka_unit_test(a_row_that_would_be_empty_shows_its_first_identifier),
-        cmocka_unit_test(ignored_columns_have_no_cells),
-        cmocka_unit_test(an_ignored_target_is_asked_in_its_place),
         cmocka_unit_test(uniform_draws_are_those_of_the_documentation),
         cmocka_unit_test(a_pooled_width_draws_over_the_lists_of_all_keys),
         cmocka_unit_test(every_order_visits_the_same_rows_where_all_fit),

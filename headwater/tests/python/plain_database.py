@@ -122,7 +122,6 @@ class Options:
     child_counts: bool = False
     label_rows: int = 0
     peer_labels: int = 0
-    ignored_columns: tuple[tuple[str, str], ...] = ()  # (table, column)
     database_age: bool = False
     masked_objective: bool = False
     mask_ratio: float = 0.0

@@ -15,7 +15,7 @@ ONLY_COMPACT = ("cells", "cell_columns", "cell_values", "cell_times", "row_order
 
 
 def dense_of(compact: Arrays) -> Arrays:
-    """Everything that a dense batch of the same seeds has with adjacency="both"."""
+    """Everything that a dense batch of the same seeds has, and `parents`."""
     cells, values = compact["cells"], compact["cell_values"]
     types, real = cells & 7, cells & PADDING == 0
     present = real & (cells & NULL == 0)

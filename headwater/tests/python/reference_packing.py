@@ -104,7 +104,7 @@ def fits_later(
 
 
 def packed(contexts: Arrays, sequences: int, most: int) -> tuple[Arrays, list[Place]]:
-    """The dense batch with both kinds of adjacency, of `sequences` with up to `most` contexts."""
+    """The dense batch, with `parents` too, of `sequences` with up to `most` contexts."""
     length, rows = contexts["is_padding"].shape[1], contexts["row_ages"].shape[1]
     places = first_fit(contexts, sequences, length, rows, most)
     out = blank(contexts, sequences, length, rows, most)

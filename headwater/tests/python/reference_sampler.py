@@ -466,7 +466,6 @@ class Walk:
                 continue
             if (
                 column.stype == IGNORED
-                or (table.name, column.name) in self.options.ignored_columns
                 or self.withheld(table, column, row, chain)
                 or not self.known(table, column, row, chain)
             ):

@@ -17,11 +17,7 @@ from world_store import Arrays, epoch_of, open_sampler, write_store
 from worlds import random_database, random_options, two_tables
 
 Masks = dict[str, npt.NDArray[np.uint8]]
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "dense": {"adjacency": 0},
-    "dense with parents": {"adjacency": 1},
-    "compact": {"adjacency": 1, "layout": 1},
-}
+LAYOUTS: dict[str, dict[str, Any]] = {"dense": {}, "compact": {"layout": 1}}
 NAMES = ("column_mask", "feature_mask", "neighbor_mask", "padding_mask")
 
 

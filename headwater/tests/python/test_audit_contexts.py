@@ -20,6 +20,7 @@ from headwater.audit.declared import check_times
 from headwater.audit.findings import Findings
 from headwater.audit.rules import Asked
 from headwater.audit.stored import SECTIONS, Stored, StoredFile
+from headwater.audit.view import readable
 from headwater.batch import Batch
 from plain_database import (
     BOOLEAN,
@@ -62,7 +63,7 @@ def audited(
         believed.label_rows,
         believed.peer_labels,
     )
-    with open_sampler(sampled or path, database, options, text_budget=0) as sampler:
+    with open_sampler(sampled or path, database, options, text_budget=0, layout=1) as sampler:
         for task in stored.tasks:
             splits = np.asarray(sampler.splits(task.number, len(task.anchors)))
             check = ContextCheck(stored, task, splits, asked, findings)
@@ -80,7 +81,7 @@ def writable(arrays: dict[str, Any]) -> Batch:
     """A batch that a test may change, as the front would give it."""
     copies = {name: array.copy() for name, array in arrays.items()}
     info = {name: copies.pop(name) for name in INFO}
-    return Batch.of(copies, info)
+    return readable(Batch.of(copies, info))
 
 
 def fired(findings: Findings) -> set[str]:

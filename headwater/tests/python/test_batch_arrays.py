@@ -60,7 +60,6 @@ def test_ann_asked_on_day_4(tmp_path: Path) -> None:
     adjacency = np.zeros((6, 6), np.uint8)
     adjacency[0, 1] = adjacency[2, 1] = adjacency[3, 1] = 1
     assert np.array_equal(batch["fk_adj"][0], adjacency)
-    assert batch["parents"][0].tolist() == [[1], [65535], [1], [1], [65535], [65535]]
     assert batch["row_ids"][0].tolist() == [2**32 - 1, 0, 4, 2, 2**32 - 1, 2**32 - 1]
     for name, value in (
         ("target_stype", 3),
@@ -200,14 +199,8 @@ def test_the_rating_of_a_loan(tmp_path: Path) -> None:
     assert batch["is_null"][0].nonzero()[0].tolist() == [15]  # book 1 is no sequel
     assert batch["row_depths"][0].tolist() == [0, 1, 1, 2, 2, 2]
     assert batch["row_ages"][0].tolist() == [0, -1, -1, -1, -1, 1]
-    assert batch["parents"][0].tolist() == [
-        [1, 2],
-        [65535, 65535],
-        [3, 4],
-        [65535, 65535],
-        [3, 65535],
-        [1, 4],
-    ]
+    links = [[0, 1], [0, 2], [2, 3], [2, 4], [4, 3], [5, 1], [5, 4]]
+    assert np.argwhere(batch["fk_adj"][0]).tolist() == links
     # Genres crime and poem are categories 0 and 1.
     assert batch["categorical_embed_ids"][0, [10, 16]].tolist() == [1, 0]
     # Ratings 5, 3, 4, 1: mean 3.25, variance 8.75 / 4; the only age makes no spread, so it is 0.

@@ -151,7 +151,7 @@ def with_future_visits_of(database: Database, patients: tuple[int, int]) -> Data
     return replace(database, tables=(patients_table, replace(visits, keys=(key,))))
 
 
-@pytest.mark.parametrize("layout", [{}, {"layout": 1, "adjacency": 1}, {"packing": True}])
+@pytest.mark.parametrize("layout", [{}, {"layout": 1}, {"packing": True}])
 @pytest.mark.parametrize("staleness", [None, (0.2, 2.0)])
 def test_children_of_the_future_change_no_count(
     layout: dict[str, Any], staleness: tuple[float, float] | None, tmp_path: Path

@@ -22,7 +22,7 @@ from world_store import TEXT_DIM, Arrays, epoch_of, open_sampler, text_vectors, 
 from worlds import random_database, random_options, two_tables
 
 INLINE, SEPARATE = 0, 1
-COMPACT = {"layout": 1, "adjacency": 1}
+COMPACT = {"layout": 1}
 LIMIT_BYTES = 20  # per cell, without text
 
 
@@ -147,7 +147,7 @@ def compact_bytes(length: int, rows: int, slots: int) -> float:
     sizes = {"B": 32, "S": length, "R": rows, "R+1": rows + 1, "P": slots, "15": 15, "1": 1}
     total = 0
     for field in headwater.BATCH_FIELDS:
-        if field.when in (None, "layout=compact", "adjacency=parents|both") and not field.info:
+        if field.when in (None, "layout=compact") and not field.info:
             shape = [sizes[dim] for dim in field.dims]
             total += int(np.prod(shape)) * np.dtype(field.dtype).itemsize
     return total / (32 * length)
@@ -189,14 +189,8 @@ def test_a_batch_is_as_large_as_its_format(length: int, rows: int, tmp_path: Pat
     assert sizes["compact"] < sizes["dense"] / 5
 
 
-def test_compact_has_parents_and_says_who_makes_fk_adj(tmp_path: Path) -> None:
+def test_a_word_that_is_no_layout_is_refused(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
-    for adjacency in ("dense", "both"):
-        with pytest.raises(ValueError, match=r"'parents' only; headwater\.expand makes fk_adj"):
-            headwater.Sampler(path, layout="compact", adjacency=adjacency)
-    for adjacency in (None, "parents"):
-        with headwater.Sampler(path, layout="compact", adjacency=adjacency, num_prefetch=0) as s:
-            assert "parents" in s.batch("train", 0)
     with pytest.raises(ValueError, match="layout is 'sparse'"):
         headwater.Sampler(path, layout="sparse")
 

@@ -22,7 +22,7 @@ from worlds import random_database, random_options
 
 ROOT = Path(__file__).resolve().parents[3]
 NONE = 65_535
-COMPACT = {"layout": 1, "adjacency": 1}
+COMPACT = {"layout": 1}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -115,7 +115,7 @@ def test_random_worlds_expand_to_their_dense_batches(seed: int, tmp_path: Path) 
     path = write_store(database, tmp_path)
     for more in ({"targets": 0}, {"targets": 1}, {"packing": True}, {"attention_masks": True}):
         with (
-            open_sampler(path, database, options, adjacency=0, **more) as dense,
+            open_sampler(path, database, options, **more) as dense,
             open_sampler(path, database, options, **COMPACT, **more) as compact,
         ):
             for task in range(len(database.tasks)):

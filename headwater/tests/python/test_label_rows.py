@@ -161,7 +161,7 @@ def test_label_rows_are_cut_like_any_other(length: int, rows: int, tmp_path: Pat
 # ---- what may not be seen ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", [{}, {"layout": 1, "adjacency": 1}])
+@pytest.mark.parametrize("layout", [{}, {"layout": 1}])
 @pytest.mark.parametrize(
     ("change", "seed", "split"),
     [

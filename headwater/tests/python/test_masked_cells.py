@@ -22,7 +22,7 @@ from world_store import Arrays, arrays_of, epoch_of, open_sampler, write_store
 from worlds import at, bookstore, random_database, random_masked_options, two_tables
 
 TRAIN, VAL, TEST = 0, 1, 2
-COMPACT: dict[str, Any] = {"layout": 1, "adjacency": 1}
+COMPACT: dict[str, Any] = {"layout": 1}
 ALL = Options(
     sequence_length=64, max_rows=16, batch_size=1, recent=True, mask_ratio=1.0, max_targets=8
 )

@@ -15,7 +15,7 @@ from world_store import TEXT_DIM, epoch_of, open_sampler, text_vector, write_sto
 from worlds import random_database, random_options, two_tables
 
 RESIDENT = {"text_mode": 1}
-COMPACT = {"layout": 1, "adjacency": 1}
+COMPACT = {"layout": 1}
 IDS = {"dense": "text_embed_ids", "compact": "cell_values"}
 
 
@@ -37,7 +37,6 @@ def test_bob_is_the_second_text_of_the_store(tmp_path: Path) -> None:
 def test_resident_texts_are_the_texts_of_the_batch(seed: int, layout: str, tmp_path: Path) -> None:
     database = random_database(seed)
     options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
-    options = options.with_(ignored_columns=())  # each of these worlds shows texts
     order = Order(database, options)
     path = write_store(database, tmp_path)
     more: dict[str, Any] = COMPACT if layout == "compact" else {}

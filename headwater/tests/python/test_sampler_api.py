@@ -57,11 +57,11 @@ def seeds_of(batch: headwater.Batch) -> list[tuple[int, int]]:
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "dense": {"layout": "dense", "adjacency": "both"},
+    "dense": {"layout": "dense"},
     "compact": {"layout": "compact"},
-    "dense, masked": {"layout": "dense", "adjacency": "both", "mask_ratio": 0.3},
+    "dense, masked": {"layout": "dense", "mask_ratio": 0.3},
     "compact, masked": {"layout": "compact", "mask_ratio": 0.3},
-    "dense, packed": {"layout": "dense", "adjacency": "both", "packing": True},
+    "dense, packed": {"layout": "dense", "packing": True},
     "compact, packed": {"layout": "compact", "packing": True},
 }
 

@@ -207,7 +207,6 @@ def open_sampler(
     prefetch: int = 0,
     text_budget: int = 0,
     max_rows: int | None = None,
-    adjacency: int = 2,
     targets: int = 0,
     **more: Any,
 ) -> Iterator[Any]:
@@ -230,7 +229,6 @@ def open_sampler(
         child_order=int(options.recent),
         identifier_cells=IDENTIFIER_CELLS[options.identifier_cells],
         context_labels=LABELS[options.context_labels],
-        adjacency=adjacency,
         targets=targets,
         task_order=int(options.round_robin),
         tasks=None,
@@ -245,10 +243,6 @@ def open_sampler(
         child_counts=options.child_counts,
         label_rows=options.label_rows,
         peer_labels=options.peer_labels,
-        ignored_columns=[
-            database.column_starts[table] + database.table(table).column_index(column)
-            for table, column in options.ignored_columns
-        ],
         database_age=options.database_age,
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,

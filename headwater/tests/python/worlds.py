@@ -511,15 +511,5 @@ def random_options(seed: int, database: Database) -> Options:
         child_counts=dice.random() < 0.4,
         label_rows=dice.choice((0, 1, 3)),
         peer_labels=dice.choice((0, 0, 1, 2, 6)),
-        ignored_columns=random_columns(seed, database),
         database_age=random.Random(f"age {seed}").random() < 0.5,
     )
-
-
-def random_columns(seed: int, database: Database) -> tuple[tuple[str, str], ...]:
-    """Columns to ignore: none in half of the worlds, else few, half or nearly all."""
-    dice = random.Random(f"ignored {seed}")
-    share = dice.choice((0.0, 0.0, 0.0, 0.15, 0.5, 0.9))
-    columns = [(table.name, c.name) for table in database.tables for c in table.columns]
-    chosen = [column for column in columns if dice.random() < share]
-    return tuple(dice.sample(chosen, len(chosen)))

@@ -20,12 +20,13 @@ from .questions import check_questions
 from .rules import Asked
 from .stored import Stored, StoredTask
 from .tables import ShownCheck, check_tables
+from .view import readable
 
 SEEDS_DEFAULT = 1000
 BATCH_SIZE = 16
 # What an audit chooses itself: how batches are laid out is no question of leakage.
 OWN_OPTIONS = {
-    "db_path", "store", "verify", "tasks", "rank", "world_size", "layout", "adjacency", "with_rows",
+    "db_path", "store", "verify", "tasks", "rank", "world_size", "layout", "with_rows",
     "text_mode", "text_budget", "targets", "packing", "contexts_per_batch", "attention_masks",
     "num_prefetch", "num_prefetch_val", "task_weights", "task_order", "default_batch_size",
 }  # fmt: skip
@@ -94,7 +95,7 @@ def _audit_task(
         store=store,
         tasks=[task.name],
         default_batch_size=BATCH_SIZE,
-        adjacency="both",
+        layout="compact",
         text_mode="resident",
         with_rows=True,
         **options,
@@ -113,7 +114,7 @@ def _audit_task(
             audited = 0
             with sampler.epoch(name, task=task.name) as batches:
                 for batch in batches:
-                    view = contexts.check(batch, split)
+                    view = contexts.check(readable(batch), split)
                     shown.add(view)
                     if name == "train":
                         target.add(view)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch import Batch
+from ..expand import expand
 from .stored import ALWAYS, NO_ROW, NO_TIME, Stored, StoredTask
 
 Array = NDArray[Any]
@@ -28,6 +30,13 @@ class Links:
     child: Array  # place by row
     key: Array  # global number; -1: a task's row and its anchor (of a label row: as it claims)
     parent: Array  # place by row
+
+
+def readable(batch: Batch) -> Batch:
+    """The dense arrays of a compact batch, and its `parents`."""
+    dense = expand(batch)
+    dense["parents"] = batch["parents"]
+    return dense
 
 
 class View:
