@@ -124,7 +124,7 @@ def ask(
                         other, settings, opened, where, batches, wanted, known, contexts
                     )
                     levels.append(wanted.level)
-                    yield other.out, wanted, speaker.outputs(other.average, iter(batches(opened)))
+                    yield other.out, wanted, speaker.outputs(other.params, iter(batches(opened)))
 
         with contextlib.closing(others_say()) as says:
             speaker = SeveralRuns(own, task, says) if others else own
@@ -132,7 +132,7 @@ def ask(
                 trees = HistoryTrees(place.store, cfg, task, labels)
                 speaker = with_trees = WithTrees(speaker, trees, task, tree_share, split=split)
             passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
-            found = predict(speaker, run.average, passed, task, clamp=cfg.clamp)
+            found = predict(speaker, run.params, passed, task, clamp=cfg.clamp)
             found = group.joined(found) if apart else found
     made: dict[str, Any] = {"contexts": {"count": 1}}
     if isinstance(own, SeveralContexts):
@@ -179,13 +179,13 @@ def _speaker(
     )  # fmt: skip
     if apart:
         task = levelled(
-            task, labels, sampler, predictor, run.average, cfg, joined=group.joined,
+            task, labels, sampler, predictor, run.params, cfg, joined=group.joined,
             watched=group.watched,
         )  # fmt: skip
         return predictor, task
     if group.size > 1:
         predictor = OfAllRanks(predictor, group)
-    task = levelled(task, labels, sampler, predictor, run.average, cfg)
+    task = levelled(task, labels, sampler, predictor, run.params, cfg)
 
     def other_passes() -> Iterator[Any]:
         for changed in settings[1:]:

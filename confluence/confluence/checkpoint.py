@@ -1,9 +1,9 @@
 """Checkpoints of a run, with orbax: `<run>/checkpoints/<step>/`.
 
-    params/  average/   what is evaluated; average is what evaluation uses
-    training/           optimizer state, step, and the loss of every step so far
-    record              configuration, stores, tasks, embedder, where the samplers stand, score,
-                        a checksum of every array above and one of the record itself
+    params/     what is evaluated
+    training/   optimizer state, step, and the loss of every step so far
+    record      configuration, stores, tasks, embedder, where the samplers stand, score, a checksum
+                of every array above and one of the record itself
 
 A run that goes on from a checkpoint gives the losses that it would have given without the stop, bit
 for bit on one machine. Random keys need no place here: they are made from the seed and the step.
@@ -43,10 +43,10 @@ from confluence.members import first_params
 from confluence.model import Params
 from confluence.stores import Seeds, TaskPlace
 
-FORMAT = 4
+FORMAT = 5
 KEEP_LAST = 2  # checkpoints that stay, beside the best on val
 FOLDER = "checkpoints"
-PARTS = ("params", "average", "training")
+PARTS = ("params", "training")
 LONGEST_REASON = 200  # characters of another library's error
 READ_BYTES = 1 << 20
 REMOVED, UNFINISHED = ".removed", ".orbax-checkpoint-tmp"  # in names of what is no checkpoint
@@ -499,12 +499,11 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def load_weights(out: Path, record: Mapping[str, Any]) -> tuple[Params, Params]:
-    """Parameters and their late average, shaped as the record's configuration says."""
+def load_weights(out: Path, record: Mapping[str, Any]) -> Params:
+    """Parameters, shaped as the record's configuration says."""
     cfg, width = kept_config(record["config"]), record["embedder"]["dim"]
     shapes: Any = jax.eval_shape(lambda: first_params(cfg, width))
-    parts = load_parts(out, record["step"], {"params": shapes, "average": shapes})
-    return parts["params"], parts["average"]
+    return load_parts(out, record["step"], {"params": shapes})["params"]
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -512,22 +511,21 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
 
 
-def to_parts(params: Params, average: Params, rest: Any, losses: list[float]) -> dict[str, Any]:
+def to_parts(params: Params, rest: Any, losses: list[float]) -> dict[str, Any]:
     """A state as the parts of a checkpoint. `rest` is whatever else a step changes."""
     training = {**named_leaves(rest), "losses": np.array(losses, np.float32)}
-    return {"params": params, "average": average, "training": training}
+    return {"params": params, "training": training}
 
 
-def from_parts(out: Path, step: int, like: Any) -> tuple[Params, Params, Any, list[float]]:
-    """Read back what `to_parts` made; `like` is (params, average, rest) of the same shapes."""
-    params, average, rest = like
+def from_parts(out: Path, step: int, like: Any) -> tuple[Params, Any, list[float]]:
+    """Read back what `to_parts` made; `like` is (params, rest) of the same shapes."""
+    params, rest = like
     names = {**named_leaves(rest), "losses": np.empty(step, np.float32)}
-    parts = load_parts(out, step, {"params": params, "average": average, "training": names})
+    parts = load_parts(out, step, {"params": params, "training": names})
     training = parts["training"]
     found = [training[name] for name in named_leaves(rest)]
     return (
         parts["params"],
-        parts["average"],
         jax.tree.unflatten(jax.tree.structure(rest), found),
         [float(loss) for loss in np.asarray(training["losses"])],
     )

@@ -74,7 +74,6 @@ class Config:
     weight_decay: float = 0.1  # AdamW, not for norms, biases and temperatures
     final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
     clip_norm: float = 1.0  # global norm that gradients are cut to
-    average_from: float = 1.0  # share of `steps` after which weights are averaged; 1: never
     half_life_days: float | None = None  # a train seed that much older than the last weighs half
     cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
 
@@ -252,7 +251,7 @@ def demo() -> Config:
     """
     return Config(
         width=64, heads=4, layers=2, sequence_length=96, max_rows=32, max_hops=4, child_width=4,
-        batch_size=32, steps=1000, learning_rate=3e-3, average_from=0.75,
+        batch_size=32, steps=1000, learning_rate=3e-3,
     )  # fmt: skip
 
 

@@ -44,7 +44,6 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "level_days collective_timeout_s",
     ),
     ("in [0, 1)", lambda value: 0 <= value < 1, "beta1 beta2 cell_dropout"),
-    ("in [0, 1]", lambda value: 0 <= value <= 1, "average_from"),
     ("in (0, 1]", lambda value: 0 < value <= 1, "mask_ratio"),
     ("in [1, 65535]", lambda value: 1 <= value <= 65_535, "sequence_length max_rows"),
     ("in [0, 1024]", lambda value: 0 <= value <= 1024, "peer_labels"),

@@ -1,7 +1,7 @@
 """A run of several members: models that differ in their first weights, and answer together.
 
-Of such a run (`members` = M > 1) every parameter, its average and the optimizer's state have one
-more axis in front, [M]. All members train on the same batches, one after the other in one compiled
+Of such a run (`members` = M > 1) every parameter and the optimizer's state have one more
+axis in front, [M]. All members train on the same batches, one after the other in one compiled
 step, so that memory beside the state is that of one. What is answered is the mean of their
 probabilities, and of their numbers and times. A run of one member has no such axis.
 

@@ -94,12 +94,3 @@ def _scale_by_shape() -> Any:
         return update * factor
 
     return optax.stateless_with_tree_map(lambda update, _: scale(update))
-
-
-def update_average(average: Params, params: Params, step: Array, cfg: Config) -> Params:
-    """Mean of the weights since `average_from`; before that, the weights themselves."""
-    first = int(cfg.average_from * cfg.steps)
-    if first >= cfg.steps:
-        return {name: value.copy() for name, value in params.items()}  # never averaged
-    share = 1.0 / jnp.maximum(1.0, step.astype(jnp.float32) - first + 1.0)
-    return {name: average[name] + share * (params[name] - average[name]) for name in params}

@@ -90,7 +90,7 @@ def probe(
         labels = read_labels(place.store, sampler, place.name)
         target = read_task(sampler.database_metadata(), labels, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
-        models = [run.average, reader.first_weights(run.config)]
+        models = [run.params, reader.first_weights(run.config)]
         train = reader.read(models, sampler.epoch("train", task=place.name), limit=TRAIN_SEEDS)
         wanted = reader.read(models, sampler.epoch(split, task=place.name))
     probes = [fit_probe(h, train.seeds, labels, target) for h in train.vectors]

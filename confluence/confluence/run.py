@@ -73,7 +73,7 @@ VisibleUntil: TypeAlias = Time | None
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A trained model. Evaluation and prediction use the late average of its weights.
+    """A trained model.
 
     Where a method takes a `task`, that is a title; a run of one task needs none.
     """
@@ -83,7 +83,6 @@ class Run:
     config: Config
     step: int  # of the weights
     params: Params
-    average: Params
     stores: tuple[str, ...] = ()  # paths, in the run's order
     seeds: tuple[Seeds, ...] = ()  # where masked cells were learned, by store
 
@@ -318,7 +317,7 @@ class Run:
                 self.config, device_tables(sampler, 1),
                 row_shape=read_row_shape(sampler.database_metadata(), self.config),
             )  # fmt: skip
-            return held_out.sums(self.average, sampler, split, watched=group.watched)
+            return held_out.sums(self.params, sampler, split, watched=group.watched)
 
     def regime_config(
         self, place: TaskPlace, split: str, regime: str | None, visible_until: VisibleUntil
@@ -481,7 +480,7 @@ def learn(
         state = session.train(done) if done != cfg.steps else session.open(done)
     return Run(
         out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
-        average=state.average, stores=tuple(store.path for store in stores),
+        stores=tuple(store.path for store in stores),
         seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
 
@@ -568,7 +567,7 @@ def load(
     step = checkpoint.find_step(folder, which)
     try:
         record = checkpoint.load_record(folder, step)
-        params, average = checkpoint.load_weights(folder, record)
+        params = checkpoint.load_weights(folder, record)
     except checkpoint.DamagedCheckpointError as error:
         others = [str(other) for other in checkpoint.saved_steps(folder) if other != step]
         hint = f"choose another one with --checkpoint ({', '.join(others)})" if others else ""
@@ -587,6 +586,6 @@ def load(
         with open_store(path) as opened:
             checkpoint.check_store(record, opened.metadata, number)
     return Run(
-        out=folder, places=places, config=cfg, step=step, params=params, average=average,
+        out=folder, places=places, config=cfg, step=step, params=params,
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),
     )  # fmt: skip

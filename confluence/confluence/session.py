@@ -159,10 +159,8 @@ class Session:
     def _restore(self, like: TrainState, step: int) -> tuple[TrainState, list[float]]:
         """The state after a step, and the losses up to it."""
         rest = {"optimizer": like.optimizer, "step": like.step}
-        params, average, rest, losses = checkpoint.from_parts(
-            self.out, step, (like.params, like.average, rest)
-        )
-        return TrainState(params, average, rest["optimizer"], rest["step"]), losses
+        params, rest, losses = checkpoint.from_parts(self.out, step, (like.params, rest))
+        return TrainState(params, rest["optimizer"], rest["step"]), losses
 
     def _fit(
         self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop
@@ -194,7 +192,7 @@ class Session:
             if is_last or is_best or _every(cfg.save_every, step):
                 state = group.host(state)
                 rest = {"optimizer": state.optimizer, "step": state.step}
-                parts = checkpoint.to_parts(state.params, state.average, rest, log.losses)
+                parts = checkpoint.to_parts(state.params, rest, log.losses)
                 keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
@@ -221,7 +219,7 @@ class Session:
     def _evaluate(
         self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
-        """Score the averaged weights on val, each rank its share of the seeds; None where the
+        """Score the weights on val, each rank its share of the seeds; None where the
         metric cannot be computed, and on ranks that do not save.
 
         Several tasks have the mean of their scores, errors of numbers and times in units of the
@@ -234,11 +232,11 @@ class Session:
                 if not np.any(labels.splits == VAL):
                     continue
                 task = levelled(
-                    task, labels, store.sampler, predictor, state.average, cfg,
+                    task, labels, store.sampler, predictor, state.params, cfg,
                     joined=self.group.joined, watched=self.group.watched,
                 )  # fmt: skip
                 batches = self.group.watched(store.sampler.epoch("val", task=task.name))
-                predictions = predict(predictor, state.average, batches, task, clamp=cfg.clamp)
+                predictions = predict(predictor, state.params, batches, task, clamp=cfg.clamp)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
                     continue
@@ -262,7 +260,7 @@ class Session:
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
         stores = [
-            (store.path, own.sums(state.average, store.sampler, "val", watched=self.group.watched))
+            (store.path, own.sums(state.params, store.sampler, "val", watched=self.group.watched))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
         result = evaluate_held_out(stores, "val", self.config.visible_until, self.group.gather)

@@ -32,12 +32,7 @@ from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.masked_loss import loss_with_masks
 from confluence.members import each_member, first_params, one_output
 from confluence.model import Inputs, Output, Params, Tables, attention_path, forward
-from confluence.optimizer import (
-    first_optimizer_state,
-    learning_rate_share,
-    make_optimizer,
-    update_average,
-)
+from confluence.optimizer import first_optimizer_state, learning_rate_share, make_optimizer
 from confluence.parallel import ALONE, Group, over_ranks, part_of_draw
 from confluence.row_attention import RowShape
 
@@ -74,7 +69,6 @@ class TrainState(NamedTuple):
     but the step has an axis [M] in front."""
 
     params: Params
-    average: Params  # mean of late weights, which evaluation uses
     optimizer: Any  # optax state
     step: Array  # [] int32, steps applied
 
@@ -86,7 +80,6 @@ def first_state(
     params = first_params(cfg, text_width, first_biases)
     return TrainState(
         params=params,
-        average={name: value.copy() for name, value in params.items()},
         optimizer=first_optimizer_state(params, cfg, text_width),
         step=jnp.zeros((), jnp.int32),
     )
@@ -189,7 +182,7 @@ def apply_sums(
     apply = functools.partial(_apply_of_one, cfg=cfg, text_width=text_width)
     if cfg.members == 1:
         return apply(state, sums)
-    axes = TrainState(params=0, average=0, optimizer=0, step=None)  # type: ignore[arg-type]
+    axes = TrainState(params=0, optimizer=0, step=None)  # type: ignore[arg-type]
     of_all = jax.vmap(apply, in_axes=(axes, 0), out_axes=(axes, 0))
     new_state, metrics = of_all(state, sums)
     return new_state, {name: jnp.mean(value) for name, value in metrics.items()}
@@ -198,7 +191,7 @@ def apply_sums(
 def _apply_of_one(
     state: TrainState, sums: GradientSums, *, cfg: Config, text_width: int
 ) -> tuple[TrainState, dict[str, Array]]:
-    """Mean, clipping, optimizer, average."""
+    """Mean, clipping, optimizer."""
     weight = jnp.maximum(1.0, sums.weight)
     gradients = jax.tree.map(lambda gradient: gradient / weight, sums.gradients)
     optimizer = make_optimizer(cfg, text_width)
@@ -212,12 +205,7 @@ def _apply_of_one(
     if cfg.auxiliary_weight > 0:
         metrics["masked_loss"] = sums.masked / weight
         metrics["task_loss"] = (sums.loss - cfg.auxiliary_weight * sums.masked) / weight
-    return TrainState(
-        params=params,
-        average=update_average(state.average, params, state.step, cfg),
-        optimizer=optimizer_state,
-        step=state.step + 1,
-    ), metrics
+    return TrainState(params, optimizer_state, state.step + 1), metrics
 
 
 class StepRunner:

@@ -42,19 +42,15 @@ def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
 
 
 def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> TrainState:
-    """A first state with the averaged weights of the last checkpoint in `start`, which
-    `check_start` let pass.
+    """A first state with the weights of the last checkpoint in `start`, which `check_start` let
+    pass.
 
     Taken is what both runs have by name, but not the biases of heads: they start at the base rates
     of the new task.
     """
-    _, found = load_weights(start, load_record(start))
+    found = load_weights(start, load_record(start))
     params = {**state.params, **{name: found[name] for name in _taken(found, state.params)}}
-    return state._replace(
-        params=params,
-        average={name: value.copy() for name, value in params.items()},
-        optimizer=first_optimizer_state(params, cfg, text_width),
-    )
+    return state._replace(params=params, optimizer=first_optimizer_state(params, cfg, text_width))
 
 
 def _shapes(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

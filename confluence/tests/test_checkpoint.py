@@ -66,7 +66,7 @@ def state(cfg: Config) -> TrainState:
 
 def parts_of(state: TrainState, losses: list[float]) -> dict[str, Any]:
     rest = {"optimizer": state.optimizer, "step": state.step}
-    return to_parts(state.params, state.average, rest, losses)
+    return to_parts(state.params, rest, losses)
 
 
 def save(keeper: Keeper, cfg: Config, state: TrainState, step: int, value: float | None) -> None:
@@ -93,18 +93,17 @@ def test_a_checkpoint_comes_back_bit_for_bit(
     assert found == {**record, "config": found["config"], "step": 3, "score": None}
     assert Config.from_dict(found["config"]) == cfg
     like = first_state(cfg, smoke.TEXT_WIDTH)
-    params, average, rest, read = from_parts(
-        tmp_path, 3, (like.params, like.average, {"optimizer": like.optimizer, "step": like.step})
+    params, rest, read = from_parts(
+        tmp_path, 3, (like.params, {"optimizer": like.optimizer, "step": like.step})
     )
-    again = TrainState(params, average, rest["optimizer"], rest["step"])
+    again = TrainState(params, rest["optimizer"], rest["step"])
     assert jax.tree.structure(again) == jax.tree.structure(state)
     for saved, loaded in zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True):
         assert saved.dtype == loaded.dtype
         assert np.array_equal(saved, loaded)
     assert read == [float(np.float32(loss)) for loss in losses]
-    saved_weights = (state.params, state.average)
-    for loaded, expected in zip(load_weights(tmp_path, found), saved_weights, strict=True):
-        assert all(np.array_equal(loaded[name], expected[name]) for name in expected)
+    weights = load_weights(tmp_path, found)
+    assert all(np.array_equal(weights[name], state.params[name]) for name in state.params)
     name = next(iter(state.params))
     other = {name: np.empty((*state.params[name].shape, 2), np.float32)}
     with pytest.raises(CheckpointError, match=rf"has '{name}' of shape \(.*, this version expects"):
@@ -275,7 +274,7 @@ def read_all(out: Path, like: TrainState, step: int) -> list[Any]:
     """All that a run goes on from."""
     rest = {"optimizer": like.optimizer, "step": like.step}
     record = load_record(out, step)
-    return [record, *jax.tree.leaves(from_parts(out, step, (like.params, like.average, rest)))]
+    return [record, *jax.tree.leaves(from_parts(out, step, (like.params, rest)))]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Orbax's own
@@ -330,7 +329,7 @@ def test_the_newest_whole_checkpoint_is_where_a_run_resumes(
         assert newest_whole(tmp_path) == 3
         keeper = Keeper(tmp_path)
         assert not keeper.is_best(Score("mae", 2.0, -2.0)) and find_step(tmp_path, "best") == 2
-    shutil.rmtree(folder / "3" / "average")
+    shutil.rmtree(folder / "3" / "training")
     with pytest.warns(UserWarning, match=r"step 3 in .* is damaged: .*: resuming at step 2$"):
         assert newest_whole(tmp_path) == 2
     set_aside(tmp_path, 2)

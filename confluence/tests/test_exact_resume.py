@@ -32,7 +32,7 @@ from confluence.train import first_state
 STEPS = 12
 SETTINGS: dict[str, Any] = {
     "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
-    "max_rows": 10, "cell_dropout": 0.1, "average_from": 0.25, "save_every": 4, "log_every": 3,
+    "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "log_every": 3,
     "staleness": (0.5, 90.0), "peer_labels": 2, "half_life_days": 200.0, "auxiliary_weight": 0.3,
 }  # fmt: skip
 
@@ -113,10 +113,8 @@ def everything(out: Path) -> dict[str, Any]:
     width = int(record["embedder"]["dim"])
     like = first_state(Config.from_dict(record["config"]), width)
     rest = {"optimizer": like.optimizer, "step": like.step}
-    params, average, rest, losses = checkpoint.from_parts(
-        out, record["step"], (like.params, like.average, rest)
-    )
-    arrays = {"params": params, "average": average, "rest": rest}
+    params, rest, losses = checkpoint.from_parts(out, record["step"], (like.params, rest))
+    arrays = {"params": params, "rest": rest}
     return {
         **checkpoint.named_leaves(arrays), "losses": np.array(losses),
         "sampler": record["samplers"],
@@ -232,7 +230,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_resumes_from_the_one_before(
     shutil.copytree(whole, out)
     steps = checkpoint.saved_steps(out)
     newest = out / "checkpoints" / str(steps[-1])
-    for path in (newest / "average").rglob("d/*"):  # the arrays' bytes
+    for path in (newest / "params").rglob("d/*"):  # the arrays' bytes
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(confluence.CheckpointError, match=rf"with --checkpoint \({steps[-2]}\)$"):
         confluence.load(out)
@@ -263,8 +261,8 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
     again = train(shop_store, out, steps=2, resume=True, num_threads=1)
     assert again.step == first.step == 2
     assert (out / "log.jsonl").read_text() == log
-    for name, value in first.average.items():
-        assert np.array_equal(again.average[name], value)
+    for name, value in first.params.items():
+        assert np.array_equal(again.params[name], value)
     with pytest.raises(confluence.CheckpointError, match="steps was 2 and is 3"):
         train(shop_store, out, steps=3, resume=True)
     with pytest.raises(confluence.CheckpointError, match="the task was 'subscribed' and is 'chur"):
@@ -293,7 +291,7 @@ def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: 
     assert checkpoint.saved_steps(out) == sorted({best, *[*saved, STEPS][-2:]})
     run = confluence.load(out, which="best")
     assert run.step == best
-    assert run.evaluate("val")["metrics"]["auroc"] == scores[best]  # averaged weights both times
+    assert run.evaluate("val")["metrics"]["auroc"] == scores[best]
     assert confluence.load(out).step == STEPS
 
 

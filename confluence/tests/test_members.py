@@ -51,12 +51,12 @@ def stepped(cfg: Config, state: TrainState, batches: list[Any]) -> tuple[TrainSt
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_each_member_takes_the_steps_it_would_take_alone(cfg: Config, accumulate: int) -> None:
-    cfg = cfg.replace(cell_dropout=0.2, average_from=0.0, accumulate=accumulate)
+    cfg = cfg.replace(cell_dropout=0.2, accumulate=accumulate)
     both = cfg.replace(members=2)
     batches = [smoke.synthetic_batch(cfg, SemanticType.NUMERICAL, seed=s) for s in range(4)]
     first = first_state(both, smoke.TEXT_WIDTH)
     starts = [
-        TrainState(*(member(part, m) for part in first[:3]), step=first.step + 0) for m in (0, 1)
+        TrainState(*(member(part, m) for part in first[:2]), step=first.step + 0) for m in (0, 1)
     ]
     weight = "encoder.column.weight"
     assert not np.array_equal(starts[0].params[weight], starts[1].params[weight])
@@ -66,7 +66,7 @@ def test_each_member_takes_the_steps_it_would_take_alone(cfg: Config, accumulate
     for m, (expected, _) in enumerate(alone):
         for name in ("encoder.column.weight", "heads.numerical.weight", "feed_forward.up"):
             np.testing.assert_allclose(
-                member(state.average[name], m), expected.average[name], atol=2e-4, err_msg=name
+                member(state.params[name], m), expected.params[name], atol=2e-4, err_msg=name
             )
 
 
@@ -121,7 +121,7 @@ def test_a_run_of_members_is_opened_evaluated_and_goes_on(
 
     cfg, both = run.config.replace(members=1), said(run)
     parts = [
-        said(dataclasses.replace(run, config=cfg, average=member(run.average, m))) for m in (0, 1)
+        said(dataclasses.replace(run, config=cfg, params=member(run.params, m))) for m in (0, 1)
     ]
     np.testing.assert_allclose(both, np.mean(parts, axis=0), rtol=1e-4)
     assert np.abs(np.subtract(*parts)).max() > 1e-3
@@ -145,7 +145,7 @@ def test_masked_cells_of_val_are_told_as_the_members_tell_them_on_average(
     found = run.evaluate("val")
     alone = [
         dataclasses.replace(
-            run, config=run.config.replace(members=1), average=member(run.average, m)
+            run, config=run.config.replace(members=1), params=member(run.params, m)
         ).evaluate("val")
         for m in (0, 1)
     ]  # fmt: skip
@@ -181,4 +181,4 @@ def test_members_do_not_start_from_one_model(run: Run, shop_store: Path, tmp_pat
         **{**TINY, "steps": 1, "learning_rate": 1e-9, "muon_learning_rate": 1e-9},
     )  # fmt: skip
     name = "encoder.column.weight"
-    np.testing.assert_allclose(other.params[name], run.average[name], atol=1e-6)
+    np.testing.assert_allclose(other.params[name], run.params[name], atol=1e-6)

@@ -85,7 +85,7 @@ def test_a_task_s_run_starts_with_the_weights(
     started = start_from(first, pretrained.out, cfg, 256)
     for name, value in started.params.items():
         expected = first.params if name.endswith(".bias") and "heads" in name else None
-        expected = pretrained.average if expected is None else expected
+        expected = pretrained.params if expected is None else expected
         assert np.array_equal(value, expected[name]), name
     assert "heads.text.weight" not in started.params
     run = train(
@@ -97,7 +97,7 @@ def test_a_task_s_run_starts_with_the_weights(
         parts = line["task_loss"] + 0.3 * line["masked_loss"]
         assert line["loss"] == pytest.approx(parts, rel=1e-5)
     assert "Loss of the task and of masked cells" in (run.out / "run.html").read_text()
-    moved = np.abs(run.params["attention.query"] - pretrained.average["attention.query"]).max()
+    moved = np.abs(run.params["attention.query"] - pretrained.params["attention.query"]).max()
     assert moved < 0.1  # two steps from there, where another start would be far
     assert run.evaluate("val")["metrics"]["auroc"] is not None
     assert len(run.predict(split="train")) > 0  # no cell of which is masked

@@ -105,15 +105,15 @@ def pretrained(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
 
 
 def with_weights(run: Run, params: Any) -> Run:
-    return dataclasses.replace(run, average=params)
+    return dataclasses.replace(run, params=params)
 
 
 def test_what_is_probed_is_the_representation_of_the_frozen_weights(pretrained: Run) -> None:
     """Other weights have other answers, and none where all representations are 0; what is left then
     is the base rate, so the average precision is the share of true seeds."""
-    before = {name: np.array(value) for name, value in pretrained.average.items()}
+    before = {name: np.array(value) for name, value in pretrained.params.items()}
     result = pretrained.probe(task="subscribed", **QUICK)
-    for name, value in load(pretrained.out).average.items():
+    for name, value in load(pretrained.out).params.items():
         assert np.array_equal(value, before[name]), name
 
     first = init(jax.random.key(pretrained.config.seed), pretrained.config, 256)
@@ -121,7 +121,7 @@ def test_what_is_probed_is_the_representation_of_the_frozen_weights(pretrained: 
     assert control["metrics"] == result["baselines"]["untrained"]["metrics"]
     assert control["metrics"] != result["metrics"]
 
-    blank = {**pretrained.average}
+    blank = {**pretrained.params}
     blank["heads.norm"] = blank["heads.norm"] * 0 - 1  # h·(1 + γ) = 0 at every target
     nothing = with_weights(pretrained, blank).probe(task="subscribed", **QUICK)
     assert nothing["metrics"]["auroc"] == 0.5

@@ -17,7 +17,7 @@ from confluence.config import Config
 from confluence.data import to_device
 from confluence.loss import TARGET_STYPES
 from confluence.model import parameter_table
-from confluence.optimizer import learning_rate_share, make_optimizer, trainers, update_average
+from confluence.optimizer import learning_rate_share, make_optimizer, trainers
 from confluence.train import (
     Constants,
     Fed,
@@ -113,24 +113,6 @@ def test_schedule_warms_up_and_ends_at_a_tenth(cfg: Config) -> None:
     shares = [float(learning_rate_share(s, cfg)) for s in (0, 49, 50, 525, 1000)]
     np.testing.assert_allclose(shares, [0.02, 1.0, 1.0, 0.55, 0.1], rtol=1e-4)
     assert cfg.replace(steps=100_000).warmup == 2000
-
-
-def test_late_weights_are_averaged(cfg: Config) -> None:
-    cfg = cfg.replace(steps=8, average_from=0.5)
-    average = {"w": jnp.asarray(100.0)}
-    for step in range(8):
-        average = update_average(average, {"w": jnp.asarray(float(step))}, jnp.asarray(step), cfg)
-        if step < 4:
-            assert float(average["w"]) == step
-    assert float(average["w"]) == pytest.approx(np.mean([4, 5, 6, 7]))
-
-
-def test_an_average_from_1_is_the_weights_themselves(cfg: Config) -> None:
-    cfg, average = cfg.replace(steps=3, average_from=1.0), {"w": jnp.asarray(0.1)}
-    for step, value in enumerate((1e9, 0.1, 0.3)):
-        params = {"w": jnp.asarray(value)}
-        average = update_average(average, params, jnp.asarray(step), cfg)
-        assert np.array_equal(average["w"], params["w"])
 
 
 def test_all_types_of_target_share_one_compilation(cfg: Config) -> None:

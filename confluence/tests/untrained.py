@@ -34,6 +34,6 @@ def untrained_run(store: Path, task: str, cfg: Config, out: Path) -> Run:
         params = init(jax.random.key(0), cfg, int(opened.metadata["text"]["dim"]))
         place = places[0].with_moments(opened.tasks[0])
     return Run(
-        out=out, places=(place,), config=cfg, step=0, params=params, average=params,
+        out=out, places=(place,), config=cfg, step=0, params=params,
         stores=(str(store),),
     )  # fmt: skip
