@@ -30,7 +30,6 @@ from confluence.data import (
 from confluence.ensemble import Says, SeveralRuns, same_place
 from confluence.evaluate import Predictions
 from confluence.history_trees import HISTORY_MODEL, HistoryTrees
-from confluence.level import levelled
 from confluence.model import Output, Params
 from confluence.parallel import Group, current
 from confluence.predict import Speaker, predict
@@ -53,7 +52,7 @@ class Asked:
     predictions: Predictions
     target: Task
     labels: Labels
-    made: dict[str, Any]  # how the answers came to be: contexts, runs, level, trees
+    made: dict[str, Any]  # how the answers came to be: contexts, runs, trees
     trees: TreeAnswers | None = None  # what trees said of the seeds, ascending; None: not asked
 
 
@@ -110,29 +109,23 @@ def ask(
             }
         )  # fmt: skip
         target, labels = _read(sampler, place)
-        own, task = _speaker(
-            run, cfg, sampler, place, batches, target, labels, contexts, apart=apart
-        )  # fmt: skip
-        levels = [task.level]
+        own = _speaker(cfg, sampler, place, batches, target, contexts, apart=apart)
 
         def others_say() -> Generator[Says, None, None]:
             for other, where in zip(others, theirs, strict=True):
                 settings = other.config.asked().replace(visible_until=cfg.visible_until)
                 with open_sampler(where.store, settings, where.name, **group.share()) as opened:
-                    wanted, known = _read(opened, where)
-                    speaker, wanted = _speaker(
-                        other, settings, opened, where, batches, wanted, known, contexts
-                    )
-                    levels.append(wanted.level)
+                    wanted, _ = _read(opened, where)
+                    speaker = _speaker(settings, opened, where, batches, wanted, contexts)
                     yield other.out, wanted, speaker.outputs(other.params, iter(batches(opened)))
 
         with contextlib.closing(others_say()) as says:
-            speaker = SeveralRuns(own, task, says) if others else own
+            speaker = SeveralRuns(own, target, says) if others else own
             if tree_share > 0:
-                trees = HistoryTrees(place.store, cfg, task, labels)
-                speaker = with_trees = WithTrees(speaker, trees, task, tree_share, split=split)
+                trees = HistoryTrees(place.store, cfg, target, labels)
+                speaker = with_trees = WithTrees(speaker, trees, target, tree_share, split=split)
             passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
-            found = predict(speaker, run.params, passed, task, clamp=cfg.clamp)
+            found = predict(speaker, run.params, passed, target, clamp=cfg.clamp)
             found = group.joined(found) if apart else found
     made: dict[str, Any] = {"contexts": {"count": 1}}
     if isinstance(own, SeveralContexts):
@@ -141,13 +134,7 @@ def ask(
             "changed_share": own.changed_share,
         }  # fmt: skip
     if others:
-        levels += [0.0] * (1 + len(others) - len(levels))  # of those that were asked nothing
-        made["runs"] = [
-            {"out": str(each.out), "step": each.step, "level": level}
-            for each, level in zip((run, *others), levels, strict=True)
-        ]
-    elif task.level:
-        made["level"] = task.level
+        made["runs"] = [{"out": str(each.out), "step": each.step} for each in (run, *others)]
     if with_trees is not None:
         made["trees"] = {"share": tree_share, "model": HISTORY_MODEL}
     said = with_trees.answers if with_trees is not None else None
@@ -163,11 +150,10 @@ def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPl
 
 
 def _speaker(
-    run: Run, cfg: Config, sampler: Any, place: TaskPlace, batches: Batches, task: Task,
-    labels: Labels, contexts: int, *, apart: bool = False,
-) -> tuple[Speaker, Task]:  # fmt: skip
-    """What gives a model's outputs for a pass, and the task with the level of its answers. Further
-    contexts of each seed it walks itself.
+    cfg: Config, sampler: Any, place: TaskPlace, batches: Batches, task: Task, contexts: int, *,
+    apart: bool = False,
+) -> Speaker:  # fmt: skip
+    """What gives a model's outputs for a pass. Further contexts of each seed it walks itself.
 
     Args:
         apart: each rank has the outputs of its own seeds, not of all.
@@ -177,15 +163,8 @@ def _speaker(
         cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
         row_shape=read_row_shape(sampler.database_metadata(), cfg),
     )  # fmt: skip
-    if apart:
-        task = levelled(
-            task, labels, sampler, predictor, run.params, cfg, joined=group.joined,
-            watched=group.watched,
-        )  # fmt: skip
-        return predictor, task
-    if group.size > 1:
+    if group.size > 1 and not apart:
         predictor = OfAllRanks(predictor, group)
-    task = levelled(task, labels, sampler, predictor, run.params, cfg)
 
     def other_passes() -> Iterator[Any]:
         for changed in settings[1:]:
@@ -193,7 +172,7 @@ def _speaker(
             with open_sampler(place.store, cfg, place.name, **options) as other:
                 yield batches(other)
 
-    return (SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor), task
+    return SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor
 
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:

@@ -89,8 +89,6 @@ class Config:
 
     # --- loss
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
-    level_days: float | None = None  # numerical answers are shifted by what they lack on the train
-    # seeds of so many last days (level.py); None: they stay as they are
     clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
     # --- reporting and saving

@@ -41,7 +41,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     (
         "> 0 and finite",
         lambda value: 0 < value < math.inf,
-        "level_days collective_timeout_s",
+        "collective_timeout_s",
     ),
     ("in [0, 1)", lambda value: 0 <= value < 1, "beta1 beta2 cell_dropout"),
     ("in (0, 1]", lambda value: 0 < value <= 1, "mask_ratio"),

@@ -87,7 +87,6 @@ class Task:
     null_share: float  # of train labels
     label_window_us: int  # a label is known this long after its obs_time; 0 where not stated
     inclusive: bool = True  # a context shows what happened at obs_time itself
-    level: float = 0.0  # what is added to numerical answers (level.py), source units
 
     @property
     def category_limit(self) -> int:

@@ -1,6 +1,6 @@
 """Several runs answer together: what each says of the same seeds, averaged.
 
-    run 1, run 2, ... each with its own contexts, weights and level
+    run 1, run 2, ... each with its own contexts and weights
         ──► heads' outputs, in the order and the units of the first ──► their average
 
 Runs that differ by their `seed` differ by first weights, order of seeds and draws, so their errors
@@ -61,7 +61,7 @@ class SeveralRuns:
 
 def in_units_of(wanted: Task, task: Task, output: Output) -> Output:
     """Outputs that mean, read as those of `wanted`, what these mean as those of `task`."""
-    shift = task.mean + task.level - wanted.mean - wanted.level
+    shift = task.mean - wanted.mean
     numerical = (np.asarray(output.numerical, np.float64) * task.std + shift) / wanted.std
     timestamp = np.array(output.timestamp, np.float64)
     epochs = timestamp[:, -1] * task.column_std + task.column_mean
@@ -96,9 +96,8 @@ def mark(runs: Sequence[tuple[Path, int]]) -> str:
 
 
 def describe_runs(runs: Sequence[dict[str, Any]]) -> str:
-    """Whose answers were averaged, and by which level each was shifted before."""
-    named = [f"{run['out']} ({run['level']:+.4g})" if run["level"] else run["out"] for run in runs]
-    return f"average of {len(runs)} runs: {', '.join(named)}"
+    """Whose answers were averaged."""
+    return f"average of {len(runs)} runs: {', '.join(run['out'] for run in runs)}"
 
 
 def _fingerprint(path: str) -> str:

@@ -121,10 +121,6 @@ def _notes(result: Result) -> list[str]:
             f"  [low, high]: {drawn['level']:.0%} intervals of {drawn['resamples']:,} draws of"
             " anchors; differences on the same draws"
         )
-    if "level" in result:
-        lines.append(
-            f"  answers are shifted by {result['level']:+.4g}, the level of late train seeds"
-        )
     if "runs" in result:
         lines.append("  " + describe_runs(result["runs"]))
     contexts = result.get("contexts", {"count": 1})

@@ -73,7 +73,7 @@ def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Fl
     if task.stype == SemanticType.TIMESTAMP:
         epoch = np.asarray(output.timestamp, np.float64)[:, -1]
         return epoch * task.column_std + task.column_mean, nothing
-    values = np.asarray(output.numerical, np.float64) * task.std + task.mean + task.level
+    values = np.asarray(output.numerical, np.float64) * task.std + task.mean
     return np.clip(values, task.low, task.high) if clamp else values, nothing
 
 

@@ -30,7 +30,6 @@ from confluence.config import Config
 from confluence.data import US_PER_DAY, VAL, Task, device_tables
 from confluence.evaluate import evaluate
 from confluence.held_out import HeldOut, evaluate_held_out
-from confluence.level import levelled
 from confluence.log import Log
 from confluence.metrics import main_metric
 from confluence.page import write_page
@@ -231,10 +230,6 @@ class Session:
             for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
                 if not np.any(labels.splits == VAL):
                     continue
-                task = levelled(
-                    task, labels, store.sampler, predictor, state.params, cfg,
-                    joined=self.group.joined, watched=self.group.watched,
-                )  # fmt: skip
                 batches = self.group.watched(store.sampler.epoch("val", task=task.name))
                 predictions = predict(predictor, state.params, batches, task, clamp=cfg.clamp)
                 predictions = self.group.joined(predictions)
@@ -244,8 +239,7 @@ class Session:
                     predictions, labels, task, split="val", metric=cfg.metric,
                     visible_until=cfg.visible_until,
                 )  # fmt: skip
-                level = {"level": task.level} if task.level else {}
-                log.event("evaluate", step=step, **{**result, **level, "task": place.title})
+                log.event("evaluate", step=step, **{**result, "task": place.title})
                 scores.append(_score(result, task, cfg.metric))
         if not scores or None in scores:
             return None

@@ -101,5 +101,5 @@ def _as_outputs(answers: TreeAnswers, place: Ints, model: Output, task: Task) ->
             timestamp = np.array(timestamp, np.float64)
             timestamp[:, -1] = (values - task.column_mean) / task.column_std
         else:
-            numerical = (values - task.mean - task.level) / task.std
+            numerical = (values - task.mean) / task.std
     return as_output([null, numerical, timestamp, boolean, categorical])

@@ -44,7 +44,7 @@ def test_values_that_cannot_work_are_all_reported() -> None:
         ({"staleness": (0.5,)}, "staleness is (0.5,), expected 2 numbers or None"),
         ({"visible_until": 3}, "visible_until is 3, expected a text or None"),
         ({"collective_timeout_s": 0}, "collective_timeout_s is 0, must be > 0 and finite"),
-        ({"level_days": float("inf")}, "level_days is inf, must be > 0 and finite"),
+        ({"collective_timeout_s": math.inf}, "collective_timeout_s is inf, must be > 0 and finite"),
         ({"max_targets_per_type": 0}, "max_targets_per_type is 0, must be ≥ 1"),
         ({"clip_norm": 0.0}, "clip_norm is 0.0, must be > 0"),
         ({"beta2": 1.5}, "beta2 is 1.5, must be in [0, 1)"),

@@ -35,9 +35,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[confluence.Run]:
-    """Of two tasks; of the same with another seed; of one, with other contexts and a level."""
+    """Of two tasks; of the same with another seed; of one, with other contexts."""
     folder = tmp_path_factory.mktemp("runs")
-    wider = {"sequence_length": 40, "max_rows": 16, "level_days": 60.0, "eval_every": 4}
+    wider = {
+        "sequence_length": 40,
+        "max_rows": 16,
+    }
     return [
         confluence.train(store, task=BOTH, out=folder / "a", **SMALL),
         confluence.train(store, task=BOTH, out=folder / "b", **SMALL, seed=7),
@@ -55,11 +58,11 @@ def task(**moments: float) -> Task:
 
 def test_numbers_and_times_change_their_units_and_nothing_else() -> None:
     output, _ = batch([1, 2], [3.0, -1.0])
-    theirs = task(mean=10.0, std=2.0, level=0.5, column_mean=100.0, column_std=50.0)
-    ours = task(mean=4.0, std=5.0, level=-1.0, column_mean=20.0, column_std=10.0)
+    theirs = task(mean=10.0, std=2.0, column_mean=100.0, column_std=50.0)
+    ours = task(mean=4.0, std=5.0, column_mean=20.0, column_std=10.0)
     changed = in_units_of(ours, theirs, output)
-    # 3 means 3 * 2 + 10 + 0.5 = 16.5 to them, which is (16.5 - 4 + 1) / 5 of ours
-    np.testing.assert_allclose(changed.numerical, [13.5 / 5, (8.5 - 3) / 5])
+    # 3 means 3 * 2 + 10 = 16 to them, which is (16 - 4) / 5 of ours
+    np.testing.assert_allclose(changed.numerical, [12 / 5, (8 - 4) / 5])
     # and an epoch of 3 means 250, which is 23 of ours; the cyclic parts have no units
     np.testing.assert_allclose(changed.timestamp[:, -1], [23.0, 3.0])
     np.testing.assert_array_equal(changed.timestamp[:, :-1], output.timestamp[:, :-1])
@@ -170,13 +173,8 @@ def test_an_evaluation_says_which_runs_it_is_of(runs: list[confluence.Run]) -> N
     assert result["metrics"]["mae"] == pytest.approx(np.mean(errors), rel=1e-5)
     assert [run["out"] for run in result["runs"]] == [str(run.out) for run in runs]
     assert [run["step"] for run in result["runs"]] == [4, 4, 4]
-    assert [run["level"] != 0 for run in result["runs"]] == [False, False, True]
-    log = (runs[2].out / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    (logged,) = [e for e in map(json.loads, log) if e["event"] == "evaluate"]
-    assert logged["level"] == pytest.approx(result["runs"][2]["level"], rel=1e-5)
     told = "\n".join(describe_evaluation(result))
-    assert describe_runs(result["runs"]) in told and "shifted by" not in told
-    assert f"{runs[2].out} ({result['runs'][2]['level']:+.4g})" in told
+    assert describe_runs(result["runs"]) in told
     assert describe_runs(result["runs"]) in (first.out / "run.html").read_text(encoding="utf-8")
     files = {json.loads(f.read_text())["metrics"]["mae"] for f in first.out.glob("*/eval*.json")}
     assert {alone["metrics"]["mae"], result["metrics"]["mae"]} <= files

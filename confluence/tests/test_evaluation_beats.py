@@ -9,8 +9,6 @@ import headwater
 import pytest
 
 from confluence import parallel
-from confluence.data import open_sampler, read_labels
-from confluence.level import newest_train
 from confluence.parallel import Group
 from confluence.pretrain import pretrain
 from confluence.run import train
@@ -54,17 +52,6 @@ def test_the_batches_of_a_task(shop_store: Path, tmp_path: Path, beats: Beats) -
         val = opened.batches_per_epoch("val")
     assert val > 1
     assert beats.of_evaluations() == 2 * named(val)
-
-
-def test_the_batches_that_tell_the_level(shop_store: Path, tmp_path: Path, beats: Beats) -> None:
-    run = train(shop_store, task="rating", out=tmp_path / "run", level_days=10_000.0, **TINY)
-    place = run.place()
-    with open_sampler(place.store, run.config, place.name) as opened:
-        asked = newest_train(read_labels(place.store, opened, place.name), 10_000.0).size
-        val = opened.batches_per_epoch("val")
-    level = -(-asked // TINY["batch_size"])
-    assert level > 1
-    assert beats.of_evaluations() == 2 * (named(level) + named(val))
 
 
 def test_the_batches_of_masked_cells(shop_store: Path, tmp_path: Path, beats: Beats) -> None:

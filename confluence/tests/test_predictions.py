@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import warnings
 from collections import Counter
@@ -88,49 +87,6 @@ def test_a_category_is_named_with_its_probability(moods: confluence.Run) -> None
     answers = moods.predict(split="test")
     assert {row["prediction"] for row in answers} <= set(bakery.MOODS)
     assert all(1 / 3 <= row["probability"] < 1 for row in answers)
-
-
-# ---- the level
-
-
-def test_numbers_are_shifted_by_what_they_lack_on_late_train_seeds(run: confluence.Run) -> None:
-    plain = dataclasses.replace(run, config=run.config.replace(clamp=False))
-    shifted = dataclasses.replace(run, config=plain.config.replace(level_days=30.0))
-    asked, answers = bakery.label_rows("train"), plain.predict(split="train")
-    last = max(at for _, _, at in asked)
-    assert last.startswith("2025-04")
-    late = [at >= "2025-03-19" for _, _, at in asked]  # 30 days before 18 April
-    assert last == "2025-04-18T06:30:00" and 0 < sum(late) < len(late)
-    lacking = [
-        bakery.amount(bakery.SHOPS.index((city, number)), 3) - answer["prediction"]
-        for (city, number, _), answer, is_late in zip(asked, answers, late, strict=True)
-        if is_late
-    ]
-    level = float(np.median(lacking))
-    assert abs(level) > 0.1
-    for split in ("val", "test"):
-        before = [row["prediction"] for row in plain.predict(split=split)]
-        after = [row["prediction"] for row in shifted.predict(split=split)]
-        np.testing.assert_allclose(after, np.add(before, level), rtol=1e-5)
-    result = shifted.evaluate("val", resamples=0, trees=False)
-    assert result["level"] == pytest.approx(level, rel=1e-5)
-    assert "level" not in plain.evaluate("val", resamples=0, trees=False)
-
-
-def test_answers_that_are_no_numbers_have_no_level(moods: confluence.Run) -> None:
-    with_level = dataclasses.replace(moods, config=moods.config.replace(level_days=30.0))
-    assert with_level.predict(split="test") == moods.predict(split="test")
-    assert "level" not in with_level.evaluate("val", resamples=0, trees=False)
-
-
-def test_evaluation_in_training_has_the_level_too(store: Path, tmp_path: Path) -> None:
-    run = confluence.train(
-        store, task="next_sale", out=tmp_path / "run", eval_every=6, level_days=30.0, **SMALL
-    )
-    events = (json.loads(line) for line in (run.out / "log.jsonl").read_text().splitlines())
-    (said,) = (event for event in events if event["event"] == "evaluate")
-    result = run.evaluate("val", resamples=0, trees=False)
-    assert said["metrics"]["mae"] == pytest.approx(result["metrics"]["mae"], rel=1e-6)
 
 
 # ---- rows

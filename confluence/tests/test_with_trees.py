@@ -100,10 +100,10 @@ def test_trees_have_their_share_of_a_probability_and_none_of_null() -> None:
 
 
 def test_numbers_and_times_are_averaged_in_the_units_of_the_model() -> None:
-    trees = Trees({2: 14.5, 4: 4.5, 9: 24.5})
-    output, _ = said(SemanticType.NUMERICAL, trees, 0.5, mean=4.0, std=10.0, level=0.5)
+    trees = Trees({2: 14.0, 4: 4.0, 9: 24.0})
+    output, _ = said(SemanticType.NUMERICAL, trees, 0.5, mean=4.0, std=10.0)
     np.testing.assert_allclose(output.numerical, [(0 + 0) / 2, (1 + 1) / 2, (2 + 2) / 2])
-    output, _ = said(SemanticType.TIMESTAMP, trees, 0.5, column_mean=4.5, column_std=5.0)
+    output, _ = said(SemanticType.TIMESTAMP, trees, 0.5, column_mean=4.0, column_std=5.0)
     np.testing.assert_allclose(output.timestamp[:, -1], [0.0, (1 + 2) / 2, (2 + 4) / 2])
     np.testing.assert_allclose(output.timestamp[:, 0], [0, 1, 2])
 
