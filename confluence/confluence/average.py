@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confluence.model import Output
-
-
-def average_outputs(outputs: Sequence[Output]) -> Output:
-    """Heads' outputs that stand for the mean of these, as `Average` makes it."""
-    average = Average()
-    for output in outputs:
-        average.add(output)
-    return average.output()
 
 
 class Average:

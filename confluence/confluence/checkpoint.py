@@ -39,8 +39,7 @@ from jax import Array
 
 from confluence.config import Config, kept_config
 from confluence.folder import build_at
-from confluence.members import first_params
-from confluence.model import Params
+from confluence.model import Params, init
 from confluence.stores import Seeds, TaskPlace
 
 FORMAT = 5
@@ -502,7 +501,7 @@ def _reason(error: Exception) -> str:
 def load_weights(out: Path, record: Mapping[str, Any]) -> Params:
     """Parameters, shaped as the record's configuration says."""
     cfg, width = kept_config(record["config"]), record["embedder"]["dim"]
-    shapes: Any = jax.eval_shape(lambda: first_params(cfg, width))
+    shapes: Any = jax.eval_shape(lambda: init(jax.random.key(0), cfg, width))
     return load_parts(out, record["step"], {"params": shapes})["params"]
 
 

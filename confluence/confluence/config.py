@@ -65,7 +65,6 @@ class Config:
 
     # --- training
     steps: int = 1800  # optimizer steps
-    members: int = 1  # models trained side by side from other first weights; answers are averaged
     accumulate: int = 1  # batches per step; their gradients are summed, as of one larger batch
     muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
     learning_rate: float = 3e-4  # peak, for everything that AdamW trains

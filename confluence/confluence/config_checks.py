@@ -24,7 +24,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     (
         "≥ 1",
         lambda value: value >= 1,
-        "width heads layers child_width batch_size steps members accumulate log_every"
+        "width heads layers child_width batch_size steps accumulate log_every"
         " num_threads max_targets_per_type",
     ),
     (

@@ -14,7 +14,6 @@ from confluence.config import Config
 from confluence.data import to_device
 from confluence.expand import as_dense
 from confluence.masked_loss import MASKED_TYPES, masked_losses, sequence_means
-from confluence.members import each_member
 from confluence.model import Inputs, Params, Tables, read_context
 from confluence.row_attention import RowShape
 
@@ -26,10 +25,7 @@ class HeldOut:
 
     def __init__(self, cfg: Config, tables: Tables, *, row_shape: RowShape | None = None) -> None:
         def losses(params: Params, batch: Inputs, tables: Tables) -> dict[str, Array]:
-            found = each_member(losses_of_one, cfg)(params, as_dense(batch), tables)
-            return {name: jnp.mean(value) for name, value in found.items()}
-
-        def losses_of_one(params: Params, dense: Inputs, tables: Tables) -> dict[str, Array]:
+            dense = as_dense(batch)
             h = read_context(params, dense, tables, cfg, row_shape=row_shape, everywhere=True)
             sums, counts = masked_losses(params, h, dense, tables, cfg)
             means, is_masked = sequence_means(sums, counts)
@@ -66,8 +62,8 @@ def evaluate_held_out(
     stores: Sequence[tuple[str, Sums]], split: str, visible_until: str | None = None,
     gather: Callable[[Sums], list[Sums]] = lambda own: [own],
 ) -> dict[str, Any]:  # fmt: skip
-    """The mean loss of a split's contexts, as in training, and the mean by type over cells, both
-    over all members, as metrics of one evaluation. None where there is none.
+    """The mean loss of a split's contexts, as in training, and the mean by type over cells, as
+    metrics of one evaluation. None where there is none.
 
     Args:
         visible_until: of the split's contexts; None: they are rolling.

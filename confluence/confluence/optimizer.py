@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
@@ -70,12 +69,6 @@ def make_optimizer(cfg: Config, text_width: int) -> Any:
         optax.clip_by_global_norm(cfg.clip_norm),
         optax.partition(by_trainer, trainers(cfg, text_width)),
     )
-
-
-def first_optimizer_state(params: Params, cfg: Config, text_width: int) -> Any:
-    """The optax state before any step; of several members with an axis in front."""
-    first = make_optimizer(cfg, text_width).init
-    return first(params) if cfg.members == 1 else jax.vmap(first)(params)
 
 
 def _matrices(params: Params) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
@@ -45,8 +44,7 @@ from confluence.evaluate import Predictions, evaluate
 from confluence.expand import as_dense
 from confluence.history_trees import tree_baselines, visible_history
 from confluence.linear import Ridge, Softmax
-from confluence.members import each_member, first_params
-from confluence.model import Inputs, Params, Tables, read_context
+from confluence.model import Inputs, Params, Tables, init, read_context
 from confluence.page import keep_result
 from confluence.results import PROBE
 from confluence.row_attention import RowShape
@@ -114,7 +112,7 @@ def probe(
         "contexts": {"count": 1},
         "probe": {
             "regression": KINDS[target.stype],
-            "width": cfg.members * cfg.width,
+            "width": cfg.width,
             "train_seeds": int(np.sum(labels.is_known[train.seeds])),
             "strength": probes[0].strength,
         },
@@ -158,7 +156,7 @@ def question_config(cfg: Config) -> Config:
 class Vectors:
     """What models make of some seeds, in the order of the batches."""
 
-    vectors: tuple[NDArray[np.float32], ...]  # [n,D] of each model, members side by side
+    vectors: tuple[NDArray[np.float32], ...]  # [n,D] of each model
     seeds: NDArray[np.int64]  # [n] within the task
     anchor_rows: NDArray[np.uint32]  # [n]
     obs_times: NDArray[np.int64]  # [n] µs
@@ -174,7 +172,7 @@ class Reader:
 
     def first_weights(self, cfg: Config) -> Params:
         """Those that a run with these settings has drawn before any step."""
-        return first_params(cfg, self._tables.columns.shape[1])
+        return init(jax.random.key(cfg.seed), cfg, self._tables.columns.shape[1])
 
     def read(
         self, models: Sequence[Params], batches: Iterable[Any], *, limit: int | None = None
@@ -199,7 +197,7 @@ class Reader:
         def joined(name: str, dtype: type) -> NDArray[Any]:
             return np.concatenate([np.empty(0, dtype), *info[name]]).astype(dtype)
 
-        empty = np.empty((0, self._cfg.members * self._cfg.width), np.float32)
+        empty = np.empty((0, self._cfg.width), np.float32)
         return Vectors(
             vectors=tuple(np.concatenate([empty, *own]) for own in parts),
             seeds=joined("seed_index", np.int64),
@@ -217,13 +215,9 @@ def _without_heads(params: Params) -> Params:
 def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
     """One function for all passes of a configuration, so that only the first one compiles it."""
 
-    def of_one(params: Params, dense: Inputs, tables: Tables) -> jax.Array:
-        return read_context(params, dense, tables, cfg, row_shape=row_shape)[:, 0]
-
     def at_target(params: Params, batch: Inputs, tables: Tables) -> jax.Array:
-        """[B,D]; [B,M*D] of several members."""
-        h: jax.Array = each_member(of_one, cfg)(params, as_dense(batch), tables)
-        return h if cfg.members == 1 else jnp.concatenate(tuple(h), axis=-1)
+        """[B,D]"""
+        return read_context(params, as_dense(batch), tables, cfg, row_shape=row_shape)[:, 0]
 
     return jax.jit(at_target)
 

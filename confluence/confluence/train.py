@@ -30,9 +30,8 @@ from confluence.data import to_device
 from confluence.expand import as_dense
 from confluence.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.masked_loss import loss_with_masks
-from confluence.members import each_member, first_params, one_output
-from confluence.model import Inputs, Output, Params, Tables, attention_path, forward
-from confluence.optimizer import first_optimizer_state, learning_rate_share, make_optimizer
+from confluence.model import Inputs, Output, Params, Tables, attention_path, forward, init
+from confluence.optimizer import learning_rate_share, make_optimizer
 from confluence.parallel import ALONE, Group, over_ranks, part_of_draw
 from confluence.row_attention import RowShape
 
@@ -65,8 +64,7 @@ class RecompilationError(RuntimeError):
 
 
 class TrainState(NamedTuple):
-    """All that a step changes; the whole of it is donated. Of several members (`members.py`) all
-    but the step has an axis [M] in front."""
+    """All that a step changes; the whole of it is donated."""
 
     params: Params
     optimizer: Any  # optax state
@@ -77,10 +75,10 @@ def first_state(
     cfg: Config, text_width: int, first_biases: Mapping[str, float] | None = None
 ) -> TrainState:
     """Initial parameters and optimizer state, from `cfg.seed`."""
-    params = first_params(cfg, text_width, first_biases)
+    params = init(jax.random.key(cfg.seed), cfg, text_width, first_biases)
     return TrainState(
         params=params,
-        optimizer=first_optimizer_state(params, cfg, text_width),
+        optimizer=make_optimizer(cfg, text_width).init(params),
         step=jnp.zeros((), jnp.int32),
     )
 
@@ -100,7 +98,7 @@ class Fed(NamedTuple):
 
 
 class GradientSums(NamedTuple):
-    """Sums over the labelled sequences of one or more batches; [M,...] of several members."""
+    """Sums over the labelled sequences of one or more batches."""
 
     gradients: Params
     loss: Array  # [] float32
@@ -108,10 +106,10 @@ class GradientSums(NamedTuple):
     masked: Array  # [] float32, of the masked cells beside a task, before `auxiliary_weight`
 
 
-def no_gradients(params: Params, *, cfg: Config) -> GradientSums:
+def no_gradients(params: Params) -> GradientSums:
     """The sums over no batch."""
-    zeros = jnp.zeros((cfg.members,) if cfg.members > 1 else (), jnp.float32)
-    return GradientSums(jax.tree.map(jnp.zeros_like, params), *3 * (zeros,))
+    zero = jnp.zeros((), jnp.float32)
+    return GradientSums(jax.tree.map(jnp.zeros_like, params), zero, zero, zero)
 
 
 def gradient_sums(
@@ -134,7 +132,7 @@ def gradient_sums(
         loss, weight, masked = summed(params, batch, state.step, part, tables, scales)
         return loss, (weight, masked)
 
-    gradient_of = each_member(jax.value_and_grad(loss_of, has_aux=True), cfg)
+    gradient_of = jax.value_and_grad(loss_of, has_aux=True)
     (loss, (weight, masked)), gradients = gradient_of(state.params)
     return GradientSums(gradients, loss, weight, masked)
 
@@ -178,20 +176,7 @@ def loss_sums(
 def apply_sums(
     state: TrainState, sums: GradientSums, *, cfg: Config, text_width: int
 ) -> tuple[TrainState, dict[str, Array]]:
-    """The update of a step from its sums, of every member; metrics are means over them."""
-    apply = functools.partial(_apply_of_one, cfg=cfg, text_width=text_width)
-    if cfg.members == 1:
-        return apply(state, sums)
-    axes = TrainState(params=0, optimizer=0, step=None)  # type: ignore[arg-type]
-    of_all = jax.vmap(apply, in_axes=(axes, 0), out_axes=(axes, 0))
-    new_state, metrics = of_all(state, sums)
-    return new_state, {name: jnp.mean(value) for name, value in metrics.items()}
-
-
-def _apply_of_one(
-    state: TrainState, sums: GradientSums, *, cfg: Config, text_width: int
-) -> tuple[TrainState, dict[str, Array]]:
-    """Mean, clipping, optimizer."""
+    """The update of a step from its sums: mean, clipping, optimizer."""
     weight = jnp.maximum(1.0, sums.weight)
     gradients = jax.tree.map(lambda gradient: gradient / weight, sums.gradients)
     optimizer = make_optimizer(cfg, text_width)
@@ -247,7 +232,7 @@ class StepRunner:
         self.accumulate = cfg.accumulate
         results = group.placement()
         self._step: Any = jax.jit(train_step, donate_argnums=0, **results)
-        self._zeros: Any = jax.jit(functools.partial(no_gradients, cfg=cfg), **results)
+        self._zeros: Any = jax.jit(no_gradients, **results)
         self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
         self._apply: Any = jax.jit(apply_step, donate_argnums=0, **results)
         parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
@@ -450,11 +435,10 @@ def _jitted_forward(cfg: Config, category_limit: int, row_shape: RowShape | None
     """One function for all passes of a configuration, so that only the first one compiles it."""
 
     def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
-        said = functools.partial(
-            forward, cfg=cfg, category_limit=category_limit, row_shape=row_shape
-        )
-        output: Output = each_member(said, cfg)(params, as_dense(batch), tables)
-        return output
+        return forward(
+            params, as_dense(batch), tables, cfg,
+            category_limit=category_limit, row_shape=row_shape,
+        )  # fmt: skip
 
     return jax.jit(predict)
 
@@ -467,8 +451,8 @@ class Predictor:
         row_shape: RowShape | None = None,
     ) -> None:  # fmt: skip
         # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
-        self._cfg = cfg.replace(visible_until=None)
-        self._predict = _jitted_forward(self._cfg, category_limit, row_shape)
+        cfg = cfg.replace(visible_until=None)
+        self._predict = _jitted_forward(cfg, category_limit, row_shape)
         self._tables = tables
 
     def outputs(
@@ -480,18 +464,18 @@ class Predictor:
         for batch in batches:
             output = self._predict(params, to_device(batch), self._tables)
             if pending is not None:
-                yield _first_sequences(*pending, self._cfg)
+                yield _first_sequences(*pending)
             info = {name: np.array(value) for name, value in batch.info.items()}
             pending = (output, info, int(batch["num_sequences"][0]))
         if pending is not None:
-            yield _first_sequences(*pending, self._cfg)
+            yield _first_sequences(*pending)
         assert_compilations(self._predict, "predict", compiled_before=compiled_before)
 
 
 def _first_sequences(
-    output: Output, info: dict[str, Any], count: int, cfg: Config
+    output: Output, info: dict[str, Any], count: int
 ) -> tuple[Output, dict[str, Any]]:
-    """Cut a batch's outputs to the sequences that count, and its members' to one."""
-    on_host = one_output(jax.device_get(output), cfg)
+    """Cut a batch's outputs to the sequences that count."""
+    on_host = jax.device_get(output)
     host = Output(*(np.asarray(part)[:count] for part in on_host))  # type: ignore[arg-type]
     return host, {name: value[:count] for name, value in info.items()}

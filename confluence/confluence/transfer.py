@@ -10,16 +10,15 @@ import jax
 
 from confluence.checkpoint import CheckpointError, load_record, load_weights
 from confluence.config import Config, kept_config
-from confluence.members import first_params
-from confluence.optimizer import first_optimizer_state
+from confluence.model import init
+from confluence.optimizer import make_optimizer
 from confluence.train import TrainState
 
 
 def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
     """Raise unless the run in `start` can be where a run with this record starts from, in `out`.
 
-    Another embedder or another shape of the model is an error that says so, and so is another
-    number of members: those with the same start would stay the same.
+    Another embedder or another shape of the model is an error that says so.
     """
     if start.resolve() == out.resolve():
         raise CheckpointError(
@@ -50,12 +49,12 @@ def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> 
     """
     found = load_weights(start, load_record(start))
     params = {**state.params, **{name: found[name] for name in _taken(found, state.params)}}
-    return state._replace(params=params, optimizer=first_optimizer_state(params, cfg, text_width))
+    return state._replace(params=params, optimizer=make_optimizer(cfg, text_width).init(params))
 
 
 def _shapes(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     cfg, width = kept_config(record["config"]), int(record["embedder"]["dim"])
-    params = jax.eval_shape(lambda: first_params(cfg, width))
+    params = jax.eval_shape(lambda: init(jax.random.key(0), cfg, width))
     return {name: value.shape for name, value in params.items()}
 
 

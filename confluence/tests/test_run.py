@@ -20,7 +20,8 @@ import pytest
 
 import confluence
 from confluence import checkpoint
-from confluence.data import TaskError
+from confluence.config import ConfigError
+from confluence.data import TaskError, open_sampler
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -57,6 +58,22 @@ def test_a_run_learns_and_is_scored_on_exactly_the_seeds_of_the_split(
     assert json.loads((trained.out / "evaluation-test-rolling.json").read_text()) == result
     page = (trained.out / "run.html").read_text()
     assert "subscribed on test" in page, "the page is made again"
+
+
+def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
+    shop_store: Path, tmp_path: Path
+) -> None:
+    run = confluence.train(
+        shop_store, task="subscribed", out=tmp_path / "last", steps=1, train_on_val=True, **SMALL
+    )
+    with headwater.Sampler(shop_store, tasks=["subscribed"]) as sampler:
+        own = [sampler.num_seeds(split) for split in ("train", "val", "test")]
+    result = run.evaluate("test", resamples=0, trees=False)
+    assert result["scored"] == own[2] > 0
+    with open_sampler(str(shop_store), run.config, "subscribed") as sampler:
+        assert [sampler.num_seeds(split) for split in ("train", "val")] == [own[0] + own[1], 0]
+    with pytest.raises(ConfigError, match="val was trained on"):
+        run.evaluate("val")
 
 
 def test_a_run_leaves_its_log_and_picture(trained: confluence.Run) -> None:
