@@ -164,7 +164,6 @@ def _add_evaluate(commands: Any) -> None:
     command = _command(commands, "evaluate", does.evaluate_command, "metrics beside baselines")
     _add_opened_run(command, task="which, of a run of several", several=True)
     _add_scoring(command, split="test")
-    _add_contexts(command)
     _add_tree_share(command)
     add_no_verify(command)
     _add_ranks(command)
@@ -191,7 +190,6 @@ def _add_predict(commands: Any) -> None:
         help="CSV with a header, or Parquet: the columns of the key, and maybe obs_time",
     )  # fmt: skip
     command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
-    _add_contexts(command)
     _add_tree_share(command)
     command.add_argument(
         "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
@@ -221,7 +219,6 @@ def _add_backtest(commands: Any) -> None:
     command.add_argument(
         "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
     )
-    _add_contexts(command)
     _add_tree_share(command)
     add_no_verify(command)
     _add_settings(command)
@@ -270,12 +267,6 @@ def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
         "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
     )
     command.add_argument("--no-trees", action="store_true", help="without those baselines")
-
-
-def _add_contexts(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--contexts", type=int, default=1, metavar="K", help="average K contexts of each seed"
-    )
 
 
 def _add_tree_share(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """Asks a run about seeds, or several runs that answer together.
 
-    one pass over the seeds by each run, several contexts of each seed or one
+    one pass over the seeds by each run
         ──► heads' outputs ──► their average, maybe with trees' ──► Predictions, of all seeds on
                                                                     every rank
 
@@ -16,8 +16,8 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from confluence.average import gathered
 from confluence.config import Config
-from confluence.contexts import SeveralContexts, context_settings, describe_contexts, gathered
 from confluence.data import (
     Labels,
     Task,
@@ -52,7 +52,7 @@ class Asked:
     predictions: Predictions
     target: Task
     labels: Labels
-    made: dict[str, Any]  # how the answers came to be: contexts, runs, trees
+    made: dict[str, Any]  # how the answers came to be: runs, trees
     trees: TreeAnswers | None = None  # what trees said of the seeds, ascending; None: not asked
 
 
@@ -79,7 +79,7 @@ class OfAllRanks:
 
 def ask(
     run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, split: str | None,
-    questions: str = "", contexts: int = 1, others: Sequence[Run] = (), tree_share: float = 0.0,
+    questions: str = "", others: Sequence[Run] = (), tree_share: float = 0.0,
 ) -> Asked:  # fmt: skip
     """What a run says of a task's seeds, or the average of what it and others say.
 
@@ -87,36 +87,34 @@ def ask(
         cfg: the run's settings, as it is asked (`Config.asked`).
         split: whose seeds the pass is over; None: questions of the caller's.
         questions: tells these from others, so that ranks that ask otherwise are refused.
-        contexts: how many contexts of each seed are averaged (`contexts.py`).
         tree_share: what boosted trees have of each answer (`with_trees.py`); every rank fits them,
             as that is no work to share.
     """
     check_share(tree_share)
-    contexts, tree_share = int(contexts), float(tree_share)
+    tree_share = float(tree_share)
     group = current()
     theirs = _places_of(run, place, others)
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
-    apart = group.size > 1 and not others and contexts == 1 and tree_share == 0
+    apart = group.size > 1 and not others and tree_share == 0
     with_trees: WithTrees | None = None
     with open_sampler(place.store, cfg, place.name, **group.share()) as sampler:
         group.check_same(
             {
                 **cfg.to_dict(), "steps": [each.step for each in (run, *others)],
                 "others": [each.config.to_dict() for each in others], "task": place.title,
-                "split": split, "questions": questions, "contexts": contexts,
-                "tree_share": tree_share,
+                "split": split, "questions": questions, "tree_share": tree_share,
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
             }
         )  # fmt: skip
         target, labels = _read(sampler, place)
-        own = _speaker(cfg, sampler, place, batches, target, contexts, apart=apart)
+        own = _speaker(cfg, sampler, target, apart=apart)
 
         def others_say() -> Generator[Says, None, None]:
             for other, where in zip(others, theirs, strict=True):
                 settings = other.config.asked().replace(visible_until=cfg.visible_until)
                 with open_sampler(where.store, settings, where.name, **group.share()) as opened:
                     wanted, _ = _read(opened, where)
-                    speaker = _speaker(settings, opened, where, batches, wanted, contexts)
+                    speaker = _speaker(settings, opened, wanted)
                     yield other.out, wanted, speaker.outputs(other.params, iter(batches(opened)))
 
         with contextlib.closing(others_say()) as says:
@@ -127,12 +125,7 @@ def ask(
             passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
             found = predict(speaker, run.params, passed, target, clamp=cfg.clamp)
             found = group.joined(found) if apart else found
-    made: dict[str, Any] = {"contexts": {"count": 1}}
-    if isinstance(own, SeveralContexts):
-        made["contexts"] = {
-            "count": contexts, "differ_by": describe_contexts(cfg, contexts),
-            "changed_share": own.changed_share,
-        }  # fmt: skip
+    made: dict[str, Any] = {}
     if others:
         made["runs"] = [{"out": str(each.out), "step": each.step} for each in (run, *others)]
     if with_trees is not None:
@@ -149,30 +142,18 @@ def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPl
     return [same_place(place, other.out, other.places) for other in others]
 
 
-def _speaker(
-    cfg: Config, sampler: Any, place: TaskPlace, batches: Batches, task: Task, contexts: int, *,
-    apart: bool = False,
-) -> Speaker:  # fmt: skip
-    """What gives a model's outputs for a pass. Further contexts of each seed it walks itself.
+def _speaker(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> Speaker:
+    """What gives a model's outputs for a pass.
 
     Args:
         apart: each rank has the outputs of its own seeds, not of all.
     """
-    group, settings = current(), context_settings(cfg, contexts)
-    predictor: Speaker = Predictor(
+    group = current()
+    predictor = Predictor(
         cfg, device_tables(sampler, task.category_limit), category_limit=task.category_limit,
         row_shape=read_row_shape(sampler.database_metadata(), cfg),
     )  # fmt: skip
-    if group.size > 1 and not apart:
-        predictor = OfAllRanks(predictor, group)
-
-    def other_passes() -> Iterator[Any]:
-        for changed in settings[1:]:
-            options = {**group.share(), **changed}
-            with open_sampler(place.store, cfg, place.name, **options) as other:
-                yield batches(other)
-
-    return SeveralContexts(predictor, other_passes()) if contexts > 1 else predictor
+    return predictor if group.size == 1 or apart else OfAllRanks(predictor, group)
 
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:

@@ -1,7 +1,8 @@
-"""The average of what models say, or of what one says of several contexts."""
+"""Heads' outputs on the host: put together, averaged, and read as shares."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,22 @@ class Average:
                 _logit(null), numerical, timestamp, _logit(boolean), np.log(shares),
             ]  # fmt: skip
         return Output(*parts)
+
+
+def gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
+    """A whole pass in one piece; None without batches."""
+    found = list(parts)
+    if not found:
+        return None, {}
+    outputs, infos = zip(*found, strict=True)
+    names = [n for n in infos[0] if infos[0][n].ndim > 0]
+    joined = as_output([np.concatenate(part) for part in zip(*outputs, strict=True)])
+    return joined, {name: np.concatenate([info[name] for info in infos]) for name in names}
+
+
+def as_output(parts: Sequence[Any]) -> Output:
+    """Heads' outputs on the host, where they are NumPy arrays."""
+    return Output(*parts)
 
 
 def sigmoid(logit: NDArray[np.float64]) -> NDArray[np.float64]:

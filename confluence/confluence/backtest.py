@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from confluence.config import Config, PastConfig
 from confluence.config import preset as preset_config
-from confluence.contexts import context_settings
 from confluence.data import (
     NO_TIME,
     SPLITS,
@@ -42,7 +41,7 @@ from confluence.stores import TaskPlace, find_places
 from confluence.verification import check_stores, open_store
 from confluence.with_trees import check_share
 
-FILES = "backtest*.json"  # with trees and contexts in the name where there are some
+FILES = "backtest*.json"  # with the share of trees in the name where they have one
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
 Fold = dict[str, Any]
 
@@ -50,11 +49,11 @@ Fold = dict[str, Any]
 def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
-    seeds: Sequence[int] = (42,), tree_share: float = 0.0, contexts: int = 1,
-    preset: str = "small", verify: str = "once", **overrides: Any,
+    seeds: Sequence[int] = (42,), tree_share: float = 0.0, preset: str = "small",
+    verify: str = "once", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
-    such as backtest-3-contexts-trees-0.5.json.
+    such as backtest-trees-0.5.json.
 
     Args:
         task: one, or a list, which is then trained jointly.
@@ -64,7 +63,6 @@ def backtest(
             lasts, where it comes after train, else up to the next cutoff.
         seeds: of `Config.seed`.
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
-        contexts: how many contexts of each seed are averaged (`contexts.py`).
         preset, overrides: the recipe, as for `train`.
         verify: whether the store is read to its last byte before, as for `train`.
 
@@ -74,16 +72,16 @@ def backtest(
         {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
         "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
         "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
-        seeds answer together; empty and without means where there is one
-        run; "tree_share" and "contexts" as given. None where a metric is nowhere defined.
+        seeds answer together; empty and without means where there is one run; "tree_share" as
+        given. None where a metric is nowhere defined.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
     if "seed" in overrides:
         raise ValueError("seed is what a backtest sets itself: give seeds (--seeds) instead")
     check_share(tree_share)
+    tree_share = float(tree_share)
     recipe = preset_config(preset, **overrides)
-    context_settings(recipe, contexts)  # raises where there are none
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
@@ -91,15 +89,14 @@ def backtest(
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     _warn_of_late_labels(asked)
-    file = folder / _file_name(tree_share, contexts)
+    file = folder / _file_name(tree_share)
     scored_before = _folds_in(file)
-    scoring: dict[str, Any] = {"tree_share": float(tree_share), "contexts": contexts}
     found: list[Fold] = []
     together: list[Fold] = []
 
     def write_unfinished() -> None:
         if len(found) > scored_before:
-            _write(file, _result(found, together, scoring))
+            _write(file, _result(found, together, tree_share))
 
     for at, until in spans:
         places: list[Path] = []
@@ -110,34 +107,33 @@ def backtest(
             run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
             places.append(place)
             found += [
-                _score(run, title, time_text(at), time_text(until), scoring) for title in run.titles
+                _score(run, title, time_text(at), time_text(until), tree_share)
+                for title in run.titles
             ]
             write_unfinished()
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path, verify="header") for place in places]
             together += [
-                _score_together(runs, title, time_text(at), time_text(until), scoring)
+                _score_together(runs, title, time_text(at), time_text(until), tree_share)
                 for title in runs[0].titles
             ]
             write_unfinished()
-    result = _result(found, together, scoring)
+    result = _result(found, together, tree_share)
     _write(file, result)
     return result
 
 
-def _result(
-    folds: Sequence[Fold], together: Sequence[Fold], scoring: Mapping[str, Any]
-) -> dict[str, Any]:
+def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) -> dict[str, Any]:
     return {
         "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
-        **scoring,
+        "tree_share": tree_share,
     }  # fmt: skip
 
 
-def _score(run: Run, title: str, at: str, until: str, scoring: Mapping[str, Any]) -> Fold:
+def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold:
     """One task of one fit: frozen at the cutoff, and rolling."""
-    options: dict[str, Any] = {"task": title, "verify": "header", **scoring}
+    options: dict[str, Any] = {"task": title, "verify": "header", "tree_share": tree_share}
     rolling = run.evaluate("val", regime="rolling", trees=False, resamples=0, **options)
     frozen = run.evaluate("val", regime="frozen", visible_until=at, **options)
     return {
@@ -157,13 +153,13 @@ def _score(run: Run, title: str, at: str, until: str, scoring: Mapping[str, Any]
 
 
 def _score_together(
-    runs: Sequence[Run], title: str, at: str, until: str, scoring: Mapping[str, Any]
+    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float
 ) -> Fold:
     """One task of all fits of a cutoff, as `_score` does it without the baselines."""
     first, others = runs[0], runs[1:]
     options: dict[str, Any] = {
         "task": title, "trees": False, "resamples": 0, "others": others, "verify": "header",
-        **scoring,
+        "tree_share": tree_share,
     }  # fmt: skip
     rolling = first.evaluate("val", regime="rolling", **options)
     frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
@@ -250,9 +246,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _file_name(tree_share: float, contexts: int) -> str:
-    several = f"-{contexts}-contexts" if contexts > 1 else ""
-    return f"backtest{several}{f'-trees-{float(tree_share)}' if tree_share else ''}.json"
+def _file_name(tree_share: float) -> str:
+    return f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json"
 
 
 def _write(file: Path, result: Mapping[str, Any]) -> None:

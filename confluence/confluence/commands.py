@@ -176,8 +176,8 @@ def evaluate_command(options: argparse.Namespace) -> Told:
         return [
             run.scoring(
                 options.split, task=title, regime=options.regime,
-                visible_until=options.visible_until, contexts=options.contexts,
-                resamples=options.resamples, trees=not options.no_trees, others=others,
+                visible_until=options.visible_until, resamples=options.resamples,
+                trees=not options.no_trees, others=others,
                 tree_share=options.tree_share, verify=options.verify,
             )
             for title in ((run.titles or [None]) if options.task is None else [options.task])
@@ -229,8 +229,8 @@ def predict_command(options: argparse.Namespace) -> Told:
             check_output(path)
         return path, run.predict(
             split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
-            task=options.task, contexts=options.contexts, others=others,
-            tree_share=options.tree_share, verify=options.verify,
+            task=options.task, others=others, tree_share=options.tree_share,
+            verify=options.verify,
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
@@ -263,7 +263,7 @@ def backtest_command(options: argparse.Namespace) -> Told:
         out=options.out or default_out("backtest", *options.task),
         cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
         seeds=options.seeds, tree_share=options.tree_share,
-        contexts=options.contexts, preset=options.preset, verify=options.verify,
+        preset=options.preset, verify=options.verify,
         **overrides_of(options),
     )  # fmt: skip
     return Told(result, describe_backtest(result))

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from confluence.average import Average
-from confluence.contexts import as_output, gathered, in_order_of
+from confluence.average import Average, as_output, gathered
 from confluence.data import Task, TaskError
 from confluence.model import Output, Params
 from confluence.predict import Speaker
@@ -54,9 +53,30 @@ class SeveralRuns:
         average.add(first)
         for out, task, said in self._others:
             refusal = f"the run in '{out}' does not answer the same seeds"
-            output = in_order_of(info, said, refusal)
+            output = _in_order_of(info, said, refusal)
             average.add(in_units_of(self._task, task, output))
         yield average.output(), info
+
+
+def _in_order_of(
+    info: dict[str, Any], parts: Iterator[tuple[Output, dict[str, Any]]], refusal: str
+) -> Output:
+    """The outputs of another pass, in the order of the one that `info` is of.
+
+    Raises:
+        ValueError: `refusal`, where the passes are not over the same seeds.
+    """
+    output, other = gathered(parts)
+    names = ("seed_index", "anchor_rows", "obs_time")
+    if output is None:
+        raise ValueError(refusal)
+    orders = [np.lexsort([found[name] for name in reversed(names)]) for found in (info, other)]
+    for name in names:
+        if not np.array_equal(info[name][orders[0]], other[name][orders[1]]):
+            raise ValueError(refusal)
+    place = np.empty(orders[0].size, np.int64)
+    place[orders[0]] = orders[1]
+    return as_output([np.asarray(part)[place] for part in output])
 
 
 def in_units_of(wanted: Task, task: Task, output: Output) -> Output:

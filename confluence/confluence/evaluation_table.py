@@ -123,10 +123,6 @@ def _notes(result: Result) -> list[str]:
         )
     if "runs" in result:
         lines.append("  " + describe_runs(result["runs"]))
-    contexts = result.get("contexts", {"count": 1})
-    if contexts["count"] > 1:
-        whose = "of the first run: " if "runs" in result else ""
-        lines.append(f"  {whose}{_describe_contexts(contexts)}")
     if "trees" in result:
         lines.append(f"  {describe_trees(result['trees'])}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
@@ -163,13 +159,6 @@ def describe_probe(probe: Result) -> str:
         f"a linear probe: {probe['regression']} on {probe['width']} numbers of each context,"
         f" {probe['train_seeds']:,} train seeds, strength {probe['strength']:g}"
     )
-
-
-def _describe_contexts(contexts: Result) -> str:
-    made = f"average of {contexts['count']} contexts per seed ({contexts['differ_by']})"
-    if contexts["changed_share"] == 0:
-        return f"{made}, which were the same for every seed: averaging changed nothing"
-    return f"{made}, which differed for {contexts['changed_share']:.0%} of the seeds"
 
 
 def _parts(result: Result, first: str) -> list[str]:

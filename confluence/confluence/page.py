@@ -277,7 +277,7 @@ def _regime(result: Mapping[str, Any]) -> str:
         parts[0] += f" at {result['visible_until']}"
     if "scored" in result:
         parts.append(f"{_whole(result['scored'])} of {_whole(result.get('seeds'))} seeds scored")
-    if "contexts" in result and isinstance(result["contexts"], int):
+    if "contexts" in result:
         parts.append(f"{_whole(result['contexts'])} contexts")
     if result.get("anchors") is not None:
         parts.append(f"{_whole(result['anchors'])} anchors")
@@ -308,9 +308,6 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
         notes.append(describe_runs(result["runs"]))
     if "trees" in result:
         notes.append(describe_trees(result["trees"]))
-    contexts = result.get("contexts") or {}
-    if isinstance(contexts, Mapping) and contexts.get("count", 1) > 1:
-        notes.append(f"average of {contexts['count']} contexts for each seed")
     return notes
 
 

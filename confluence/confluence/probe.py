@@ -109,7 +109,6 @@ def probe(
     result |= {
         "task": place.title,
         "step": run.step,
-        "contexts": {"count": 1},
         "probe": {
             "regression": KINDS[target.stype],
             "width": cfg.width,

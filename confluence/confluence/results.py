@@ -1,16 +1,16 @@
 """Files of results in a run's folder: what they are called, and which are there.
 
     evaluation-<split>-rolling.json
-    evaluation-<split>-frozen-<time>.json        ... each -8-contexts, -step-400 where that is so,
+    evaluation-<split>-frozen-<time>.json        ... each -step-400 where that is so,
                                                  -3-runs-<which> where runs answered together,
                                                  -trees-0.5 where trees had that share
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
 
 The name of an evaluation or a probe says all that two of one run differ by: the split, the regime
-and its time, how many contexts were averaged, which runs were, the share of trees, and the
-checkpoint if it was not the last. So none replaces another, and the same asked again does. Of
-predictions the last stay. Of a run of several tasks the files of each are in a folder of its own.
+and its time, which runs were averaged, the share of trees, and the checkpoint if it was not the
+last. So none replaces another, and the same asked again does. Of predictions the last stay. Of a
+run of several tasks the files of each are in a folder of its own.
 """
 
 from __future__ import annotations
@@ -52,9 +52,6 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
         parts.append(str(result["regime"]))
     if result.get("visible_until"):
         parts.append(time_name(time_us(result["visible_until"])))
-    contexts = result.get("contexts")
-    if isinstance(contexts, Mapping) and contexts["count"] > 1:
-        parts.append(f"{contexts['count']}-contexts")
     if "runs" in result:
         parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
     if "trees" in result:

@@ -109,7 +109,7 @@ class Run:
 
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
-        visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
+        visible_until: VisibleUntil = None, resamples: int | None = None,
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
         verify: str = "once",
     ) -> dict[str, Any]:  # fmt: skip
@@ -121,7 +121,6 @@ class Run:
             regime: "rolling", "frozen", or None for what the run was trained with.
             visible_until: the database as of then ("frozen"). A frozen regime without a time takes
                 the earliest obs_time of the split.
-            contexts: how many contexts of each seed are averaged (`contexts.py`).
             resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
             trees: whether to fit the baselines of boosted trees.
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
@@ -132,14 +131,14 @@ class Run:
         and the result of the others is empty.
         """
         scoring = self.scoring(
-            split, task=task, regime=regime, visible_until=visible_until, contexts=contexts,
+            split, task=task, regime=regime, visible_until=visible_until,
             resamples=resamples, trees=trees, others=others, tree_share=tree_share, verify=verify,
         )  # fmt: skip
         return scoring.result() if current().is_first else {}
 
     def scoring(
         self, split: str, *, task: str | None = None, regime: str | None = None,
-        visible_until: VisibleUntil = None, contexts: int = 1, resamples: int | None = None,
+        visible_until: VisibleUntil = None, resamples: int | None = None,
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
         verify: str = "once",
     ) -> Scoring:  # fmt: skip
@@ -151,8 +150,7 @@ class Run:
                 raise TaskError(f"the run in '{self.out}' learned masked cells: it has no answers")
             asked_for = {
                 "task": task, "regime": regime, "visible_until": visible_until,
-                "contexts": None if contexts == 1 else contexts, "resamples": resamples or None,
-                "tree_share": tree_share or None,
+                "resamples": resamples or None, "tree_share": tree_share or None,
             }  # fmt: skip
             if given := [name for name, value in asked_for.items() if value is not None]:
                 raise ValueError(
@@ -169,7 +167,7 @@ class Run:
             run.config.check_scored(split)
         asked = ask(
             self, place, cfg, lambda sampler: sampler.epoch(split, task=place.name), split=split,
-            contexts=contexts, others=others, tree_share=tree_share,
+            others=others, tree_share=tree_share,
         )  # fmt: skip
 
         def score() -> dict[str, Any]:
@@ -192,7 +190,7 @@ class Run:
     def predict(
         self, *, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
-        path: Path | str | None = None, task: str | None = None, contexts: int = 1,
+        path: Path | str | None = None, task: str | None = None,
         others: Sequence[Run] = (), tree_share: float = 0.0, verify: str = "once",
     ) -> Answers:  # fmt: skip
         """Predictions for a split in the order of the task's rows, or for keys in theirs. No answer
@@ -205,7 +203,6 @@ class Run:
             at: the time of the question; with `keys` one for all or one for each. A naive time is
                 UTC. None: the anchors' own times where a task has them.
             path: a file that is written too, .csv or .parquet.
-            contexts: how many contexts of each seed are averaged (`contexts.py`).
             others: runs whose answers are averaged with those of this one (`ensemble.py`).
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
             verify: whether stores are read to their last byte before, as in `train`.
@@ -217,7 +214,7 @@ class Run:
         if file is not None:
             check_output(file)
         answers = self._answers(
-            split=split, keys=keys, keys_file=keys_file, at=at, task=task, contexts=contexts,
+            split=split, keys=keys, keys_file=keys_file, at=at, task=task,
             others=others, tree_share=tree_share, verify=verify,
         )  # fmt: skip
         if file is not None:
@@ -226,7 +223,7 @@ class Run:
 
     def _answers(
         self, *, split: str | None, keys: Sequence[Any] | None, keys_file: Path | str | None,
-        at: Time | Sequence[Time] | None, task: str | None, contexts: int, others: Sequence[Run],
+        at: Time | Sequence[Time] | None, task: str | None, others: Sequence[Run],
         tree_share: float, verify: str,
     ) -> Answers:  # fmt: skip
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
@@ -256,8 +253,7 @@ class Run:
             return opened.batches_for(place.name, keys=keys, obs_time=at)
 
         said = ask(
-            self, place, cfg, batches, split=split, contexts=contexts, others=others,
-            tree_share=tree_share,
+            self, place, cfg, batches, split=split, others=others, tree_share=tree_share,
             questions=_digest([keys, at] if asked is None else [asked.rows, asked.obs_times]),
         )  # fmt: skip
         predictions = said.predictions

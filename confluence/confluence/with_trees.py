@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from headwater import SemanticType
 
-from confluence.average import Average
-from confluence.contexts import as_output, gathered
+from confluence.average import Average, as_output, gathered
 from confluence.data import Task, TaskError
 from confluence.history_trees import HistoryTrees, why_missing
 from confluence.lists import Ints

@@ -173,7 +173,7 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
         shop_store, task="churn", out=tmp_path / "back", cutoffs=["2025-02-01"], seeds=(1, 2),
         horizon_days=80, **SMALL,
     )  # fmt: skip
-    assert (result["tree_share"], result["contexts"]) == (0.0, 1)
+    assert result["tree_share"] == 0.0
     (joint,) = result["together"]
     assert (joint["seeds"], joint["task"], joint["cutoff"]) == (
         [1, 2], "churn", "2025-02-01T00:00:00",
@@ -189,24 +189,6 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
     assert written["together"] == result["together"]
 
 
-def test_a_backtest_averages_contexts(
-    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "back"
-    arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(out)]
-    arguments += ["--cutoffs", "2025-02-01", "--horizon-days", "80", "--seeds", "1"]
-    for name, value in SMALL.items():
-        arguments += [f"--{name.replace('_', '-')}", str(value)]
-    assert main([*arguments, "--contexts", "0"]) == 1
-    assert "contexts is 0, expected 1 to 64" in capsys.readouterr().err
-    assert not out.exists()
-    assert main([*arguments, "--contexts", "3"]) == 0
-    result = json.loads((out / "backtest-3-contexts.json").read_text())
-    assert (result["contexts"], result["tree_share"]) == (3, 0.0)
-    name = "evaluation-val-frozen-2025-02-01-3-contexts.json"
-    kept = json.loads((out / "2025-02-01-seed-1" / name).read_text())
-    assert kept["contexts"]["count"] == 3
-    assert result["folds"][0]["frozen"]["auroc"] == kept["metrics"]["auroc"]
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:

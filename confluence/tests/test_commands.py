@@ -226,7 +226,6 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
         "resampling": {"resamples": 1000, "level": 0.95, "clusters": "anchors", "seed": 0},
         "history": {"with": part},
         "obs_time": [{"from": "2025-02-01T00:00:00", "to": "2025-03-01T00:00:00", **part}],
-        "contexts": {"count": 3, "differ_by": "draws of children", "changed_share": 0.0},
     }  # fmt: skip
     assert describe_evaluation(result) == [
         "churn on test, frozen at 2025-01-01, 1,200 seeds of 100 anchors scored,"
@@ -237,8 +236,6 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
         "  trees, own columns                        -                              0.5000",
         "  per entity falls back to the global constant for 25% of the seeds",
         "  [low, high]: 95% intervals of 1,000 draws of anchors; differences on the same draws",
-        "  average of 3 contexts per seed (draws of children), which were the same for every seed:"
-        " averaging changed nothing",
         "  no boosted trees: LightGBM is not installed",
         "",
         "                            seeds  anchors       auroc of the model  per entity"

@@ -83,7 +83,8 @@ def test_each_run_counts_once_and_seeds_are_found_again() -> None:
     assert info["seed_index"].tolist() == [4, 2, 9]
     np.testing.assert_allclose(output.numerical, [(0 + 3 + 3) / 3, (1 + 4 + 1) / 3, 12 / 3])
     shares = 1 / (1 + np.exp(-np.array([[0, 3, 0], [1, 4, -2], [2, 5, 2]], float)))
-    np.testing.assert_allclose(1 / (1 + np.exp(-output.boolean)), shares.mean(axis=1))
+    for logits in (output.null, output.boolean):
+        np.testing.assert_allclose(1 / (1 + np.exp(-logits)), shares.mean(axis=1))
     np.testing.assert_allclose(np.exp(output.categorical), [[0.25, 0.75]] * 3)
 
 
@@ -119,7 +120,7 @@ def test_keys_that_can_be_read_once_are_answered(
 ) -> None:
     keys, at = [("Aachen", 3), ("007", 1)], ["2025-04-01", "2025-04-02"]
     ask: dict[str, Any] = {"task": "next_sale", "path": tmp_path / "p.csv"}
-    once = runs[0].predict(keys=iter(keys), at=iter(at), contexts=np.int64(1), **ask)
+    once = runs[0].predict(keys=iter(keys), at=iter(at), **ask)
     assert list(once) == list(runs[0].predict(keys=keys, at=at, **ask))
     assert len(once) == 2
 
@@ -178,14 +179,6 @@ def test_an_evaluation_says_which_runs_it_is_of(runs: list[confluence.Run]) -> N
     assert describe_runs(result["runs"]) in (first.out / "run.html").read_text(encoding="utf-8")
     files = {json.loads(f.read_text())["metrics"]["mae"] for f in first.out.glob("*/eval*.json")}
     assert {alone["metrics"]["mae"], result["metrics"]["mae"]} <= files
-
-
-def test_several_contexts_of_each_run_are_averaged_first(runs: list[confluence.Run]) -> None:
-    first, *others = runs
-    options: dict[str, Any] = {"task": "next_sale", "regime": "frozen"}
-    result = first.evaluate("val", contexts=2, others=others, **options, **PLAIN)
-    assert result["contexts"]["count"] == 2 and len(result["runs"]) == 3
-    assert result["regime"] == "frozen"
 
 
 def test_runs_that_cannot_answer_together(

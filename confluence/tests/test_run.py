@@ -96,12 +96,11 @@ def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
     given = trained.evaluate("val", visible_until="2024-03-01")
     assert given["visible_until"] == "2024-03-01"
     at_step_40 = confluence.load(trained.out, which=40).evaluate("val", resamples=0, trees=False)
-    several = trained.evaluate("val", contexts=2, resamples=0, trees=False)
     names = [f"evaluation-val-{name}.json" for name in (
-        "frozen-2024-03-01", "frozen-2024-09-01", "rolling", "rolling-2-contexts", "rolling-step-40"
+        "frozen-2024-03-01", "frozen-2024-09-01", "rolling", "rolling-step-40"
     )]  # fmt: skip
     assert set(names) <= {path.name for path in trained.out.iterdir()}
-    for result in (frozen, given, at_step_40, several):
+    for result in (frozen, given, at_step_40):
         assert result in trained.evaluations()
     page = (trained.out / "run.html").read_text()
     for said in ("frozen at 2024-09-01", "frozen at 2024-03-01", "weights of step 40<"):

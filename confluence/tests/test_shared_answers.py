@@ -57,7 +57,7 @@ with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
     run.predict(**{
         "keys": {"keys": [("Aachen", 3), ("007", 12)], "at": at},
         "split": {"split": "val" if group.is_first else "test"},
-        "contexts": {"split": "val", "contexts": 1 + group.rank},
+        "tree_share": {"split": "val", "tree_share": 0.5 * group.rank},
     }[sys.argv[2]])
 """
 
@@ -79,13 +79,13 @@ def answer(folders: list[Path], out: Path) -> None:
     told: dict[str, Any] = {
         "val": first.evaluate("val", resamples=20),
         "together": first.evaluate(
-            "val", contexts=3, others=[second], regime="frozen", visible_until="2025-02-20",
+            "val", others=[second], regime="frozen", visible_until="2025-02-20",
             resamples=0, trees=False, tree_share=0.5,
         ),
     }  # fmt: skip
     asked: dict[str, dict[str, Any]] = {
         "train": {"split": "train", "others": [second]},
-        "test": {"split": "test", "contexts": 2},
+        "test": {"split": "test"},
         "two keys": {"keys": [("Aachen", 3), ("007", 12)], "at": AT},  # fewer than ranks
         "keys": {
             "keys": bakery.SHOPS[:7] + bakery.SHOPS[40:30:-1],
@@ -123,7 +123,6 @@ def test_three_ranks_answer_as_one_process_does(runs: list[Path], tmp_path: Path
         json.loads((tmp_path / "three" / f"{rank}.json").read_text(encoding="utf-8"))
         for rank in range(3)
     ]
-    assert expected["together"]["contexts"]["count"] == 3
     assert len(expected["two keys"]) == 2
     for name, result in expected.items():
         assert equal(found[0][name], result), name
@@ -160,7 +159,7 @@ def test_what_is_wrong_is_said_by_the_ranks(runs: list[Path]) -> None:
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.parametrize("what", ["keys", "split", "contexts"])
+@pytest.mark.parametrize("what", ["keys", "split", "tree_share"])
 def test_ranks_that_ask_otherwise_are_refused(what: str, runs: list[Path]) -> None:
     told = run_code(2, ASKING_OTHERWISE, what, str(runs[0]))
     assert told.returncode == 1
