@@ -64,7 +64,7 @@ def model(cfg: Config) -> dict[str, Any]:
     return {
         "batch_size": cfg.batch_size, "sequence_length": cfg.sequence_length,
         "max_rows": cfg.max_rows, "compute_dtype": str(compute_dtype(cfg)),
-        "attention": attention_path(cfg), "layout": cfg.layout,
+        "attention": attention_path(cfg),
     }  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def ask(
                 trees = HistoryTrees(place.store, cfg, target, labels)
                 speaker = with_trees = WithTrees(speaker, trees, target, tree_share, split=split)
             passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
-            found = predict(speaker, run.params, passed, target, clamp=cfg.clamp)
+            found = predict(speaker, run.params, passed, target)
             found = group.joined(found) if apart else found
     made: dict[str, Any] = {}
     if others:

@@ -88,7 +88,6 @@ class Config:
 
     # --- loss
     metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
-    clamp: bool = True  # numerical predictions stay within the 2-98 % range of the train labels
 
     # --- reporting and saving
     log_every: int = 10  # steps between lines of the log

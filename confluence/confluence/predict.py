@@ -29,13 +29,11 @@ class Speaker(Protocol):
         """Pairs of (outputs of the sequences that count, their host-side info)."""
 
 
-def predict(
-    predictor: Speaker, params: Params, batches: Iterator[Any], task: Task, *, clamp: bool
-) -> Predictions:
+def predict(predictor: Speaker, params: Params, batches: Iterator[Any], task: Task) -> Predictions:
     """Run the model over batches and read its answers."""
     parts: list[Predictions] = []
     for output, info in predictor.outputs(params, batches):
-        values, probabilities = read_answers(output, task, clamp=clamp)
+        values, probabilities = read_answers(output, task)
         parts.append(
             Predictions(
                 seed_index=info["seed_index"],
@@ -60,7 +58,12 @@ def predict(
     )
 
 
-def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Floats]:
+def clamped(values: Floats, task: Task) -> Floats:
+    """Numbers within the 2-98 % range of the train labels."""
+    return np.clip(values, task.low, task.high)
+
+
+def read_answers(output: Output, task: Task) -> tuple[Floats, Floats]:
     """(values, probabilities) of a batch from the head that the task's type selects, float64."""
     count = len(np.asarray(output.null))
     nothing = np.full(count, np.nan)
@@ -74,7 +77,7 @@ def read_answers(output: Output, task: Task, *, clamp: bool) -> tuple[Floats, Fl
         epoch = np.asarray(output.timestamp, np.float64)[:, -1]
         return epoch * task.column_std + task.column_mean, nothing
     values = np.asarray(output.numerical, np.float64) * task.std + task.mean
-    return np.clip(values, task.low, task.high) if clamp else values, nothing
+    return clamped(values, task), nothing
 
 
 def reordered(predictions: Predictions, order: NDArray[np.integer]) -> Predictions:

@@ -46,6 +46,7 @@ from confluence.history_trees import tree_baselines, visible_history
 from confluence.linear import Ridge, Softmax
 from confluence.model import Inputs, Params, Tables, init, read_context
 from confluence.page import keep_result
+from confluence.predict import clamped
 from confluence.results import PROBE
 from confluence.row_attention import RowShape
 from confluence.stores import TaskPlace
@@ -93,7 +94,7 @@ def probe(
         wanted = reader.read(models, sampler.epoch(split, task=place.name))
     probes = [fit_probe(h, train.seeds, labels, target) for h in train.vectors]
     answers = [
-        read_scores(fitted.linear.scores(h), target, clamp=cfg.clamp)
+        read_scores(fitted.linear.scores(h), target)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
     ]
     result = evaluate(
@@ -240,7 +241,7 @@ def fit_probe(
     return linear.fit(Ridge(), vectors, targets, anchors)
 
 
-def read_scores(scores: Floats, task: Task, *, clamp: bool) -> tuple[Floats, Floats]:
+def read_scores(scores: Floats, task: Task) -> tuple[Floats, Floats]:
     """(values, probabilities) as `predict.read_answers` gives them. [n,K] → [n], [n]"""
     if task.stype in (SemanticType.BOOLEAN, SemanticType.CATEGORICAL):
         shares = softmax(scores)
@@ -248,8 +249,8 @@ def read_scores(scores: Floats, task: Task, *, clamp: bool) -> tuple[Floats, Flo
             return shares[:, 1], shares[:, 1]
         return shares.argmax(axis=1).astype(np.float64), shares.max(axis=1)
     values, nothing = scores[:, 0], np.full(len(scores), np.nan)
-    if clamp and task.stype == SemanticType.NUMERICAL:
-        return np.clip(values, task.low, task.high), nothing
+    if task.stype == SemanticType.NUMERICAL:
+        return clamped(values, task), nothing
     return values, nothing
 
 

@@ -231,7 +231,7 @@ class Session:
                 if not np.any(labels.splits == VAL):
                     continue
                 batches = self.group.watched(store.sampler.epoch("val", task=task.name))
-                predictions = predict(predictor, state.params, batches, task, clamp=cfg.clamp)
+                predictions = predict(predictor, state.params, batches, task)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
                     continue

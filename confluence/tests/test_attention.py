@@ -83,5 +83,4 @@ def test_logits_are_bounded() -> None:
 
 
 def test_blocks_divide_the_batch() -> None:
-    assert [block_size(b, 2) for b in (1, 7, 8)] == [1, 1, 2]
-    assert block_size(12, 100) == 12
+    assert [block_size(b) for b in (1, 7, 8)] == [1, 1, 2]

@@ -189,8 +189,6 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
     assert written["together"] == result["together"]
 
 
-
-
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
     def fold(seed: int, value: float | None) -> dict[str, Any]:
         return {

@@ -249,10 +249,10 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
 
 def test_every_setting_is_an_option() -> None:
     arguments = ["train", "x.hw", "--task", "t", "--max-hops", "none", "--width", "64"]
-    arguments += ["--split-ratios", "0.5,0.25,0.25", "--clamp", "false"]
+    arguments += ["--split-ratios", "0.5,0.25,0.25", "--child-counts", "true"]
     options = make_parser().parse_args(arguments)
     assert overrides_of(options) == {
-        "max_hops": None, "width": 64, "split_ratios": (0.5, 0.25, 0.25), "clamp": False,
+        "max_hops": None, "width": 64, "split_ratios": (0.5, 0.25, 0.25), "child_counts": True,
     }  # fmt: skip
 
 

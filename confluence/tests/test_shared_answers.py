@@ -18,7 +18,7 @@ from confluence.parallel import current
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 12, "steps": 4,
-    "batch_size": 8, "clamp": False,
+    "batch_size": 8,
 }  # fmt: skip
 TASK = ("--task", "next_sale")
 AT = "2025-04-20"

@@ -41,7 +41,6 @@ from confluence.with_trees import WithTrees
 DAY = 86_400_000_000
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 12, "steps": 4,
-    "clamp": False,
 }  # fmt: skip
 PLAIN: dict[str, Any] = {"trees": False, "resamples": 0}
 
