@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import functools
-import inspect
-import re
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +19,10 @@ from headwater.cli import add_no_verify, add_source
 import confluence
 from confluence import commands as does
 from confluence.config import PRESETS, Config
-from confluence.config_checks import setting_kinds, tuple_kind
+from confluence.config_checks import GROUPS, setting_kinds, settings_of, tuple_kind
 
 SPLITS = ("train", "val", "test")
+EXPERT = GROUPS[-1]
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,6 +43,17 @@ class Parser(argparse.ArgumentParser):
                 + (f", did you mean {near[0]}?" if near else "")
             )
         return options, rest
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with the settings that `--help` leaves out, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for option in parser._actions:
+            if option.help == argparse.SUPPRESS and option.dest.startswith(does.SETTING):
+                option.help = setting_text(option.dest.removeprefix(does.SETTING))
+        parser.print_help()
+        parser.exit()
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -279,20 +288,24 @@ def _add_tree_share(command: argparse.ArgumentParser) -> None:
 def _add_settings(command: argparse.ArgumentParser) -> None:
     """--preset, and one option for each field of Config."""
     command.add_argument("--preset", default="small", choices=tuple(PRESETS))
-    group = command.add_argument_group("settings, each replaces the preset's; in brackets small's")
-    texts, usual = setting_texts(), PRESETS["small"]()
-    for field, read in setting_parsers().items():
+    title = "settings (in brackets those of the preset small)"
+    groups = {name: command.add_argument_group(f"{name} {title}") for name in GROUPS}
+    parsers = setting_parsers()
+    for field, about in settings_of(Config).items():
         is_switch = isinstance(getattr(Config(), field), bool)
         no_value: dict[str, Any] = {"nargs": "?", "const": True} if is_switch else {}
-        group.add_argument(
+        groups[about.group].add_argument(
             f"--{field.replace('_', '-')}",
             dest=f"{does.SETTING}{field}",
-            type=read,
+            type=parsers[field],
             metavar="VALUE",
             default=argparse.SUPPRESS,
-            help=f"{texts.get(field, '')} [{getattr(usual, field)}]".strip().replace("%", "%%"),
+            help=argparse.SUPPRESS if about.group == EXPERT else setting_text(field),
             **no_value,
         )
+    command.add_argument(
+        "--help-all", action=HelpAll, nargs=0, help="show the expert settings, too"
+    )
 
 
 def _add_ranks(command: argparse.ArgumentParser) -> None:
@@ -307,24 +320,11 @@ def _add_ranks(command: argparse.ArgumentParser) -> None:
 # -------------------------------------------------------------------------------- reading values
 
 
-@functools.cache
-def setting_texts() -> dict[str, str]:
-    """What each setting means: the comments of the fields of `Config`; empty without its source."""
-    try:
-        lines = inspect.getsource(Config).splitlines()
-    except OSError:
-        return {}
-    texts: dict[str, str] = {}
-    name = ""
-    for line in lines:
-        if field := re.match(r"    (\w+): .*?  # (.*)", line):
-            name = field[1]
-            texts[name] = field[2]
-        elif name and (more := re.match(r"    # (?!---)(.*)", line)):
-            texts[name] += f" {more[1]}"
-        else:
-            name = ""
-    return texts
+def setting_text(field: str) -> str:
+    """What the help says of a setting."""
+    about = settings_of(Config)[field]
+    words = f": {', '.join(about.words)}" if about.words else ""
+    return f"{about.doc}{words} [{getattr(PRESETS['small'](), field)}]".replace("%", "%%")
 
 
 def _task(text: str) -> tuple[str, float]:

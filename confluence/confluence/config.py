@@ -1,22 +1,26 @@
 """Config: every setting of a run, flat, in one frozen dataclass.
 
-A setting is a field, a field has a comment that says what it means and in which unit, and a name
-that is not a field is an error. Presets are functions that return a `Config`; each says which
-command uses it and what to expect. Nothing else in the package holds a default.
+A setting is a field, declared with its default, what it means and which values it may have, in the
+group that `--help` lists it in. A name that is not a field is an error. Presets are
+functions that return a `Config`; each says which command uses it and what to expect. Nothing else
+in the package holds a default.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from confluence.config_checks import (
+    GROUPS,
     plain,
     problems_of_kinds,
     problems_of_values,
+    setting,
     setting_kinds,
     tuple_kind,
 )
@@ -26,77 +30,127 @@ class ConfigError(ValueError):
     """A setting is unknown, or its value cannot work."""
 
 
+_model, _contexts, _training, _expert = (functools.partial(setting, group) for group in GROUPS)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of the model, its contexts and its training; `replace` makes a changed copy."""
 
-    # --- model
-    width: int = 96  # D, width of a cell's vector
-    heads: int = 6  # H, attention heads; D must be a multiple
-    layers: int = 3  # N, layers of three attentions and one feed-forward
-    compute_dtype: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on GPU, else float32
-    attention: str = "auto"  # of equal paths "compiled", "rows" or "dense"; "auto": the fastest
+    width: int = _model(96, "D, width of a cell's vector", "[1, inf]")
+    heads: int = _model(6, "H, attention heads; D must be a multiple", "[1, inf]")
+    layers: int = _model(3, "N, layers of three attentions and one feed-forward", "[1, inf]")
 
-    # --- contexts
-    sequence_length: int = 256  # S, cells per context
-    max_rows: int = 64  # R, rows per context
-    max_hops: int | None = 2  # hops from the anchor; None: as far as S and R allow
-    child_width: int = 12  # w, children drawn per row
-    child_order: str = "recent"  # which children: "recent" or "uniform"
-    identifier_cells: str = "none"  # which keys become cells: "all", "foreign_keys" or "none"
-    child_counts: bool = False  # cells for how many children a row has, and how old they are
-    label_rows: int = 0  # most earlier seeds of the anchor in a context, with their known labels
-    peer_labels: int = 0  # most known labels of other anchors in a context, the latest ones
-    context_labels: str | None = None  # whose labels contexts show once known: "train", "none" or
-    # "all", which lets a rolling evaluation see those of val; None: as each task says
-    staleness: tuple[float, float] | None = None  # (p0, days): train seeds see less by a gap of up
-    # to so many days, of none with probability p0
-    database_age: bool = False  # a task's seed row shows how old the newest visible row is
-    visible_until: str | None = None  # frozen regime: contexts show nothing later
-    train_on_val: bool = False  # train has the seeds of val too: a last fit before test
-    split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, val, test if not given
-    split_seed: int = 123  # decides who is in which split, nothing else
+    sequence_length: int = _contexts(256, "S, cells per context", "[1, 65535]")
+    max_rows: int = _contexts(64, "R, rows per context", "[1, 65535]")
+    max_hops: int | None = _contexts(
+        2, "hops from the anchor; None: as far as S and R allow", "[0, inf]"
+    )
+    child_width: int = _contexts(12, "w, children drawn per row", "[1, inf]")
+    child_order: str = _contexts("recent", "which children", words=("recent", "uniform"))
+    child_counts: bool = _contexts(
+        False, "cells for how many children a row has, and how old they are"
+    )
+    label_rows: int = _contexts(
+        0, "most earlier seeds of the anchor in a context, with their known labels", "[0, inf]"
+    )
+    peer_labels: int = _contexts(
+        0, "most known labels of other anchors in a context, the latest ones", "[0, 1024]"
+    )
+    staleness: tuple[float, float] | None = _contexts(
+        None,
+        "(p0, days): train seeds see less by a gap of up to so many days, of none with"
+        " probability p0",
+    )
 
-    # --- batches
-    batch_size: int = 32  # B, contexts per step, over all devices
-    num_prefetch: int = 3  # batches prepared ahead; 0: made when asked for
-    num_threads: int | None = None  # threads of the sampler; None: headwater decides
-    seed: int = 42  # order of seeds, draws of children, initial weights, dropout
+    steps: int = _training(1800, "optimizer steps", "[1, inf]")
+    batch_size: int = _training(32, "B, contexts per step, over all devices", "[1, inf]")
+    learning_rate: float = _training(3e-4, "peak, for everything that AdamW trains", "[0, inf]")
+    muon_learning_rate: float = _training(
+        0.02, "peak, for the matrices of attention and feed-forward", "[0, inf]"
+    )
+    cell_dropout: float = _training(
+        0.0, "probability that a training cell, never the target, is hidden", "[0, 1)"
+    )
+    half_life_days: float | None = _training(
+        None, "a train seed that much older than the last weighs half", "(0, inf]"
+    )
+    metric: str = _training(
+        "mae", "of a numerical task; mae: Huber δ 0.2, rmse: δ 1", words=("mae", "rmse")
+    )
+    init_from: str | None = _training(
+        None, "folder of a run whose weights this one starts with, by name"
+    )
+    train_on_val: bool = _training(False, "train has the seeds of val too: a last fit before test")
+    eval_every: int = _training(
+        0, "steps between evaluations on val during training; 0: never", "[0, inf]"
+    )
+    log_to: tuple[str, ...] = _training(
+        (), "where the log goes too", words=("tensorboard", "wandb", "mlflow")
+    )
+    seed: int = _training(42, "order of seeds, draws of children, initial weights, dropout")
 
-    # --- training
-    steps: int = 1800  # optimizer steps
-    accumulate: int = 1  # batches per step; their gradients are summed, as of one larger batch
-    muon_learning_rate: float = 0.02  # peak, for the matrices of attention and feed-forward
-    learning_rate: float = 3e-4  # peak, for everything that AdamW trains
-    beta1: float = 0.9  # AdamW, decay of the first moment
-    beta2: float = 0.95  # AdamW, decay of the second moment
-    weight_decay: float = 0.1  # AdamW, not for norms, biases and temperatures
-    final_learning_rate: float = 0.1  # end of the cosine, as a share of the peak
-    clip_norm: float = 1.0  # global norm that gradients are cut to
-    half_life_days: float | None = None  # a train seed that much older than the last weighs half
-    cell_dropout: float = 0.0  # probability that a training cell, never the target, is hidden
-
-    # --- masked cells
-    objective: str = "task"  # what is learned: "task", or "masked_cells" (`confluence pretrain`)
-    auxiliary_weight: float = 0.0  # of the loss of masked cells beside a task's; 0: none is masked
-    mask_ratio: float = 0.15  # probability that a cell is masked, where cells are
-    max_targets_per_type: int | None = None  # M, masked cells of one type in a context at most;
-    # None: chosen from a sample
-    seed_tables: tuple[str, ...] | None = None  # with objective masked_cells: their rows are the
-    # contexts' anchors, in place of the tasks' seeds
-    init_from: str | None = None  # folder of a run whose weights this one starts with, by name
-
-    # --- loss
-    metric: str = "mae"  # metric of a numerical task: "mae" (Huber δ 0.2) or "rmse" (δ 1)
-
-    # --- reporting and saving
-    log_every: int = 10  # steps between lines of the log
-    eval_every: int = 0  # steps between evaluations on val during training; 0: never
-    save_every: int = 200  # steps between checkpoints; 0: only at the end, or when stopped
-    log_to: tuple[str, ...] = ()  # where the log goes too: some of tensorboard, wandb, mlflow
-
-    # --- several devices
-    collective_timeout_s: float = 600.0  # after so long a rank that waits for another ends all
+    compute_dtype: str = _expert(
+        "auto", "auto: bfloat16 on GPU, else float32", words=("auto", "float32", "bfloat16")
+    )
+    attention: str = _expert(
+        "auto", "of equal paths; auto: the fastest", words=("auto", "compiled", "rows", "dense")
+    )
+    identifier_cells: str = _expert(
+        "none", "which keys become cells", words=("all", "foreign_keys", "none")
+    )
+    context_labels: str | None = _expert(
+        None,
+        "whose labels contexts show once known; all: a rolling evaluation sees those of val; None:"
+        " as each task says",
+        words=("train", "none", "all"),
+    )
+    database_age: bool = _expert(False, "a task's seed row shows how old the newest visible row is")
+    visible_until: str | None = _expert(None, "frozen regime: contexts show nothing later")
+    split_ratios: tuple[float, float, float] = _expert(
+        (0.8, 0.1, 0.1), "train, val, test if not given"
+    )
+    split_seed: int = _expert(123, "decides who is in which split, nothing else")
+    num_prefetch: int = _expert(3, "batches prepared ahead; 0: made when asked for", "[0, inf]")
+    num_threads: int | None = _expert(
+        None, "threads of the sampler; None: headwater decides", "[1, inf]"
+    )
+    accumulate: int = _expert(
+        1, "batches per step; their gradients are summed, as of one larger batch", "[1, inf]"
+    )
+    beta1: float = _expert(0.9, "AdamW, decay of the first moment", "[0, 1)")
+    beta2: float = _expert(0.95, "AdamW, decay of the second moment", "[0, 1)")
+    weight_decay: float = _expert(0.1, "AdamW, not for norms, biases and temperatures", "[0, inf]")
+    final_learning_rate: float = _expert(
+        0.1, "end of the cosine, as a share of the peak", "[0, inf]"
+    )
+    clip_norm: float = _expert(1.0, "global norm that gradients are cut to", "(0, inf]")
+    objective: str = _expert(
+        "task", "what is learned; masked_cells: `confluence pretrain`",
+        words=("task", "masked_cells"),
+    )  # fmt: skip
+    auxiliary_weight: float = _expert(
+        0.0, "of the loss of masked cells, against a task's; 0: none is masked", "[0, inf]"
+    )
+    mask_ratio: float = _expert(
+        0.15, "probability that a cell is masked, where cells are", "(0, 1]"
+    )
+    max_targets_per_type: int | None = _expert(
+        None, "M, masked cells of one type in a context at most; None: chosen from a sample",
+        "[1, inf]",
+    )  # fmt: skip
+    seed_tables: tuple[str, ...] | None = _expert(
+        None,
+        "with objective masked_cells: their rows are the contexts' anchors, in place of the tasks'"
+        " seeds",
+    )
+    log_every: int = _expert(10, "steps between lines of the log", "[1, inf]")
+    save_every: int = _expert(
+        200, "steps between checkpoints; 0: only at the end, or when stopped", "[0, inf]"
+    )
+    collective_timeout_s: float = _expert(
+        600.0, "after so long a rank that waits for another ends all", "(0, inf)"
+    )
 
     def __post_init__(self) -> None:
         problems = list(problems_of_kinds(self))

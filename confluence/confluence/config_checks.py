@@ -1,54 +1,43 @@
-"""What values the settings of Config may have: of which kinds, as its fields are declared, and in
-which range or among which words each. What settings ask of one another is said in `config.py`."""
+"""What a setting is: a field of Config that knows its group, what it means and which values it may
+have. What settings ask of one another is in `config.py`."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
-LOG_SINKS = ("tensorboard", "wandb", "mlflow")
-CHOICES: dict[str, tuple[str | None, ...]] = {
-    "attention": ("auto", "compiled", "rows", "dense"),
-    "compute_dtype": ("auto", "float32", "bfloat16"),
-    "child_order": ("recent", "uniform"),
-    "context_labels": (None, "train", "none", "all"),
-    "identifier_cells": ("all", "foreign_keys", "none"),
-    "metric": ("mae", "rmse"),
-    "objective": ("task", "masked_cells"),
-}
-RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    (
-        "≥ 1",
-        lambda value: value >= 1,
-        "width heads layers child_width batch_size steps accumulate log_every"
-        " num_threads max_targets_per_type",
-    ),
-    (
-        "≥ 0",
-        lambda value: value >= 0,
-        "max_hops label_rows num_prefetch eval_every save_every"
-        " muon_learning_rate learning_rate final_learning_rate weight_decay auxiliary_weight",
-    ),
-    (
-        "> 0",
-        lambda value: value > 0,
-        "clip_norm half_life_days",
-    ),
-    (
-        "> 0 and finite",
-        lambda value: 0 < value < math.inf,
-        "collective_timeout_s",
-    ),
-    ("in [0, 1)", lambda value: 0 <= value < 1, "beta1 beta2 cell_dropout"),
-    ("in (0, 1]", lambda value: 0 < value <= 1, "mask_ratio"),
-    ("in [1, 65535]", lambda value: 1 <= value <= 65_535, "sequence_length max_rows"),
-    ("in [0, 1024]", lambda value: 0 <= value <= 1024, "peer_labels"),
-)
+GROUPS = ("model", "context", "training", "expert")
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is known of a setting besides its type and default."""
+
+    group: str  # one of GROUPS
+    doc: str
+    within: str | None  # "[0, 1)": numbers from 0 to less than 1
+    words: tuple[str, ...]  # what a text, or each of several, may be; none: any
+
+
+def setting(
+    group: str, default: Any, doc: str, within: str | None = None, *, words: tuple[str, ...] = ()
+) -> Any:
+    """A field of Config."""
+    return dataclasses.field(
+        default=default, metadata={"setting": Setting(group, doc, within, words)}
+    )
+
+
+def settings_of(settings: Any) -> dict[str, Setting]:
+    """All settings of a Config by name."""
+    fields = dataclasses.fields(settings)
+    return {f.name: f.metadata["setting"] for f in fields if "setting" in f.metadata}
 
 
 def setting_kinds(settings: type) -> dict[str, tuple[Any, ...]]:
@@ -77,16 +66,31 @@ def problems_of_kinds(settings: Any) -> Iterator[str]:
 
 def problems_of_values(settings: Any) -> Iterator[str]:
     """What is of the right kind, and out of its range or none of its words."""
-    for said, is_within, names in RANGES:
-        for name in names.split():
-            value = getattr(settings, name)
-            if value is not None and not is_within(value):
-                yield f"{name} is {value}, must be {said}"
-    for name, allowed in CHOICES.items():
-        if getattr(settings, name) not in allowed:
-            yield f"{name} is {getattr(settings, name)!r}, expected one of {allowed}"
-    if not set(settings.log_to) <= set(LOG_SINKS):
-        yield f"log_to is {settings.log_to!r}, expected some of {LOG_SINKS}"
+    for name, about in settings_of(settings).items():
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        if about.within is not None and not _is_within(about.within, value):
+            yield f"{name} is {value}, must be {_in_signs(about.within)}"
+        if about.words and not set(value if isinstance(value, tuple) else [value]) <= {
+            *about.words
+        }:
+            some = "some" if isinstance(value, tuple) else "one"
+            yield f"{name} is {value!r}, expected {some} of {about.words}"
+
+
+def _is_within(within: str, value: float) -> bool:
+    low, high = map(float, within[1:-1].split(","))
+    above = low <= value if within[0] == "[" else low < value
+    return above and (value <= high if within[-1] == "]" else value < high)
+
+
+def _in_signs(within: str) -> str:
+    low, high = within[1:-1].split(", ")
+    if float(high) < math.inf:
+        return f"in {within}"
+    finite = "" if within[-1] == "]" else " and finite"
+    return f"{'≥' if within[0] == '[' else '>'} {low}{finite}"
 
 
 def plain(value: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import json
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from confluence.arguments import make_parser, setting_texts
+from confluence.arguments import make_parser
 from confluence.cli import main
 from confluence.commands import Told, describe_summary, overrides_of
 from confluence.config import PRESETS, Config
+from confluence.config_checks import settings_of
 from confluence.evaluation_table import describe_evaluation
 from confluence.pipeline import Question
 from confluence.stop import TrainingStopped
@@ -149,16 +150,23 @@ def test_ranks_that_cannot_share_a_batch_are_not_started(
     assert capsys.readouterr().err == said
 
 
-def test_help_says_what_each_setting_means(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = setting_texts()
-    assert list(texts) == [field.name for field in dataclasses.fields(Config)]
-    assert texts["staleness"].endswith("of none with probability p0")  # its second line
-    assert min(map(len, texts.values())) > 8
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"--max-rows VALUE R, rows per context [{PRESETS['small']().max_rows}]" in said
-    assert "stay within the 2-98 % range of the train labels [True]" in said
+def help_of(*arguments: str) -> str:
+    """The help of a command, in a process of its own."""
+    command = [sys.executable, "-m", "confluence", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return " ".join(done.stdout.split())
+
+
+def test_help_shows_what_people_set_and_all_of_it_if_asked() -> None:
+    options = {f"--{name.replace('_', '-')} " for name in settings_of(Config)}
+    short, long = help_of("train", "--help"), help_of("train", "--help-all")
+    assert len([option for option in options if option in short]) <= 25
+    assert all(option in long for option in options)
+    rows = f"--max-rows VALUE R, rows per context [{PRESETS['small']().max_rows}]"
+    assert rows in short and rows in long
+    weight = "--weight-decay VALUE AdamW, not for norms, biases and temperatures [0.1]"
+    assert weight in long and weight not in short
+    assert "which children: recent, uniform [recent]" in short
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import math
 import re
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from confluence.config import PRESETS, Config, ConfigError, PastConfig, preset
-from confluence.config_checks import CHOICES, RANGES
+from confluence.config_checks import GROUPS, setting, settings_of
 
 
 def test_an_unknown_setting_is_an_error_that_suggests_the_nearest() -> None:
@@ -58,10 +57,7 @@ def test_a_value_of_another_kind_or_range_is_told(settings: dict[str, Any], says
         Config(**settings)
 
 
-def test_ranges_are_of_settings() -> None:
-    fields = {field.name for field in dataclasses.fields(Config)}
-    assert {name for _, _, names in RANGES for name in names.split()} <= fields
-    assert set(CHOICES) <= fields
+def test_numbers_of_numpy_become_those_of_json() -> None:
     numbers = {"steps": np.int64(3), "beta1": np.float32(0.5), "clip_norm": 1}
     cfg = Config(**numbers, staleness=(np.float32(0.5), np.int32(9)))
     assert json.loads(json.dumps(cfg.to_dict()))["staleness"] == [0.5, 9]
@@ -82,10 +78,27 @@ def test_the_laptop_preset_is_the_recipe_of_the_model_document() -> None:
 
 
 def test_every_field_says_what_it_means() -> None:
-    lines = inspect.getsource(Config).splitlines()
-    for field in dataclasses.fields(Config):
-        line = next(text for text in lines if text.startswith(f"    {field.name}:"))
-        assert "  # " in line, field.name
+    settings = settings_of(Config)
+    assert list(settings) == [field.name for field in dataclasses.fields(Config)]
+    assert len(settings) <= 50
+    for name, about in settings.items():
+        assert about.group in GROUPS and len(about.doc) > 10, name
+    shown = [name for name, about in settings.items() if about.group != "expert"]
+    assert len(shown) <= 25
+
+
+def test_a_new_setting_is_one_line() -> None:
+    """It has its type, default, range, help and words from its field."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class More(Config):
+        beams: int = setting("training", 3, "beams of the search", "[1, 9]")
+        shard: str = setting("context", "fixed", "whose seeds", words=("fixed", "dealt"))
+
+    assert More().beams == 3
+    with pytest.raises(ConfigError, match=r"beams is 10, must be in \[1, 9\]; shard is 'odd', exp"):
+        More(beams=10, shard="odd")
+    assert settings_of(More)["beams"].doc == "beams of the search"
 
 
 def test_what_was_trained_on_is_not_scored() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import confluence
-from confluence.config import preset
-from confluence.config_checks import LOG_SINKS
+from confluence.config import Config, preset
+from confluence.config_checks import settings_of
 from confluence.log import Log
 from confluence.sinks import KINDS, PACKAGES, Sinks, check_installed, numbers
 from confluence.train import StepReport
@@ -135,7 +135,7 @@ def test_nothing_is_imported_unless_asked_for(tmp_path: Path) -> None:
         "tensorboardX", "wandb", "mlflow",
     }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
-    assert tuple(KINDS) == tuple(PACKAGES) == LOG_SINKS
+    assert tuple(KINDS) == tuple(PACKAGES) == settings_of(Config)["log_to"].words
 
 
 def test_missing_packages_are_told_before_anything_begins(
@@ -213,7 +213,7 @@ def test_numbers_of_events_have_names() -> None:
     assert dict(numbers("save", {"step": 3, "best": True})) == {}
 
 
-@pytest.mark.parametrize("name", LOG_SINKS)
+@pytest.mark.parametrize("name", tuple(KINDS))
 def test_a_run_logs_to_what_its_settings_say(name: str, shop_store: Path, tmp_path: Path) -> None:
     for package in PACKAGES[name]:
         pytest.importorskip(package, reason=EXTRA.format(name))
