@@ -101,7 +101,7 @@ build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $
 	    --buildtype=release -Ddebug=true
 	meson compile -C build/driver
 
-sanitize: system-c $(VENV)/tools
+sanitize: system-c $(VENV)/installed
 	sh tools/compile.sh build/asan headwater $(C_TESTS) -Db_sanitize=address,undefined -Db_lundef=false
 	sh tools/compile.sh build/asan-confluence confluence $(C_TESTS) -Db_sanitize=address,undefined \
 	    -Db_lundef=false
@@ -109,6 +109,7 @@ sanitize: system-c $(VENV)/tools
 	sh tools/compile.sh build/tsan-confluence confluence $(C_TESTS) -Db_sanitize=thread -Db_lundef=false
 	meson test -C build/asan --print-errorlogs --timeout-multiplier 5
 	meson test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
+	sh headwater/tests/sanitized.sh build/asan
 	meson test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
 	meson test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
 

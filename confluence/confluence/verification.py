@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import headwater
-from headwater import _core, verified
+from headwater import binding, verified
 from headwater.store import word
 
 from confluence.parallel import current
@@ -20,7 +20,7 @@ def check_stores(paths: Iterable[str], verify: str) -> None:
         verify: "once", "header" or "full", as of `headwater.Store`. Of ranks on one machine one
             reads, and the others wait.
     """
-    how = word("verify", verify, _core.VERIFY)
+    how = word("verify", verify, binding.VERIFY)
     for path in dict.fromkeys(paths):
         with open_store(path) as store:
             verified.check_files(store.core, path, how, current().still)

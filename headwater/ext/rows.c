@@ -6,11 +6,14 @@
  * Kinds: '?' only NULL so far, 'l' int64, 'g' float64 (integers that a double holds among them),
  * 'u' str, 'x' bytes as hexadecimal text. '!' marks a column whose values have no kind in common.
  */
-#include "core.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "headwater.h"
 
 #define EXACT_INTEGER ((int64_t)1 << 53) /* as far as this a double holds every integer */
 #define FIRST_TEXT_BYTES 4096u
@@ -18,6 +21,8 @@
     (64u << 20) /* a chunk ends after the row with which its texts pass this                       \
                  */
 #define LARGE_TEXT "U"
+
+static const char STREAM_NAME[] = "arrow_array_stream";
 
 struct column {
     char kind;
@@ -342,6 +347,29 @@ static void release_stream(struct ArrowArrayStream *stream) {
     stream->release = NULL;
 }
 
+static void free_capsule(PyObject *capsule) {
+    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, STREAM_NAME);
+    if (stream != NULL && stream->release != NULL) {
+        stream->release(stream);
+    }
+    free(stream);
+}
+
+static PyObject *give_stream(struct ArrowArrayStream *given) {
+    struct ArrowArrayStream *stream = malloc(sizeof *stream);
+    if (stream == NULL) {
+        given->release(given);
+        return PyErr_NoMemory();
+    }
+    *stream = *given;
+    PyObject *capsule = PyCapsule_New(stream, STREAM_NAME, free_capsule);
+    if (capsule == NULL) {
+        stream->release(stream);
+        free(stream);
+    }
+    return capsule;
+}
+
 /* Takes over the rows, also when it fails. */
 static PyObject *stream_of(struct packed *packed) {
     struct ArrowArrayStream stream = {.get_schema = get_schema,
@@ -349,7 +377,7 @@ static PyObject *stream_of(struct packed *packed) {
                                       .get_last_error = get_last_error,
                                       .release = release_stream,
                                       .private_data = packed};
-    return core_give_stream(&stream);
+    return give_stream(&stream);
 }
 
 /* ---- pack_rows --------------------------------------------------------------------------- */
@@ -368,7 +396,7 @@ static int take_rows(struct packed *packed, PyObject *rows, const char *given, P
     return is_over < 0 ? -1 : 0;
 }
 
-PyObject *core_pack_rows(PyObject *module, PyObject *args) {
+static PyObject *pack_rows(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *rows, *iterator;
     const char *kinds;
@@ -398,4 +426,26 @@ PyObject *core_pack_rows(PyObject *module, PyObject *args) {
     Py_ssize_t row_count = (Py_ssize_t)packed->row_count;
     PyObject *stream = stream_of(packed);
     return stream != NULL ? Py_BuildValue("(NnN)", stream, row_count, found) : NULL;
+}
+
+PyDoc_STRVAR(pack_rows_doc,
+             "pack_rows(rows: Iterable[tuple], kinds: str, limit: int) -> tuple[object, int, "
+             "bytes]\n\nUp to `limit` rows of int, float, str, bytes and None as an Arrow C stream "
+             "of columns, their number, and the kind of each column.");
+
+static PyMethodDef methods[] = {
+    {"pack_rows", pack_rows, METH_VARARGS, pack_rows_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "headwater._rows",
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__rows(void);
+
+PyMODINIT_FUNC PyInit__rows(void) {
+    return PyModuleDef_Init(&definition);
 }

@@ -112,6 +112,9 @@ typedef enum hw_load {
     HW_LOAD_RAM = 1, /* read into memory at open, on huge pages where the kernel gives them */
 } hw_load;
 
+/* HW_VERSION of the library that is loaded, for who does not compile against this header. */
+HW_API const char *hw_version(void);
+
 /*
  * XXH64 (Yann Collet's published algorithm) of `size` bytes: checksums, key hashes, name hashes.
  * Any thread; data may be NULL if size is 0.
@@ -156,6 +159,13 @@ struct ArrowArrayStream {
     void *private_data;
 };
 #endif
+
+/*
+ * Makes of a stream, in its place, one that stays failed once it failed: a reader with several
+ * threads asks again, and what a producer then says is not why it failed. What remains to be read
+ * is the same; the stream is released as before.
+ */
+HW_CHECK hw_status hw_steady_stream(struct ArrowArrayStream *stream, hw_error *error);
 
 /* ---- builder: rows to a store ------------------------------------------------------------ */
 
@@ -669,6 +679,9 @@ HW_API hw_batch *hw_batch_retain(hw_batch *batch);
 HW_API void hw_batch_release(hw_batch *batch);
 HW_API uint32_t hw_batch_tensor_count(const hw_batch *batch);
 HW_API hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index);
+/* The one piece of memory with all arrays of a batch, and its size (NULL: not wanted). All batches
+ * of a sampler have the same arrays, and at the same places in it. */
+HW_API const void *hw_batch_memory(const hw_batch *batch, size_t *bytes);
 
 /* The batch format as data, one row per array (docs/3-batch.md is checked against it). */
 typedef struct hw_batch_field {

@@ -186,3 +186,10 @@ hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
     }
     return tensor;
 }
+
+const void *hw_batch_memory(const hw_batch *batch, size_t *bytes) {
+    if (bytes != NULL) {
+        *bytes = (size_t)batch->pool->slab_bytes;
+    }
+    return batch->slab;
+}

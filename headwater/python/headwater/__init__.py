@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from . import _core
+from . import binding
 from .audit import AuditReport, audit
 from .batch import BATCH_FIELDS, Batch, BatchField
 from .build import build, dry_run
@@ -27,7 +27,7 @@ from .sampler import Sampler
 from .schema import Schema
 from .store import SemanticType, Store
 
-__version__ = _core.VERSION
+__version__ = binding.VERSION
 
 __all__ = [
     "BATCH_FIELDS",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
+from . import binding
 
 
 class BatchField(NamedTuple):
@@ -22,7 +21,7 @@ class BatchField(NamedTuple):
     meaning: str
 
 
-BATCH_FIELDS = tuple(BatchField(*field) for field in _core.batch_fields())
+BATCH_FIELDS = tuple(BatchField(*field) for field in binding.batch_fields())
 
 
 class Batch(dict[str, NDArray[Any]]):
@@ -41,11 +40,9 @@ class Batch(dict[str, NDArray[Any]]):
         shapes = (f"{name} {array.dtype}{list(array.shape)}" for name, array in self.items())
         return f"<Batch: {', '.join(shapes)}; info: {', '.join(self.info)}>"
 
-    def __init__(self, core: _core.Batch) -> None:
-        super().__init__()
-        self.info = {}
-        for name, info, array in core.tensors():
-            (self.info if info else self)[name] = np.asarray(array)
+    def __init__(self, core: binding.Batch) -> None:
+        arrays, self.info = core.arrays()
+        super().__init__(arrays)
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, NDArray[Any]]) -> Batch:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, inspection
+from . import binding, inspection
 from .batch import Batch
 from .sampler import Sampler
 from .store import Store
@@ -325,7 +325,7 @@ def machine_facts() -> dict[str, Any]:
     model = re.search(r"^model name\s*: (.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
     huge = re.search(r"\[(\w+)\]", _read("/sys/kernel/mm/transparent_hugepage/enabled"))
     compiler = re.search(
-        rb"GCC: \([^)]*\) [\d.]+|clang version [\d.]+", Path(str(_core.__file__)).read_bytes()
+        rb"GCC: \([^)]*\) [\d.]+|clang version [\d.]+", binding.LIBRARY.read_bytes()
     )
     return {
         "cpu": model[1] if model else platform.processor(),
@@ -334,7 +334,7 @@ def machine_facts() -> dict[str, Any]:
         "huge_pages": huge[1] if huge else None,
         "load_average": os.getloadavg()[0],
         "python": platform.python_version(),
-        "headwater": _core.VERSION,
+        "headwater": binding.VERSION,
         "compiler": compiler[0].decode() if compiler else None,
     }
 
@@ -375,7 +375,7 @@ def _content(store: Store, configuration: Configuration) -> dict[str, float]:
     options = {**configuration.options(), "num_prefetch": 0}
     for name in ("layout", "text_mode"):
         options.pop(name, None)
-    text = _core.SEMANTIC_TYPES["text"]
+    text = binding.SEMANTIC_TYPES["text"]
     cells = texts = rows = 0
     with Sampler(store=store, **options) as sampler:
         for k in range(CONTENT_BATCHES):

@@ -436,7 +436,7 @@ class _Build:
         layout: Layout,
     ) -> BuildReport:
         """Write and publish the store."""
-        from ._core import Builder
+        from .binding import Builder
 
         until_us = _until_us(connection, self.options.stats_until, schema, layout)
         builder = Builder(

@@ -392,7 +392,7 @@ def _sample(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from ._core import Store
+    from .binding import Store
 
     faults = Store(options.store).verify()
     if options.json:

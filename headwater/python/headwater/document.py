@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ._core import SEMANTIC_TYPES
+from .binding import SEMANTIC_TYPES
 from .errors import SchemaError, nearest
 from .schema import (
     CSV_KEYS,

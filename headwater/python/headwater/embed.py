@@ -111,7 +111,7 @@ def write_embeddings(
 def _write_hashes(
     builder: VectorSink, embedding: Embedding, columns: Sequence[str], categories: Sequence[str]
 ) -> int:
-    from ._core import EMBEDDING_KINDS, hash_embed
+    from .binding import EMBEDDING_KINDS, hash_embed
 
     width = embedding.text_dim or HASH_DIM
     builder.set_embedder("hash", width)
@@ -128,7 +128,7 @@ def _write_vectors(
     categories: Sequence[str],
     tell: Callable[[str], None],
 ) -> int:
-    from ._core import EMBEDDING_KINDS
+    from .binding import EMBEDDING_KINDS
 
     first = resolver.vectors(columns)
     builder.set_embedder(resolver.embedding.name, first.shape[1])

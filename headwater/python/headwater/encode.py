@@ -138,7 +138,7 @@ class Encoder:
             self.declare_task(seeds)
 
     def declare_column(self, number: int, table: CanonicalTable, column: Column) -> None:
-        from ._core import KNOWN, SEMANTIC_TYPES
+        from .binding import KNOWN, SEMANTIC_TYPES
 
         known = column.known_at
         known_column = None
@@ -158,7 +158,7 @@ class Encoder:
         assert given == expected, (given, expected)
 
     def declare_task(self, seeds: TaskSeeds) -> None:
-        from ._core import CONTEXT_LABELS, SEMANTIC_TYPES
+        from .binding import CONTEXT_LABELS, SEMANTIC_TYPES
 
         task, cell = seeds.task, seeds.kind == "cell"
         self.builder.add_task(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from . import _core
+from . import binding
 from .batch import Batch
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Epoch:
     """A finite run of batches, made ahead by the sampler's threads. An iterator with a length."""
 
-    def __init__(self, core: _core.Pass) -> None:
+    def __init__(self, core: binding.Pass) -> None:
         self._core = core
         self._length = core.batch_count()
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
+from . import binding
 from .batch import BATCH_FIELDS, Batch
 from .store import SemanticType
 
 NO_ROW = 65_535  # in `parents` and `row_order`
-CELL_BITS = _core.CELL_BITS  # of `cells`, by name of the array they make
-WEEKDAY_SHIFT, DATE_SHIFT = _core.TIME_SHIFTS["weekday"], _core.TIME_SHIFTS["year_day"]
+CELL_BITS = binding.CELL_BITS  # of `cells`, by name of the array they make
+WEEKDAY_SHIFT, DATE_SHIFT = binding.TIME_SHIFTS["weekday"], binding.TIME_SHIFTS["year_day"]
 SECOND_MASK = 2**WEEKDAY_SHIFT - 1
 WEEKDAY_MASK = 2 ** (DATE_SHIFT - WEEKDAY_SHIFT) - 1
 
@@ -39,7 +39,7 @@ def calendar_tables() -> dict[str, NDArray[np.float32]]:
     sixtieths [60, 2] of second and minute, hours [24, 2], weekdays [7, 2], and dates [732, 6] with
     the pairs of day, month and day of year, by day of year from 0, + 366 in a leap year.
     """
-    return {name: np.asarray(table) for name, table in _core.calendar_tables().items()}
+    return binding.calendar_tables()
 
 
 def expand(batch: Mapping[str, Any]) -> Batch:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
+from . import binding
 
 CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
@@ -20,7 +20,7 @@ def child_count_embeddings(
 
     columns: float16 [C, D_t]. Result: float16 [3 K, D_t] for K foreign keys."""
     keys = _first_columns_of_keys(metadata)
-    phrases = np.asarray(_core.hash_embed(list(CHILD_COUNT_PHRASES), columns.shape[1]))
+    phrases = binding.hash_embed(list(CHILD_COUNT_PHRASES), columns.shape[1])
     both = columns[keys].astype(np.float32)[:, None] + phrases.astype(np.float32)[None]
     half: NDArray[np.float16] = (both / np.float32(2) ** 0.5).astype(np.float16)
     return half.reshape(-1, columns.shape[1])

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ._core import FORMAT_VERSION
+from .binding import FORMAT_VERSION
 from .errors import StoreError
 
 MANIFEST = "manifest.json"

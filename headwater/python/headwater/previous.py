@@ -21,9 +21,9 @@ class PreviousStore:
     """An open store of an earlier build."""
 
     def __init__(self, path: Path) -> None:
-        from . import _core
+        from . import binding
 
-        self.core = _core.Store(path)
+        self.core = binding.Store(path)
         file = Path(self.core.directory()) / "metadata.json"
         try:
             self.metadata: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ class PreviousStore:
 
 
 def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
-    from ._core import hash64
+    from .binding import hash64
 
     return np.fromiter((hash64(text.encode("utf-8"), 0) for text in texts), np.uint64)
 

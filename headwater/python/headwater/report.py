@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from . import _core
+from . import binding
 from .convert import Conversion
 from .encode import Encoder, Layout, StoreColumn
 from .previous import change_lines
@@ -311,7 +311,7 @@ def store_metadata(
     layout, builder = encoder.layout, encoder.builder
     return {
         "name": name,
-        "format_version": _core.FORMAT_VERSION,
+        "format_version": binding.FORMAT_VERSION,
         "text": text,
         "stats_until": None if stats_until_us == FOREVER_US else iso_time(stats_until_us),
         "options": options,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
+from . import binding
 from .batch import Batch
 from .epoch import Epoch
 from .key_columns import child_count_embeddings, referenced_columns
@@ -166,24 +166,24 @@ class Sampler:
             stale = staleness_days(staleness)
             dealt = time_split_us(time_split)
             words = {
-                "width_scope": word("child_width_per", child_width_per, _core.CHILD_WIDTH_PER),
-                "child_order": word("child_order", child_order, _core.CHILD_ORDERS),
+                "width_scope": word("child_width_per", child_width_per, binding.CHILD_WIDTH_PER),
+                "child_order": word("child_order", child_order, binding.CHILD_ORDERS),
                 "identifier_cells": word(
-                    "identifier_cells", identifier_cells, _core.IDENTIFIER_CELLS
+                    "identifier_cells", identifier_cells, binding.IDENTIFIER_CELLS
                 ),
                 "context_labels": word(
-                    "context_labels", context_labels or "default", _core.CONTEXT_LABELS
+                    "context_labels", context_labels or "default", binding.CONTEXT_LABELS
                 ),
-                "layout": word("layout", layout, _core.LAYOUTS),
-                "text_mode": word("text_mode", text_mode, _core.TEXT_MODES),
-                "targets": word("targets", targets, _core.TARGETS),
-                "task_order": word("task_order", task_order, _core.TASK_ORDERS),
-                "objective": word("objective", objective, _core.OBJECTIVES),
+                "layout": word("layout", layout, binding.LAYOUTS),
+                "text_mode": word("text_mode", text_mode, binding.TEXT_MODES),
+                "targets": word("targets", targets, binding.TARGETS),
+                "task_order": word("task_order", task_order, binding.TASK_ORDERS),
+                "objective": word("objective", objective, binding.OBJECTIVES),
             }
             masks = objective != "task" or bool(mask_ratio)
             if objective != "task" and mask_ratio == 0:
                 raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
-            self._core = _core.Sampler(
+            self._core = binding.Sampler(
                 self.store.core,
                 rank=rank,
                 world_size=at_least("world_size", world_size, 1),
@@ -303,12 +303,12 @@ class Sampler:
     def next_train_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the train stream. TimeoutError after `timeout` seconds."""
         self._tell_left_out("train")
-        return Batch(self._core.next(_core.SPLITS["train"], timeout))
+        return Batch(self._core.next(binding.SPLITS["train"], timeout))
 
     def next_val_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the val stream. TimeoutError after `timeout` seconds."""
         self._tell_left_out("val")
-        return Batch(self._core.next(_core.SPLITS["val"], timeout))
+        return Batch(self._core.next(binding.SPLITS["val"], timeout))
 
     def batch(self, split: str, k: int) -> Batch:
         """Batch k of a split's stream: a pure function of store, options and k."""
@@ -326,7 +326,7 @@ class Sampler:
         if task is None:
             self._tell_left_out(split)
         number = ALL_TASKS if task is None else self._seeds.number(task)
-        return Epoch(_core.Pass(self._core, chosen, number, index))
+        return Epoch(binding.Pass(self._core, chosen, number, index))
 
     def batches_for(
         self,
@@ -355,7 +355,7 @@ class Sampler:
         else:
             raise ValueError("give either keys or rows")
         times = observation_times(self.store, number, anchors, obs_time)
-        return Epoch(_core.Pass(self._core, 0, number, 0, anchors, times))
+        return Epoch(binding.Pass(self._core, 0, number, 0, anchors, times))
 
     # ---- what it knows -------------------------------------------------------------------
 
@@ -364,14 +364,14 @@ class Sampler:
 
         With child_counts=True there are three more for each foreign key: C is then larger.
         """
-        columns = np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+        columns = np.array(self.store.core.vectors(binding.EMBEDDING_KINDS["columns"]))
         if not self._options.get("child_counts"):
             return columns
         return np.concatenate([columns, child_count_embeddings(self.store.metadata, columns)])
 
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""
-        return np.array(self.store.core.vectors(_core.EMBEDDING_KINDS["categories"]))
+        return np.array(self.store.core.vectors(binding.EMBEDDING_KINDS["categories"]))
 
     def text_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all texts under a zero row, float16 [V_t + 1, D_t]; a copy.
@@ -379,7 +379,7 @@ class Sampler:
         With text_mode="resident" the cells of texts (`text_embed_ids`, or `cell_values` in the
         compact layout) are its rows; 0 is no text.
         """
-        texts = np.asarray(self.store.core.vectors(_core.EMBEDDING_KINDS["texts"]))
+        texts = self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
         table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)
         table[1:] = texts
         return table
@@ -445,7 +445,7 @@ class Sampler:
         else:
             first, end = self.store.metadata["tables"][self.store.table_index(task)]["row_range"]
             count = end - first
-        return np.asarray(self._core.splits(number, count))
+        return self._core.splits(number, count)
 
     # ---- state ---------------------------------------------------------------------------
 
@@ -456,7 +456,7 @@ class Sampler:
         """
         streams = {}
         for split in STREAMS:
-            positions, batches = self._core.get_position(_core.SPLITS[split])
+            positions, batches = self._core.get_position(binding.SPLITS[split])
             named = {self._seeds.name(task): positions[task] for task in self._seeds.numbers}
             streams[split] = {"positions": named, "batches": batches}
         return {
@@ -496,10 +496,10 @@ class Sampler:
         places = []  # read in full before any stream moves
         for split in STREAMS:
             stream = state["streams"][split]
-            positions = [0] * len(self._core.get_position(_core.SPLITS[split])[0])
+            positions = [0] * len(self._core.get_position(binding.SPLITS[split])[0])
             for task in self._seeds.numbers:
                 positions[task] = stream["positions"][self._seeds.name(task)]
-            places.append((_core.SPLITS[split], positions, stream["batches"]))
+            places.append((binding.SPLITS[split], positions, stream["batches"]))
         for place in places:
             self._core.set_position(*place)
 
@@ -514,7 +514,7 @@ class Sampler:
         if split in self._told_left_out:
             return
         self._told_left_out.add(split)
-        number = _core.SPLITS[split]
+        number = binding.SPLITS[split]
         empty = [task for task in self._seeds.numbers if self._core.seed_count(number, task) == 0]
         if 0 < len(empty) < len(self._seeds.numbers):
             for task in empty:
@@ -526,7 +526,7 @@ class Sampler:
     def _stream(self, split: str) -> int:
         if split not in STREAMS:
             raise ValueError(f"split is {split!r}, expected 'train' or 'val'; use epoch()")
-        return _core.SPLITS[split]
+        return binding.SPLITS[split]
 
 
 def _given(store: Store | None) -> Store:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from . import _core
+from . import binding
 from .keys import NO_TIME_US, Time, time_us
 from .store import word
 
@@ -23,7 +23,7 @@ def split_ratios_of(given: Sequence[float]) -> tuple[float, float, float]:
 
 
 def split_number(split: str) -> int:
-    return word("split", split, _core.SPLITS)
+    return word("split", split, binding.SPLITS)
 
 
 def at_least(option: str, value: int, low: int) -> int:
@@ -68,10 +68,10 @@ def time_split_us(given: tuple[Time, Time] | None) -> tuple[int, int] | None:
 
 def visible_until_us(given: Time | Mapping[str, Time | None] | None) -> tuple[int, int, int]:
     """visible_until by split, in microseconds."""
-    by_split = given if isinstance(given, Mapping) else dict.fromkeys(_core.SPLITS, given)
-    strange = set(by_split) - set(_core.SPLITS)
+    by_split = given if isinstance(given, Mapping) else dict.fromkeys(binding.SPLITS, given)
+    strange = set(by_split) - set(binding.SPLITS)
     if strange:
-        raise ValueError(f"visible_until names {sorted(strange)}, expected {list(_core.SPLITS)}")
-    times = [by_split.get(split) for split in _core.SPLITS]
+        raise ValueError(f"visible_until names {sorted(strange)}, expected {list(binding.SPLITS)}")
+    times = [by_split.get(split) for split in binding.SPLITS]
     train, val, test = (NO_TIME_US if time is None else time_us(time) for time in times)
     return train, val, test

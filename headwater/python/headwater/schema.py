@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import _core
+from . import binding
 
 MICROSECONDS = {
     "microsecond": 1,
@@ -30,7 +30,7 @@ MICROSECONDS = {
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
 LINE_LENGTH = 100
 
-SPLITS = tuple(_core.SPLITS)  # train, val, test
+SPLITS = tuple(binding.SPLITS)  # train, val, test
 
 
 @dataclass(frozen=True)

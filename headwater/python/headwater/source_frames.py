@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import binding
 from .errors import SourceError
 from .selection import Selection
 from .sources import SourceData, copy_scan
@@ -100,5 +100,5 @@ def _scannable(table: Any) -> Any:
             raise ValueError("the arrays of a dict must have one dimension and the same length")
         return table
     if hasattr(table, "__arrow_c_stream__"):
-        return _core.steady_stream(table)
+        return binding.steady_stream(table)
     raise TypeError(f"a {type(table).__name__} is no table (it has no __arrow_c_stream__)")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from . import _core
+from . import binding
 from .errors import SourceError
 from .postgres_types import (
     AS_BYTES,
@@ -228,7 +228,7 @@ class _Server:
                 prepared.set_sql_query(query)
                 try:
                     stream, _ = prepared.execute_query()
-                    cursor.register("stream", _core.steady_stream(stream))
+                    cursor.register("stream", binding.steady_stream(stream))
                     yield cursor
                     cursor.unregister("stream")
                 except duckdb.OutOfMemoryException:

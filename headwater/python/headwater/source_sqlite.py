@@ -166,7 +166,7 @@ class _SqliteTable:
     def copy(self, selected: list[str], letters: str) -> tuple[int, str] | None:
         """Copy what is selected to raw.t<index>: rows and kinds (`pack_rows`) that were found; None
         if the values of a column have none in common."""
-        from ._core import pack_rows
+        from ._rows import pack_rows
 
         cursor = self.database.execute(f"SELECT {', '.join(selected)} FROM {quote(self.name)}")
         self.create(letters)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from . import _core
+    from . import binding
     from .store import Store
 
 NS = 1e-9
@@ -24,7 +24,7 @@ STATE = ("threads", "train_queue", "val_queue", "slab_bytes", "slab_count")  # n
 # ---- metadata ------------------------------------------------------------------------------
 
 
-def sampler_metadata(store: Store, core: _core.Sampler, tasks: list[int]) -> dict[str, Any]:
+def sampler_metadata(store: Store, core: binding.Sampler, tasks: list[int]) -> dict[str, Any]:
     """metadata.json with seed counts and statistics of this sampler's splits for its tasks."""
     metadata = copy.deepcopy(store.metadata)
     for table in metadata["tables"]:
@@ -37,7 +37,7 @@ def sampler_metadata(store: Store, core: _core.Sampler, tasks: list[int]) -> dic
         column = metadata["columns"][entry["target_column_id"]]
         moments = core.target_stats(number)
         seeds = store.task_seeds(entry["name"])
-        splits = np.asarray(core.splits(number, len(seeds["position"])))
+        splits = core.splits(number, len(seeds["position"]))
         entry["seeds"] = {
             "train": int(np.sum(splits == 0)),
             "val": int(np.sum(splits == 1)),

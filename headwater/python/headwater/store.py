@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
+from . import binding
 from .errors import StoreError
 from .keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
 from .verified import check_files
@@ -36,13 +36,13 @@ MAX_WARM_UP_THREADS = 16
 class SemanticType(IntEnum):
     """What the values of a column are, numbered as in a batch's `semantic_types`."""
 
-    IDENTIFIER = _core.SEMANTIC_TYPES["identifier"]
-    NUMERICAL = _core.SEMANTIC_TYPES["numerical"]
-    TIMESTAMP = _core.SEMANTIC_TYPES["timestamp"]
-    BOOLEAN = _core.SEMANTIC_TYPES["boolean"]
-    CATEGORICAL = _core.SEMANTIC_TYPES["categorical"]
-    TEXT = _core.SEMANTIC_TYPES["text"]
-    IGNORED = _core.SEMANTIC_TYPES["ignored"]
+    IDENTIFIER = binding.SEMANTIC_TYPES["identifier"]
+    NUMERICAL = binding.SEMANTIC_TYPES["numerical"]
+    TIMESTAMP = binding.SEMANTIC_TYPES["timestamp"]
+    BOOLEAN = binding.SEMANTIC_TYPES["boolean"]
+    CATEGORICAL = binding.SEMANTIC_TYPES["categorical"]
+    TEXT = binding.SEMANTIC_TYPES["text"]
+    IGNORED = binding.SEMANTIC_TYPES["ignored"]
 
 
 class Store:
@@ -61,8 +61,8 @@ class Store:
         self, path: str | os.PathLike[str], *, load: str = "mmap", verify: str = "once"
     ) -> None:
         self.path = Path(path)
-        how = word("verify", verify, _core.VERIFY)
-        self.core = _core.Store(path, word("load", load, _core.LOADS))
+        how = word("verify", verify, binding.VERIFY)
+        self.core = binding.Store(path, word("load", load, binding.LOADS))
         try:
             check_files(self.core, path, how)
         except BaseException:
@@ -195,7 +195,7 @@ class Store:
         found = {}
         for number, (child, key) in enumerate(self._keys):
             if key["references"]["table"] == name:
-                rows = np.asarray(self.core.children(row, number))
+                rows = self.core.children(row, number)
                 kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
                 found[key_name(child, key)] = kept
         return found
@@ -240,7 +240,7 @@ class Store:
         state a label_window or label_known_at.
         """
         number = self.task_index(name)
-        seeds = {key: np.asarray(array) for key, array in self.core.seeds(number).items()}
+        seeds = self.core.seeds(number)
         states = seeds["states"] & 15
         splits = seeds["states"] >> 4
         stype = self.metadata["tasks"][number]["target_stype"]

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from . import _core
+from . import binding
 from .console import say
 from .user_cache import cache_folder
 
@@ -25,26 +25,26 @@ _has_warned = False
 
 
 def check_files(
-    store: _core.Store,
+    store: binding.Store,
     path: str | os.PathLike[str],
     verify: int,
     each: Callable[[], None] = lambda: None,
 ) -> None:
     """Raise StoreError, with file and byte, where an open store does not hold what was built.
 
-    verify: of `_core.VERIFY`. each: called about every 100 ms while it is read.
+    verify: of `binding.VERIFY`. each: called about every 100 ms while it is read.
     """
     global _has_warned
-    if verify == _core.VERIFY["header"]:
+    if verify == binding.VERIFY["header"]:
         return
     identity = store.identity()
-    if verify == _core.VERIFY["once"] and identity in _verified:
+    if verify == binding.VERIFY["once"] and identity in _verified:
         return
     _verified.discard(identity)
     folder, reason = _folder()
     _, not_remembered = store.check_files(verify, folder, _Progress(os.fspath(path), each))
     _verified.add(identity)
-    if verify == _core.VERIFY["once"] and not_remembered and not _has_warned:
+    if verify == binding.VERIFY["once"] and not_remembered and not _has_warned:
         _has_warned = True
         where = f" in '{folder}'" if folder is not None else ""
         warnings.warn(

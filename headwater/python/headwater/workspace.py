@@ -148,13 +148,13 @@ def file_facts(files: Iterable[Path]) -> list[list[Any]]:
 def code_digest() -> str:
     """This package's code: a newer one may convert otherwise."""
     digest = hashlib.blake2b(digest_size=KEY_BYTES)
-    from . import _core
+    from . import binding
 
     folder = Path(__file__).parent
     for file in sorted(folder.rglob("*.py")):
         name = str(file.relative_to(folder))
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    digest.update(Path(_core.__file__).read_bytes())
+    digest.update(binding.LIBRARY.read_bytes())
     return digest.hexdigest()
 
 

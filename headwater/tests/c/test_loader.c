@@ -91,8 +91,13 @@ static hw_batch *next(hw_sampler *sampler, hw_split split) {
 /* One hash over every array of a batch, which it releases. */
 static uint64_t digest(hw_batch *batch) {
     uint64_t hash = 0;
+    size_t bytes = 0;
+    const uint8_t *memory = hw_batch_memory(batch, &bytes);
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
         hw_tensor tensor = hw_batch_tensor(batch, i);
+        size_t place = (size_t)((const uint8_t *)tensor.data - memory);
+        assert_true(place <= bytes && tensor.bytes <= bytes - place);
+        hash = hw_hash64(&place, sizeof place, hash);
         hash = hw_hash64(tensor.data, tensor.bytes, hash);
     }
     hw_batch_release(batch);

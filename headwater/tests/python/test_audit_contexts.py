@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from headwater import _core
+from headwater import binding
 from headwater.audit.contexts import ContextCheck
 from headwater.audit.declared import check_times
 from headwater.audit.findings import Findings
@@ -70,7 +70,7 @@ def audited(
             for split in range(3):
                 if not sampler.seed_count(split, task.number):
                     continue
-                for arrays in read_pass(_core.Pass(sampler, split, task.number, 0)):
+                for arrays in read_pass(binding.Pass(sampler, split, task.number, 0)):
                     batch = writable(arrays)
                     change(batch)
                     check.check(batch, split)

@@ -585,7 +585,7 @@ def test_label_tables_are_found_beside_the_metadata_file(tmp_path: Path) -> None
 
 def test_hash_splits_are_those_of_the_document(tmp_path: Path) -> None:
     """XXH64 of the length-prefixed key, mixed with the name's hash and split seed 123."""
-    from headwater._core import hash64
+    from headwater.binding import hash64
 
     query = "SELECT book_id, DATE '2021-01-01' AS at, 1 AS sold FROM books"
     _, entry = build_task(tmp_path, {**SOLD, "query": query})

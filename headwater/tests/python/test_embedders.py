@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from databases import arrow_tables, bookstore, bookstore_metadata, write_sqlite
 from fake_endpoint import DEFAULT_WIDTH, FakeEndpoint, unit, vector_of
-from headwater import Store, _core, build, dry_run
+from headwater import Store, binding, build, dry_run
 from headwater.embedders import EmbedderOptions, SentenceTransformer
 from headwater.errors import EmbedderError
 from headwater.vector_cache import VectorCache
@@ -40,7 +40,7 @@ def vectors_of(path: Path) -> dict[str, np.ndarray]:
     """Stored vectors by text, phrases of columns and categories included."""
     store = Store(path)
     metadata = store.metadata
-    kinds = {name: np.asarray(store.core.vectors(k)) for name, k in _core.EMBEDDING_KINDS.items()}
+    kinds = {name: np.asarray(store.core.vectors(k)) for name, k in binding.EMBEDDING_KINDS.items()}
     found = {store.core.text(i): kinds["texts"][i] for i in range(metadata["text"]["count"])}
     for number, column in enumerate(metadata["columns"]):
         name = column["name"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headwater import _core
+from headwater import binding
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 DAY_US = 86_400_000_000
@@ -19,23 +19,23 @@ NO_TIME_US = 2**63 - 1
 
 
 @pytest.fixture
-def store() -> _core.Store:
-    return _core.Store(GOLDEN)
+def store() -> binding.Store:
+    return binding.Store(GOLDEN)
 
 
-def test_it_opens_and_verifies_clean(store: _core.Store) -> None:
+def test_it_opens_and_verifies_clean(store: binding.Store) -> None:
     assert store.verify() == []
     assert store.fingerprint() == json.loads((GOLDEN / "manifest.json").read_text())["fingerprint"]
 
 
-def test_its_size_is_that_of_the_bookstore(store: _core.Store) -> None:
+def test_its_size_is_that_of_the_bookstore(store: binding.Store) -> None:
     counts = store.counts()
     assert (counts["table_count"], counts["column_count"]) == (2, 13)
     assert (counts["row_count"], counts["text_count"]) == (9, 6)
     assert (counts["key_count"], counts["task_count"]) == (2, 2)
 
 
-def test_its_rows_are_those_of_the_bookstore(store: _core.Store) -> None:
+def test_its_rows_are_those_of_the_bookstore(store: binding.Store) -> None:
     rows = range(3, 9)
     assert [store.row_key(row) for row in range(9)] == [
         *[("1",), ("2",), ("3",)],
@@ -50,7 +50,7 @@ def test_its_rows_are_those_of_the_bookstore(store: _core.Store) -> None:
     assert [store.text(index) for index in range(6)] == ["Ann", "Bob", "Cy", "Fog", "Fog II", ""]
 
 
-def test_its_seeds_are_those_of_the_bookstore(store: _core.Store) -> None:
+def test_its_seeds_are_those_of_the_bookstore(store: binding.Store) -> None:
     price = {name: np.asarray(array) for name, array in store.seeds(0).items()}
     assert price["anchors"].tolist() == [3, 4, 6, 7]
     assert price["obs_times"].tolist() == [day * DAY_US for day in (10, 20, 30, 40)]

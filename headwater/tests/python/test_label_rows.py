@@ -14,7 +14,7 @@ import headwater
 import numpy as np
 import pytest
 from databases import TinyTable, arrow_tables
-from headwater import _core
+from headwater import binding
 from plain_database import Database, Options, Seed
 from tiny_store import write_tiny
 from world_store import Arrays, ad_hoc, epoch_of, open_sampler, write_store
@@ -215,7 +215,7 @@ def built(folder: Path, **task: Any) -> dict[str, np.ndarray[Any, Any]]:
         },
     }
     headwater.build(tables, folder / "s", metadata)
-    store = _core.Store(folder / "s")
+    store = binding.Store(folder / "s")
     assert store.verify() == []
     return {name: np.asarray(array) for name, array in store.seeds(0).items()}
 

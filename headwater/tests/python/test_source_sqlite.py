@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from headwater import source_sqlite
-from headwater._core import pack_rows
+from headwater._rows import pack_rows
 from headwater.build import build
 from headwater.database import open_database
 from headwater.errors import SourceError

@@ -11,7 +11,7 @@ from pathlib import Path
 import headwater
 import numpy as np
 import pytest
-from headwater import _core
+from headwater import binding
 from headwater.keys import canonical_text, key_value, time_us
 from tiny_store import DAY_US, write_tiny
 
@@ -126,7 +126,7 @@ def test_a_sound_store_has_no_faults(store: headwater.Store) -> None:
 def test_arrays_outlive_the_store_and_are_read_only(path: Path) -> None:
     store = headwater.Store(path, load="ram")
     children = store.children(1)["orders.customer_id"]
-    vectors = np.asarray(store.core.vectors(_core.EMBEDDING_KINDS["columns"]))
+    vectors = np.asarray(store.core.vectors(binding.EMBEDDING_KINDS["columns"]))
     store.close()
     store.close()
     gc.collect()
@@ -183,10 +183,10 @@ def test_times_and_keys_of_people() -> None:
 # ---- the builder's binding ---------------------------------------------------------------------
 
 
-def open_builder(folder: Path) -> _core.Builder:
-    builder = _core.Builder(folder / "building", name="one", stats_until_us=0)
+def open_builder(folder: Path) -> binding.Builder:
+    builder = binding.Builder(folder / "building", name="one", stats_until_us=0)
     builder.add_table("numbers", key_part_count=1)
-    builder.add_column(0, "n", stype=_core.SEMANTIC_TYPES["numerical"])
+    builder.add_column(0, "n", stype=binding.SEMANTIC_TYPES["numerical"])
     return builder
 
 
@@ -240,8 +240,8 @@ def test_a_stream_that_fails_in_python_raises_its_error(tmp_path: Path) -> None:
 
 
 def test_hash_functions_are_those_of_the_library() -> None:
-    assert _core.hash64(b"abc") == 0x44BC2CF5AD770999
-    vectors = np.asarray(_core.hash_embed(["a b", "", "a b"], 16))
+    assert binding.hash64(b"abc") == 0x44BC2CF5AD770999
+    vectors = np.asarray(binding.hash_embed(["a b", "", "a b"], 16))
     assert vectors.shape == (3, 16)
     assert vectors.dtype == np.float16
     assert (vectors[0] == vectors[2]).all()

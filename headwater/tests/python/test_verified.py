@@ -13,17 +13,17 @@ from pathlib import Path
 import headwater
 import pytest
 from databases import arrow_tables, bookstore, bookstore_metadata
-from headwater import _core, verified
+from headwater import binding, verified
 from headwater.build import build
 from headwater.cli import main
 from headwater.errors import StoreError
 from headwater.user_cache import cache_folder
 
-ONCE, FULL = _core.VERIFY["once"], _core.VERIFY["full"]
+ONCE, FULL = binding.VERIFY["once"], binding.VERIFY["full"]
 # Three tables, a task, vectors of texts, columns and categories; graph, keys, texts; schema.bin,
 # metadata.json and manifest.json.
 FILE_COUNT = 3 + 1 + 3 + 3 + 3
-BEFORE, NOW = _core.VERIFIED["before"], _core.VERIFIED["now"]
+BEFORE, NOW = binding.VERIFIED["before"], binding.VERIFIED["now"]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def flip(file: Path, *, keep_times: bool = False) -> None:
 def core_check(
     store: Path, folder: Path | None, progress: Callable[[int, int], object] = lambda *_: None
 ) -> tuple[int, str]:
-    return _core.Store(store).check_files(ONCE, folder, progress)
+    return binding.Store(store).check_files(ONCE, folder, progress)
 
 
 # ---- damage ----------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_store_is_read_once_by_a_process_and_once_on_a_machine(
     headwater.Store(store).close()
     headwater.Store(store, load="ram").close()
     assert readings == [bytes_of_files]
-    assert [path.name for path in machine.iterdir()] == [_core.Store(store).identity()]
+    assert [path.name for path in machine.iterdir()] == [binding.Store(store).identity()]
     monkeypatch.setattr(verified, "_verified", set())  # another process
     headwater.Store(store).close()
     with headwater.Sampler(db_path=store, num_threads=1):
@@ -260,7 +260,7 @@ def test_without_a_cache_each_process_reads_and_says_so_once(
 
 
 def test_a_mark_is_no_link(store: Path, machine: Path, tmp_path: Path) -> None:
-    mark = machine / _core.Store(store).identity()
+    mark = machine / binding.Store(store).identity()
     machine.mkdir(parents=True)
     mark.symlink_to(tmp_path / "elsewhere")
     assert core_check(store, machine) == (NOW, os.strerror(40))  # ELOOP
@@ -272,7 +272,7 @@ def test_a_mark_is_no_link(store: Path, machine: Path, tmp_path: Path) -> None:
 def test_a_mark_is_believed_where_none_can_be_written(store: Path, machine: Path) -> None:
     """As in a home that is read-only by now."""
     assert core_check(store, machine) == (NOW, "")
-    mark = machine / _core.Store(store).identity()
+    mark = machine / binding.Store(store).identity()
     mark.chmod(0o400)
     machine.chmod(0o500)
     assert core_check(store, machine) == (BEFORE, "")
@@ -285,7 +285,7 @@ def test_a_mark_is_believed_where_none_can_be_written(store: Path, machine: Path
 ONE_OF_TWO = """
 import sys, time
 from pathlib import Path
-from headwater import _core
+from headwater import binding
 
 store, folder, scratch = map(Path, sys.argv[1:])
 
@@ -294,18 +294,18 @@ def progress(done, total):
     while done and not (scratch / "waiting").exists():
         time.sleep(0.01)
 
-print(_core.Store(store).check_files(0, folder, progress)[0])
+print(binding.Store(store).check_files(0, folder, progress)[0])
 """
 # Dies while it reads.
 KILLED = """
 import os, signal, sys
-from headwater import _core
+from headwater import binding
 
 def progress(done, total):
     assert done
     os.kill(os.getpid(), signal.SIGKILL)
 
-_core.Store(sys.argv[1]).check_files(0, sys.argv[2], progress)
+binding.Store(sys.argv[1]).check_files(0, sys.argv[2], progress)
 """
 
 

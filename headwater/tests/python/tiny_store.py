@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from headwater import _core
+from headwater import binding
 
 DAY_US = 86_400_000_000
 TEXT_DIM = 8
 ORDERS = range(1, 25)
-STYPES = _core.SEMANTIC_TYPES
+STYPES = binding.SEMANTIC_TYPES
 
 
 def write_tiny(folder: Path) -> Path:
     """Builds `folder`/tiny.hw."""
-    builder = _core.Builder(folder / "building", name="tiny", stats_until_us=2**63 - 1)
+    builder = binding.Builder(folder / "building", name="tiny", stats_until_us=2**63 - 1)
     try:
         _declare(builder)
         builder.write_rows(0, _customers())
@@ -41,7 +41,7 @@ def write_tiny(folder: Path) -> Path:
         builder.hash_texts()
         for kind, count in (("columns", 10), ("categories", 2)):
             vectors = np.arange(count * TEXT_DIM, dtype=np.float16).reshape(count, TEXT_DIM)
-            builder.write_vectors(_core.EMBEDDING_KINDS[kind], vectors)
+            builder.write_vectors(binding.EMBEDDING_KINDS[kind], vectors)
         metadata = _metadata([builder.column_stats(number) for number in range(8)])
         builder.finish(json.dumps(metadata).encode())
         builder.publish(folder / "tiny.hw")
@@ -50,7 +50,7 @@ def write_tiny(folder: Path) -> Path:
     return folder / "tiny.hw"
 
 
-def _declare(builder: _core.Builder) -> None:
+def _declare(builder: binding.Builder) -> None:
     builder.add_table("customers", key_part_count=1)
     builder.add_table("orders", key_part_count=1, temporal=True)
     for name, stype in (("id", "identifier"), ("name", "text"), ("vip", "boolean")):
@@ -139,7 +139,7 @@ def _metadata(stats: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "name": "tiny",
-        "format_version": _core.FORMAT_VERSION,
+        "format_version": binding.FORMAT_VERSION,
         "text": {"embedder": "hash", "dim": TEXT_DIM, "count": 4},
         "tables": [
             _table("customers", [0, 6], [0, 3], None, []),

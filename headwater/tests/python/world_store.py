@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from headwater import _core
+from headwater import binding
 from plain_database import (
     BOOLEAN,
     CATEGORICAL,
@@ -51,7 +51,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 def write_store(database: Database, folder: Path) -> Path:
     """Builds `folder`/world.hw; text i of the store (from 0) has the vector of `text_vector(i)`."""
     folder.mkdir(parents=True, exist_ok=True)
-    builder = _core.Builder(folder / "building", name=database.name, stats_until_us=NEVER)
+    builder = binding.Builder(folder / "building", name=database.name, stats_until_us=NEVER)
     try:
         declare(builder, database)
         for number, table in enumerate(database.tables):
@@ -212,8 +212,8 @@ def open_sampler(
 ) -> Iterator[Any]:
     """The library's own sampler (not the Python front) under the reference's options."""
     weights = options.task_weights
-    store = _core.Store(path)
-    sampler = _core.Sampler(
+    store = binding.Store(path)
+    sampler = binding.Sampler(
         store,
         rank=options.rank,
         world_size=options.world_size,
@@ -259,15 +259,16 @@ def open_sampler(
 
 
 def arrays_of(batch: Any) -> Arrays:
-    return {name: np.asarray(array) for name, _, array in batch.tensors()}
+    arrays, info = batch.arrays()
+    return {**arrays, **info}
 
 
 def epoch_of(sampler: Any, split: int, task: int, index: int = 0) -> list[Arrays]:
-    return read_pass(_core.Pass(sampler, split, task, index))
+    return read_pass(binding.Pass(sampler, split, task, index))
 
 
 def ad_hoc(sampler: Any, task: int, anchors: list[int], obs_times: list[int]) -> list[Arrays]:
-    return read_pass(_core.Pass(sampler, 0, task, 0, anchors, obs_times))
+    return read_pass(binding.Pass(sampler, 0, task, 0, anchors, obs_times))
 
 
 def read_pass(run: Any) -> list[Arrays]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .. import _core
+from .. import binding
 from ..errors import nearest
 from ..sampler import Sampler
 from ..sampler_options import visible_until_us
@@ -107,7 +107,7 @@ def _audit_task(
         )  # fmt: skip
         contexts = ContextCheck(stored, task, splits, _asked(options), findings)
         target, shown = TargetCheck(stored, task, findings), ShownCheck(stored, task, findings)
-        for name, split in _core.SPLITS.items():
+        for name, split in binding.SPLITS.items():
             count = sampler.num_seeds(name)
             if count == 0:
                 continue

@@ -1,0 +1,76 @@
+"""The C library, thinly: what headwater.h says, by ctypes, with one module for each handle.
+
+ctypes and not cffi: NumPy imports it in any case, and all tables here take 5 ms of CPU, where cffi
+is one more package and takes 45 ms to read the header at every start. And a C compiler holds the
+tables equal to the header (headwater/tests/python/test_binding.py), which reads it better than
+either.
+
+Numbers stand for the words of the API by the dicts of constants.py. Arrays are NumPy's, read-only
+for good, and keep the memory that they lie in. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from .arrow import steady_stream
+from .batch import Batch, batch_fields, calendar_tables
+from .builder import Builder
+from .constants import (
+    CELL_BITS,
+    CHILD_ORDERS,
+    CHILD_WIDTH_PER,
+    CONTEXT_LABELS,
+    EMBEDDING_KINDS,
+    FORMAT_VERSION,
+    IDENTIFIER_CELLS,
+    KNOWN,
+    LAYOUTS,
+    LOADS,
+    OBJECTIVES,
+    SEMANTIC_TYPES,
+    SPLITS,
+    TARGETS,
+    TASK_ORDERS,
+    TEXT_MODES,
+    TIME_SHIFTS,
+    VERIFIED,
+    VERIFY,
+)
+from .hashing import hash64, hash_embed
+from .library import LIBRARY, VERSION
+from .passes import Pass
+from .sampler import Sampler
+from .store import Store
+
+__all__ = [
+    "CELL_BITS",
+    "CHILD_ORDERS",
+    "CHILD_WIDTH_PER",
+    "CONTEXT_LABELS",
+    "EMBEDDING_KINDS",
+    "FORMAT_VERSION",
+    "IDENTIFIER_CELLS",
+    "KNOWN",
+    "LAYOUTS",
+    "LIBRARY",
+    "LOADS",
+    "OBJECTIVES",
+    "SEMANTIC_TYPES",
+    "SPLITS",
+    "TARGETS",
+    "TASK_ORDERS",
+    "TEXT_MODES",
+    "TIME_SHIFTS",
+    "VERIFIED",
+    "VERIFY",
+    "VERSION",
+    "Batch",
+    "Builder",
+    "Pass",
+    "Sampler",
+    "Store",
+    "batch_fields",
+    "calendar_tables",
+    "hash64",
+    "hash_embed",
+    "steady_stream",
+]

@@ -1,0 +1,27 @@
+"""Functions of bytes and texts that need no handle."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conversions import u32, u64
+from .library import call, lib, own
+
+
+def hash64(data: bytes, seed: SupportsIndex = 0, /) -> int:
+    """XXH64 of the bytes."""
+    return int(lib.hw_hash64(data, len(data), u64(seed)))
+
+
+def hash_embed(texts: list[str], dim: SupportsIndex, /) -> NDArray[np.float16]:
+    """Vectors of the `hash` embedder, float16 [len(texts), dim]."""
+    width = u32(dim)
+    vectors = np.zeros((len(texts), width), np.float16)
+    start = vectors.ctypes.data
+    for number, text in enumerate(texts):
+        encoded = text.encode()
+        call(lib.hw_hash_embed, encoded, len(encoded), width, start + 2 * width * number)
+    return own(vectors)

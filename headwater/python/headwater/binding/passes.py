@@ -1,0 +1,61 @@
+"""hw_pass: a finite run over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import byref
+from typing import SupportsIndex
+
+from ..errors import SamplerShutdown
+from .batch import Batch
+from .conversions import i64_array, u32, u32_array
+from .library import Handle, lib
+from .sampler import Sampler, call
+
+
+class Pass:
+    """A finite run over the seeds of a split, or over given anchors.
+
+    A close() that comes while another thread waits inside next() is carried out when that thread
+    leaves, with an error.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        split: SupportsIndex,
+        task: SupportsIndex,
+        index: SupportsIndex,
+        anchors: Sequence[int] | None = None,
+        obs_times: Sequence[int] | None = None,
+    ) -> None:
+        handle = Handle(lib.hw_pass_close, keeps=sampler.handle)
+        out = byref(handle.out)
+        if anchors is None:
+            call(lib.hw_pass_open, sampler.handle, u32(split), u32(task), u32(index), out)
+        else:
+            rows, times = u32_array(anchors), i64_array(obs_times or ())
+            if len(times) != len(rows):
+                raise ValueError("expected one obs_time per anchor")
+            call(lib.hw_pass_open_seeds, sampler.handle, u32(task), rows, times, len(rows), out)
+        self._sampler = sampler
+        self._handle: Handle | None = handle
+
+    def next(self, timeout: float | None, /) -> Batch | None:
+        """None at the end."""
+        handle = self._handle
+        if handle is None:
+            return None
+        batch = self._sampler.wait(lib.hw_pass_next, (handle,), timeout)
+        if self._handle is None:
+            raise SamplerShutdown("the pass was closed while a batch of it was waited for")
+        return batch
+
+    def batch_count(self) -> int:
+        """Batches of the whole pass on this rank."""
+        handle = self._handle
+        return 0 if handle is None else int(lib.hw_pass_batch_count(handle))
+
+    def close(self) -> None:
+        """Drops what is queued; idempotent."""
+        self._handle = None

@@ -1,0 +1,193 @@
+"""hw_sampler: a store to batches. Words and names of options are headwater/sampler.py's."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from ctypes import byref, c_double, c_uint32, c_uint64
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batch import Batch, Layout
+from .constants import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT
+from .conversions import u32, u64
+from .library import Handle, as_dict, error_of, filled, lib, own
+from .store import Store
+from .structs import Error, SamplerOptions, TargetStats
+
+SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
+MOST_SECONDS = 1e12
+ADVICE = "; lower num_prefetch, default_batch_size or default_sequence_length"
+
+
+def call(function: Any, *arguments: Any) -> None:
+    """Call a function of a sampler; of memory, its error names the settings to lower."""
+    error = Error()
+    if function(*arguments, byref(error)) != HW_OK:
+        raise advised(error)
+
+
+def advised(error: Error) -> BaseException:
+    return error_of(error, ADVICE if error.status == HW_NO_MEMORY else "")
+
+
+class Sampler:
+    """A store to batches. Any thread. Options are those of hw_sampler_options; a list that is None
+    is left out."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tasks: Sequence[int] | None,
+        task_weights: Sequence[float] | None,
+        visible_until: tuple[SupportsIndex, SupportsIndex, SupportsIndex],
+        staleness: tuple[float, float] = (0, 0),
+        time_split: tuple[SupportsIndex, SupportsIndex] | None = None,
+        seed_tables: Sequence[int] | None = None,
+        never_masked: Sequence[int] | None = None,
+        **options: SupportsIndex | float | tuple[float, float, float],
+    ) -> None:
+        opened, counts = store.open_handle(), store.counts()
+        sources = [given for given in (seed_tables, tasks) if given is not None]
+        weight_count = len(sources[0]) if sources else counts["task_count"]
+        _check_length("task_weights", task_weights, weight_count)
+        _check_length("visible_until", visible_until, 3)
+        _check_length("time_split", time_split, 2)
+        filled_options = filled(
+            SamplerOptions,
+            tasks=tasks,
+            task_count=len(tasks or ()),
+            task_weights=task_weights,
+            visible_until=visible_until,
+            staleness_zero_share=staleness[0],
+            staleness_max_days=staleness[1],
+            time_split=time_split,
+            seed_tables=seed_tables,
+            seed_table_count=len(seed_tables or ()),
+            never_masked=never_masked,
+            never_masked_count=len(never_masked or ()),
+            **options,
+        )
+        handle = Handle(lib.hw_sampler_close)
+        call(lib.hw_sampler_open, opened, byref(filled_options), byref(handle.out))
+        self.handle = handle
+        self.layout: Layout | None = None  # known with the first batch
+        more = counts["table_count"] if seed_tables is not None else 0
+        self._position_count = counts["task_count"] + more
+
+    def shutdown(self) -> None:
+        """Ends production; idempotent, any thread."""
+        lib.hw_sampler_shutdown(self.handle)
+
+    # ---- batches -----------------------------------------------------------------------------
+
+    def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
+        """Next batch of the stream of train or val."""
+        batch = self.wait(lib.hw_sampler_next, (self.handle, u32(split)), timeout)
+        assert batch is not None
+        return batch
+
+    def batch(self, split: SupportsIndex, k: SupportsIndex, /) -> Batch:
+        """Batch k of a split's stream."""
+        handle = Handle(lib.hw_batch_release)
+        call(lib.hw_sampler_batch, self.handle, u32(split), u64(k), byref(handle.out))
+        return self._made(handle)
+
+    def wait(
+        self, function: Any, arguments: tuple[Any, ...], timeout: float | None
+    ) -> Batch | None:
+        """A batch of a stream or a pass of this sampler; None at the end of a pass."""
+        slice_ms, end = SLICE_MS, math.inf
+        if timeout is not None:
+            slice_ms, end = _slice_ms(_seconds(timeout)), time.monotonic() + timeout
+        batch, error = Handle(lib.hw_batch_release), Error()
+        while True:
+            status = function(*arguments, slice_ms, None, None, byref(batch.out), byref(error))
+            if status == HW_OK:
+                return self._made(batch)
+            if status == HW_END:
+                return None
+            if status != HW_TIMED_OUT:
+                raise advised(error)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no batch was ready within {timeout} s")
+            slice_ms = _slice_ms(left)
+
+    def _made(self, handle: Handle) -> Batch:
+        if self.layout is None:
+            self.layout = Layout(handle)
+        return Batch(handle, self.layout)
+
+    # ---- what it is --------------------------------------------------------------------------
+
+    def shape(self) -> dict[str, int]:
+        """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
+        contexts_per_batch, contexts_per_sequence, max_targets_per_type."""
+        return as_dict(lib.hw_sampler_shape(self.handle))
+
+    def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
+        """Seeds of a (split, task) over all ranks."""
+        count = c_uint32()
+        call(lib.hw_sampler_seed_count, self.handle, u32(split), u32(task), byref(count))
+        return count.value
+
+    def splits(self, task: SupportsIndex, seed_count: SupportsIndex, /) -> NDArray[np.uint8]:
+        """uint8 [seed_count]: the split of every seed of the task."""
+        count = u32(seed_count)
+        splits = np.zeros(count, np.uint8)
+        call(lib.hw_sampler_splits, self.handle, u32(task), splits.ctypes.data, count)
+        return own(splits)
+
+    def column_scale(self, column: SupportsIndex, /) -> tuple[float, float]:
+        """Mean and deviation by which a column of a table is shown; times in µs."""
+        mean, std = c_double(), c_double()
+        call(lib.hw_sampler_column_scale, self.handle, u32(column), byref(mean), byref(std))
+        return mean.value, std.value
+
+    def target_stats(self, task: SupportsIndex, /) -> dict[str, int | float]:
+        """train_count, null_count, mean, std, column_mean, column_std."""
+        stats = TargetStats()
+        call(lib.hw_sampler_target_stats, self.handle, u32(task), byref(stats))
+        return as_dict(stats)
+
+    # ---- positions and statistics ------------------------------------------------------------
+
+    def get_position(self, split: SupportsIndex, /) -> tuple[list[int], int]:
+        """Global positions consumed by task of the store, and batches."""
+        positions, batches = (c_uint64 * self._position_count)(), c_uint64()
+        call(lib.hw_sampler_get_position, self.handle, u32(split), positions, byref(batches))
+        return list(positions), batches.value
+
+    def set_position(
+        self, split: SupportsIndex, positions: list[int], batches: SupportsIndex, /
+    ) -> None:
+        """Continues a stream from there; drops what was prefetched."""
+        if len(positions) != self._position_count:
+            count = self._position_count
+            raise ValueError(f"expected {count} positions, one per task of the store")
+        given = (c_uint64 * len(positions))(*map(u64, positions))
+        call(lib.hw_sampler_set_position, self.handle, u32(split), given, u64(batches))
+
+    def stats(self) -> dict[str, int]:
+        """The counters of hw_sampler_stats."""
+        return as_dict(lib.hw_sampler_get_stats(self.handle))
+
+
+def _check_length(name: str, values: Sequence[Any] | None, expected: int) -> None:
+    if values is not None and len(values) != expected:
+        raise ValueError(f"{name} has {len(values)} entries, expected {expected}")
+
+
+def _seconds(timeout: float) -> float:
+    if not 0 <= timeout < MOST_SECONDS:
+        raise ValueError("timeout must be None or seconds from 0 to 1e12")
+    return timeout
+
+
+def _slice_ms(seconds: float) -> int:
+    return math.ceil(min(seconds * 1000, SLICE_MS))

@@ -1,0 +1,5 @@
+#include "headwater.h"
+
+const char *hw_version(void) {
+    return HW_VERSION;
+}
