@@ -18,7 +18,7 @@ SECTION = "## Your own database, in three steps\n"
 LESS = {
     "python -m headwater.shop": " --customers 30",
     "confluence run": " --preset tiny --steps 2 --layers 1 --width 16 --heads 1"
-    " --sequence-length 16 --max-rows 5 --batch-size 4 --newton-schulz-steps 1",
+    " --sequence-length 16 --max-rows 5 --batch-size 4",
 }
 
 
