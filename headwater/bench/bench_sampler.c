@@ -142,8 +142,9 @@ static void read_arguments(int argc, char **argv, struct settings *settings) {
         .text_mode = "batch",
         .seconds = 3,
         .repeats = 1,
-        .options = {.struct_bytes = sizeof settings->options},
     };
+    hw_sampler_options_init(&settings->options, sizeof settings->options);
+    settings->options.seed = settings->options.split_seed = 0; /* those of the results so far */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--ram") == 0) {
             settings->load = HW_LOAD_RAM;
@@ -197,8 +198,9 @@ static hw_sampler *open_sampler(struct settings *settings, hw_store *store) {
         settings->threads = 0;
     }
     options->num_threads = settings->threads;
-    options->num_prefetch = settings->threads == 0 ? 0 : -1;
-    options->num_prefetch_val = options->num_prefetch;
+    if (settings->threads == 0) {
+        options->num_prefetch = 0;
+    }
     expect_ok(hw_sampler_open(store, options, &sampler, &error), &error);
     return sampler;
 }

@@ -487,6 +487,8 @@ typedef struct hw_batch hw_batch;
 /* Called about every 100 ms while waiting; nonzero ends the wait with HW_INTERRUPTED. */
 typedef int (*hw_interrupt_callback)(void *context);
 
+/* hw_sampler_options_init makes the defaults. An option that is 0 where its least value is more is
+ * the default too. What each means: hw_sampler_options_fields. */
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
@@ -510,8 +512,8 @@ typedef struct hw_sampler_options {
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
     uint32_t num_threads; /* 0: the usable cores, at most 16 */
     int32_t num_prefetch; /* batches made ahead, at least as many as the threads hold sequences of
-                             (docs/6-tuning.md). < 0: 3; 0: synchronous, no threads */
-    int32_t num_prefetch_val; /* < 0: 1 */
+                             (docs/6-tuning.md). 0: synchronous, no threads */
+    int32_t num_prefetch_val;
     uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout;
@@ -547,6 +549,37 @@ typedef struct hw_sampler_options {
     uint8_t database_age; /* the age of a task's seed row is that of the newest row of any table
                              that is visible (docs/2-sampling.md, "Age of the database"); off: 0 */
 } hw_sampler_options;
+
+/* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header, to the
+ * defaults; lists are NULL. Any thread. */
+HW_API void hw_sampler_options_init(hw_sampler_options *options, size_t bytes);
+
+typedef enum hw_option_type {
+    HW_OPTION_FLAG = 0, /* uint8_t, 0 or 1 */
+    HW_OPTION_WORD = 1, /* an enum: the place of its word in `words` */
+    HW_OPTION_UINT32 = 2,
+    HW_OPTION_INT32 = 3,
+    HW_OPTION_UINT64 = 4,
+    HW_OPTION_DOUBLE = 5,
+    HW_OPTION_TIMES = 6, /* const int64_t *, us; NULL: none */
+    HW_OPTION_NUMBERS = 7, /* const uint32_t *, and how many; NULL: none */
+    HW_OPTION_WEIGHTS = 8, /* const double *, one per task; NULL: none */
+} hw_option_type;
+
+/* A member of hw_sampler_options as data, for bindings and docs. */
+typedef struct hw_option_field {
+    const char *name; /* of the member */
+    hw_option_type type;
+    uint32_t offset, count; /* bytes; how many values there are, or NUMBERS: the offset of the
+                               member that says so */
+    double standard[3]; /* the defaults */
+    double least, most; /* the standard may be 0 and less than that: chosen, or off */
+    const char *const *words; /* up to a NULL; NULL: not of type WORD */
+    uint8_t decides_contexts; /* 0: other batches, threads or ranks, of the same contexts */
+    const char *doc;
+} hw_option_field;
+/* All of them, static. Any thread. */
+HW_API const hw_option_field *hw_sampler_options_fields(uint32_t *count);
 
 /*
  * With seed_tables a table stands where functions below speak of a task: its number is the store's

@@ -11,98 +11,13 @@
 
 #include "error.h"
 
-static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
-
 /* ---- options ----------------------------------------------------------------------------- */
-
-static hw_status check_ratios(hw_sampler_options *options, hw_error *error) {
-    double *ratios = options->split_ratios;
-    if (ratios[0] == 0 && ratios[1] == 0 && ratios[2] == 0) {
-        ratios[0] = 0.8;
-        ratios[1] = ratios[2] = 0.1;
-    }
-    double sum = 0;
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        if (!(ratios[split] >= 0 && ratios[split] <= 1)) {
-            return hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios: '%s' is %g, expected 0 to 1",
-                            SPLIT_NAMES[split], ratios[split]);
-        }
-        sum += ratios[split];
-    }
-    if (fabs(sum - 1) > 1e-6) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios sum to %g, expected 1", sum);
-    }
-    return HW_OK;
-}
-
-static hw_status check_range(const char *name, uint64_t value, uint64_t low, uint64_t high,
-                             hw_error *error) {
-    if (value < low || value > high) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %llu, expected %llu to %llu", name,
-                        (unsigned long long)value, (unsigned long long)low,
-                        (unsigned long long)high);
-    }
-    return HW_OK;
-}
-
-static uint32_t or_default(uint32_t value, uint32_t fallback) {
-    return value == 0 ? fallback : value;
-}
-
-static hw_status check_options(hw_sampler_options *options, hw_error *error) {
-    HW_TRY(check_ratios(options, error));
-    options->world_size = or_default(options->world_size, 1);
-    options->batch_size = or_default(options->batch_size, 32);
-    options->sequence_length = or_default(options->sequence_length, 1024);
-    options->child_width = or_default(options->child_width, 16);
-    HW_TRY(check_range("rank", options->rank, 0, options->world_size - 1, error));
-    HW_TRY(check_range("default_batch_size", options->batch_size, 1, HWI_MAX_BATCH, error));
-    HW_TRY(check_range("default_sequence_length", options->sequence_length, 2, HWI_MAX_SEQUENCE,
-                       error));
-    HW_TRY(check_range("bfs_child_width", options->child_width, 1, HWI_MAX_CHILD_WIDTH, error));
-    if (options->max_rows != 0) {
-        HW_TRY(check_range("max_rows", options->max_rows, 2, HWI_MAX_SEQUENCE, error));
-    }
-    HW_TRY(
-        check_range("child_width_per", (uint64_t)options->width_scope, 0, HW_WIDTH_PER_ROW, error));
-    HW_TRY(
-        check_range("child_order", (uint64_t)options->child_order, 0, HW_CHILDREN_RECENT, error));
-    HW_TRY(check_range("identifier_cells", (uint64_t)options->identifier_cells, 0,
-                       HW_IDENTIFIERS_NONE, error));
-    HW_TRY(
-        check_range("context_labels", (uint64_t)options->context_labels, 0, HW_LABELS_ALL, error));
-    HW_TRY(check_range("targets", (uint64_t)options->targets, 0, HW_TARGETS_SEPARATE, error));
-    HW_TRY(check_range("layout", (uint64_t)options->layout, 0, HW_LAYOUT_COMPACT, error));
-    HW_TRY(
-        check_range("task_order", (uint64_t)options->task_order, 0, HW_TASKS_ROUND_ROBIN, error));
-    HW_TRY(check_range("text_mode", (uint64_t)options->text_mode, 0, HW_TEXTS_RESIDENT, error));
-    HW_TRY(check_range("objective", (uint64_t)options->objective, 0, HW_OBJECTIVE_MASKED_CELLS,
-                       error));
-    if (options->text_mode == HW_TEXTS_RESIDENT && options->text_budget != 0) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "text_budget is %u, text_mode 'resident' has no budget",
-                        options->text_budget);
-    }
-    if (options->contexts_per_batch != 0 && !options->packing) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "contexts_per_batch is %u, without packing it is the batch size",
-                        options->contexts_per_batch);
-    }
-    HW_TRY(check_range("label_rows", options->label_rows, 0, HWI_MAX_SEQUENCE, error));
-    HW_TRY(check_range("peer_labels", options->peer_labels, 0, HWI_MAX_PEER_LABELS, error));
-    return check_range("contexts_per_batch", options->contexts_per_batch, 0, HWI_MAX_BATCH, error);
-}
 
 /* docs/2-sampling.md, "Staleness". */
 static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     double share = plan->options.staleness_zero_share, days = plan->options.staleness_max_days;
     double seconds = floor(days * 86400 + 0.5);
-    if (!(share >= 0 && share <= 1)) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "staleness: the probability of no gap is %g, expected 0 to 1", share);
-    }
-    if (!(days >= 0 && days <= HWI_MAX_STALE_DAYS) || (days > 0 && seconds < 1) ||
-        (days == 0 && share > 0)) {
+    if ((days > 0 && seconds < 1) || (days == 0 && share > 0)) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "staleness: the longest gap is %g days, expected 1 second to %u days", days,
                         HWI_MAX_STALE_DAYS);
@@ -319,7 +234,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
     made->lists_parents = given.layout == HW_LAYOUT_COMPACT;
-    hw_status status = check_options(&made->options, error);
+    hw_status status = hwi_options_settle(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);
     }

@@ -11,16 +11,12 @@
 #include "error.h"
 #include "headwater.h"
 #include "moments.h"
+#include "options.h"
 #include "store.h"
 
-#define HWI_MAX_SEQUENCE 65535u
-#define HWI_MAX_BATCH 65536u
-#define HWI_MAX_CHILD_WIDTH 4096u
-#define HWI_MAX_PEER_LABELS 1024u
 #define HWI_MAX_SCRATCH_BYTES ((uint64_t)1 << 31) /* of one worker */
 #define HWI_SCHEDULE_BLOCK 1024u
 #define HWI_TALLY_CELLS 3u /* of a row, for each key that points at it: count, last, first */
-#define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
 #define HWI_MASKED_TYPES 5 /* numerical, timestamp, boolean, categorical, text */
 #define HWI_SPLIT_AD_HOC 3u /* the split's number in random keys of seeds given by the caller */
 

@@ -20,10 +20,6 @@ static hw_status check_masked(struct hwi_plan *plan, hw_error *error) {
     if (is_masked && options->mask_ratio == 0) {
         options->mask_ratio = DEFAULT_MASK_RATIO;
     }
-    if (!(options->mask_ratio >= 0 && options->mask_ratio <= 1)) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "mask_ratio is %g, expected 0 to 1",
-                        options->mask_ratio);
-    }
     if (options->mask_ratio > 0 && options->packing) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "mask_ratio is %g, expected 0 with packing: its lists of masked cells are "

@@ -14,8 +14,6 @@ enum {
     MAX_THREADS = 256,
     DEFAULT_MAX_THREADS = 16,
     MAX_PREFETCH = 1024,
-    DEFAULT_PREFETCH = 3,
-    DEFAULT_PREFETCH_VAL = 1,
     SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
 };
 #define MOST_RAISED_BYTES ((uint64_t)1 << 30)
@@ -278,9 +276,7 @@ static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
 /* Queues, memory and threads, by the plan. */
 static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     const hw_sampler_options planned = sampler->plan->options;
-    int32_t train = planned.num_prefetch < 0 ? DEFAULT_PREFETCH : planned.num_prefetch;
-    int32_t val = planned.num_prefetch_val < 0 ? DEFAULT_PREFETCH_VAL : planned.num_prefetch_val;
-    val = train == 0 ? 0 : val;
+    int32_t train = planned.num_prefetch, val = train == 0 ? 0 : planned.num_prefetch_val;
     HW_TRY(check_limits(&planned, error));
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
     uint32_t count = planned.num_threads;

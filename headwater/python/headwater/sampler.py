@@ -8,7 +8,6 @@ listed in `Sampler.state_dict`, never on threads, prefetch or timing.
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +23,11 @@ from .key_columns import child_count_embeddings, referenced_columns
 from .keys import Time
 from .questions import anchor_rows, observation_times
 from .sampler_options import (
-    at_least,
-    at_least_or_0,
+    MASK_RATIO,
+    choices,
+    help_text,
+    members,
+    signature,
     split_number,
     split_ratios_of,
     staleness_days,
@@ -35,242 +37,74 @@ from .sampler_options import (
 )
 from .seed_sources import SeedSources
 from .statistics import prometheus_text, sampler_metadata, sampler_stats
-from .store import Store, word
+from .store import Store
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 ALL_TASKS = 2**32 - 1
-STATE_VERSION = 1
-MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
+STATE_VERSION = 2
 STREAMS = ("train", "val")
+SIGNATURE = signature()
 
 
 class Sampler:
-    """Batches of contexts from a store.
+    # Its docstring, with all options, is put together below.
 
-    db_path or store: a store directory, or an open `Store` that several samplers share.
-    rank, world_size: this process's share; every seed is seen by exactly one rank per epoch.
-    split_ratios, split_seed: which seeds are train, val and test, where the task does not say.
-    seed: order of seeds and draws of children.
-    num_prefetch, num_prefetch_val: batches made ahead; num_prefetch=0 makes each when asked.
-    default_batch_size, default_sequence_length: B sequences of S cells.
-    bfs_child_width: most children taken of a row, per foreign key or, with
-        child_width_per="row", in all.
-    tasks, task_weights, task_order: which tasks, how often (by name; None: equally often), and
-        "weighted" or "round_robin".
-    max_rows, text_budget: R rows per sequence, U texts per batch; None chooses them from a sample.
-    text_mode: "batch" (each batch brings its texts), or "resident": cells name rows of
-        `text_embeddings()`, which the caller holds; there is no budget then.
-    max_hops: how far from the seed a context reaches; None: no limit.
-    child_order: "uniform" or "recent". identifier_cells: "all", "foreign_keys" or "none".
-    context_labels: "train", "none" or "all"; None: as each task says.
-    visible_until: a time, or one per split in a dict: nothing later is ever shown.
-    staleness: (p0, max_days): a train seed sees up to a gap before its obs_time, 0 with probability
-        p0, else uniform up to max_days; a model learns to predict from old data. None: no gap.
-    child_counts: each row gets three cells per foreign key that points at it: how many of its
-        children are visible, and the ages of the last and the first, scaled as in
-        docs/2-sampling.md, "Child counts". They have columns of their own.
-    label_rows: in contexts of a derived task, at most so many rows with the known labels of the
-        anchor's earlier seeds, where the task has label_window or label_known_at; context_labels
-        decides by split.
-    peer_labels: the same of other anchors: at most so many rows with labels that became known last,
-        each with its anchor's row, drawn from the latest four times as many; at most 1024.
-    database_age: the age of a task's seed row is that of the newest row of any table that the seed
-        may see, so that it tells how old the news are. Otherwise 0.
-    time_split: (at, until): deals the seeds of train anew, for a backtest: train are those whose
-        label is known by `at`, val those asked from `at` on and before `until`, the others are in
-        no split. Means and deviations of columns are of what is known by `at`, where the store's
-        are of later. With visible_until=at the regime is frozen. docs/2-sampling.md, "Splits by
-        time".
-    train_on_val: the seeds of val are train's, for the last fit before test; val then has none.
-    num_threads: None: usable cores / local_world_size, at most 16.
-    layout: "dense", or "compact", at most a fifth as large; `headwater.expand` makes it dense.
-    targets: "inline" or "separate".
-    attention_masks: adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask.
-    packing: puts several contexts into a sequence; a batch owns contexts_per_batch seeds (None: as
-        many as a sample of contexts packs without cutting one). docs/3-batch.md, "Packing".
-    objective: "task", or "masked_cells": contexts without a question, of which some cells are
-        masked; their values are in the lists of docs/3-batch.md, "Masked cells". Seeds are those of
-        `tasks`, or with seed_tables the rows of these tables, each at its own time.
-    mask_ratio: probability that a cell is masked. None: 0.15 for masked cells, else 0. With the
-        objective "task" more than 0 masks cells beside the target, in train contexts only.
-    max_targets_per_type: M, masked cells of one type in a sequence; those beyond stay as they are.
-        None: chosen from a sample. With seed_tables, functions that take a task take a table.
-    with_rows: adds row_depths, and row_ids in info. load: "mmap" or "ram"; verify:
-        "once", "header" or "full", as of `Store`: a damaged store is a StoreError. Both only with
-        db_path.
-    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
-    """
-
-    def __init__(
-        self,
-        db_path: str | os.PathLike[str] | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        split_ratios: Sequence[float] = (0.8, 0.1, 0.1),
-        split_seed: int = 123,
-        seed: int = 42,
-        num_prefetch: int = 3,
-        default_batch_size: int = 32,
-        default_sequence_length: int = 1024,
-        bfs_child_width: int = 16,
-        task_weights: Mapping[str, float] | None = None,
-        *,
-        store: Store | None = None,
-        tasks: Sequence[str] | None = None,
-        task_order: str = "weighted",
-        max_rows: int | None = None,
-        max_hops: int | None = None,
-        child_width_per: str = "foreign_key",
-        child_order: str = "uniform",
-        identifier_cells: str = "all",
-        context_labels: str | None = None,
-        visible_until: Time | Mapping[str, Time | None] | None = None,
-        staleness: tuple[float, float] | None = None,
-        child_counts: bool = False,
-        label_rows: int = 0,
-        peer_labels: int = 0,
-        database_age: bool = False,
-        time_split: tuple[Time, Time] | None = None,
-        train_on_val: bool = False,
-        num_threads: int | None = None,
-        local_world_size: int = 1,
-        num_prefetch_val: int = 1,
-        layout: str = "dense",
-        text_budget: int | None = None,
-        text_mode: str = "batch",
-        targets: str = "inline",
-        attention_masks: bool = False,
-        packing: bool = False,
-        contexts_per_batch: int | None = None,
-        objective: str = "task",
-        mask_ratio: float | None = None,
-        seed_tables: Sequence[str] | None = None,
-        max_targets_per_type: int | None = None,
-        with_rows: bool = False,
-        load: str = "mmap",
-        verify: str = "once",
-    ) -> None:
-        if (db_path is None) == (store is None):
-            raise ValueError("give either db_path or store")
-        self.store = (
-            Store(db_path, load=load, verify=verify) if db_path is not None else _given(store)
-        )
-        self._owns_store = db_path is not None
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        bound = SIGNATURE.bind(*positional, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        self.store, self._owns_store = _opened(given)
         self._finalizer: weakref.finalize[..., Any] | None = None
         try:
-            self._seeds = SeedSources(self.store, tasks, seed_tables)
-            ratios = split_ratios_of(split_ratios)
-            until = visible_until_us(visible_until)
-            stale = staleness_days(staleness)
-            dealt = time_split_us(time_split)
-            words = {
-                "width_scope": word("child_width_per", child_width_per, binding.CHILD_WIDTH_PER),
-                "child_order": word("child_order", child_order, binding.CHILD_ORDERS),
-                "identifier_cells": word(
-                    "identifier_cells", identifier_cells, binding.IDENTIFIER_CELLS
-                ),
-                "context_labels": word(
-                    "context_labels", context_labels or "default", binding.CONTEXT_LABELS
-                ),
-                "layout": word("layout", layout, binding.LAYOUTS),
-                "text_mode": word("text_mode", text_mode, binding.TEXT_MODES),
-                "targets": word("targets", targets, binding.TARGETS),
-                "task_order": word("task_order", task_order, binding.TASK_ORDERS),
-                "objective": word("objective", objective, binding.OBJECTIVES),
-            }
-            masks = objective != "task" or bool(mask_ratio)
-            if objective != "task" and mask_ratio == 0:
-                raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
-            self._core = binding.Sampler(
-                self.store.core,
-                rank=rank,
-                world_size=at_least("world_size", world_size, 1),
-                split_ratios=ratios,
-                split_seed=split_seed,
-                seed=seed,
-                batch_size=at_least("default_batch_size", default_batch_size, 1),
-                sequence_length=at_least("default_sequence_length", default_sequence_length, 2),
-                max_rows=at_least_or_0("max_rows", max_rows, 2),
-                child_width=at_least("bfs_child_width", bfs_child_width, 1),
-                max_hops=0 if max_hops is None else at_least("max_hops", max_hops, 0) + 1,
-                tasks=None if tasks is None else self._seeds.numbers,
-                task_weights=self._seeds.weights(task_weights),
-                visible_until=until,
-                num_threads=thread_count(num_threads, local_world_size),
-                num_prefetch=at_least("num_prefetch", num_prefetch, 0),
-                num_prefetch_val=at_least("num_prefetch_val", num_prefetch_val, 0),
-                text_budget=at_least_or_0("text_budget", text_budget, 2),
-                attention_masks=attention_masks,
-                packing=packing,
-                contexts_per_batch=at_least_or_0("contexts_per_batch", contexts_per_batch, 1),
-                with_rows=with_rows,
-                staleness=stale or (0, 0),
-                child_counts=child_counts,
-                label_rows=at_least("label_rows", label_rows, 0),
-                peer_labels=at_least("peer_labels", peer_labels, 0),
-                time_split=dealt,
-                train_on_val=train_on_val,
-                database_age=database_age,
-                mask_ratio=mask_ratio or 0,
-                seed_tables=self._seeds.table_numbers(),
-                max_targets_per_type=at_least_or_0("max_targets_per_type", max_targets_per_type, 1),
-                never_masked=referenced_columns(self.store.metadata) if masks else None,
-                **words,
-            )
+            self._core = self._open(given)
         except BaseException:
             self._close_store()
             raise
         self._finalizer = weakref.finalize(self, self._core.shutdown)
-        self.rank, self.world_size = rank, world_size
+        self.rank, self.world_size = given["rank"], given["world_size"]
         self._told_left_out: set[str] = set()
         self.shape = self._core.shape()
-        self._options = {
-            "split_ratios": list(ratios),
-            "split_seed": split_seed,
-            "seed": seed,
-            "default_sequence_length": default_sequence_length,
-            "max_rows": self.shape["max_rows"],
-            "texts_per_sequence": None
-            if text_mode == "resident"
-            else (self.shape["text_budget"] - 1) // self.shape["contexts_per_batch"],
-            "bfs_child_width": bfs_child_width,
-            "child_width_per": child_width_per,
-            "max_hops": max_hops,
-            "child_order": child_order,
-            "identifier_cells": identifier_cells,
-            "context_labels": context_labels,
-            "visible_until": list(until),
-            "tasks": self._seeds.names(),
-            "task_weights": None if task_weights is None else dict(task_weights),
-            "task_order": task_order,
+        self._options = self._deciding(given)
+
+    def _open(self, given: Mapping[str, Any]) -> binding.Sampler:
+        tasks, tables = given["tasks"], given["seed_tables"]
+        self._seeds = SeedSources(self.store, tasks, tables)
+        self._masks = given["objective"] != "task" or bool(given["mask_ratio"])
+        if given["objective"] != "task" and given["mask_ratio"] == 0:
+            raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
+        numbers = {
+            **given,
+            "tasks": None if tasks is None else self._seeds.numbers,
+            "task_weights": self._seeds.weights(given["task_weights"]),
+            "seed_tables": self._seeds.table_numbers(),
+            "num_threads": thread_count(given["num_threads"], given["local_world_size"]),
         }
-        # Options that are off leave no trace: states of before they existed can still be loaded.
-        if stale is not None:
-            self._options["staleness"] = list(stale)
-        if child_counts:
-            self._options["child_counts"] = True
-        if label_rows:
-            self._options["label_rows"] = label_rows
-        if peer_labels:
-            self._options["peer_labels"] = peer_labels
-        if database_age:
-            self._options["database_age"] = True
-        if dealt:
-            self._options["time_split"] = list(dealt)
-            self._options["scales"] = "time_split"  # before, those of the store
-        if train_on_val:
-            self._options["train_on_val"] = True
-        if masks:
-            self._options |= {
-                "objective": objective,
-                "mask_ratio": MASK_RATIO if mask_ratio is None else float(mask_ratio),
-                "max_targets_per_type": self.shape["max_targets_per_type"],
-                "seed_tables": seed_tables is not None,
-            }
-        if packing:  # contexts may be cut
-            self._options["packing"] = True
+        keys = referenced_columns(self.store.metadata) if self._masks else None
+        return binding.Sampler(self.store.core, **members(numbers), never_masked=keys)
+
+    def _deciding(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that decide contexts, as a saved state holds them."""
+        decide = (name for name, choice in choices().items() if choice.option.decides_contexts)
+        found = {name: given[name] for name in decide}
+        weights, stale, split = (found[n] for n in ("task_weights", "staleness", "time_split"))
+        budget = (self.shape["text_budget"] - 1) // self.shape["contexts_per_batch"]
+        del found["text_budget"]  # of a batch, which may be of another size
+        ratio = MASK_RATIO if given["mask_ratio"] is None else float(given["mask_ratio"])
+        return found | {
+            "split_ratios": list(split_ratios_of(given["split_ratios"])),
+            "max_rows": self.shape["max_rows"],
+            "texts_per_sequence": None if given["text_mode"] == "resident" else budget,
+            "visible_until": list(visible_until_us(given["visible_until"])),
+            "tasks": self._seeds.names(),
+            "task_weights": None if weights is None else dict(weights),
+            "seed_tables": self._seeds.are_tables,
+            "staleness": None if stale is None else list(staleness_days(stale)),
+            "time_split": None if split is None else list(time_split_us(split) or ()),
+            "mask_ratio": ratio if self._masks else None,
+            "max_targets_per_type": self.shape["max_targets_per_type"] if self._masks else None,
+        }
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._seeds.names())
@@ -346,7 +180,7 @@ class Sampler:
         cell task's rows have one, and shows everything in a database without times.
         """
         number = self._seeds.number(task)
-        if self._options.get("objective") == "masked_cells":
+        if self._options["objective"] == "masked_cells":
             raise ValueError("the objective is 'masked_cells', which asks no task about keys")
         if keys is not None and rows is None:
             anchors = anchor_rows(self.store, number, keys)
@@ -365,7 +199,7 @@ class Sampler:
         With child_counts=True there are three more for each foreign key: C is then larger.
         """
         columns = np.array(self.store.core.vectors(binding.EMBEDDING_KINDS["columns"]))
-        if not self._options.get("child_counts"):
+        if not self._options["child_counts"]:
             return columns
         return np.concatenate([columns, child_count_embeddings(self.store.metadata, columns)])
 
@@ -529,7 +363,21 @@ class Sampler:
         return binding.SPLITS[split]
 
 
-def _given(store: Store | None) -> Store:
+Sampler.__signature__ = SIGNATURE  # type: ignore[attr-defined]
+Sampler.__doc__ = f"""Batches of contexts from a store.
+
+{help_text()}
+    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
+    """
+
+
+def _opened(given: Mapping[str, Any]) -> tuple[Store, bool]:
+    """The store, and whether it was opened here."""
+    path, store = given["db_path"], given["store"]
+    if (path is None) == (store is None):
+        raise ValueError("give either db_path or store")
+    if path is not None:
+        return Store(path, load=given["load"], verify=given["verify"]), True
     if not isinstance(store, Store):
         raise TypeError(f"store is {store!r}, expected a headwater.Store")
-    return store
+    return store, False

@@ -1,57 +1,215 @@
-"""Options of `Sampler` as the C library takes them: words as numbers, times in microseconds.
+"""Options of `Sampler`: what each is called, takes and means, by the library's table of them.
 
-Each function checks one option and raises ValueError, with the option's name first.
+The table of headwater.h (`hw_sampler_options_fields`) is the only place that lists them: the
+signature and the help of `Sampler`, the checks, the struct that C gets and what a saved state holds
+follow from it. What Python has in another form than C stands here: names instead of numbers, times
+of any kind, None where C chooses.
 """
 
 from __future__ import annotations
 
+import inspect
+import operator
 import os
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from . import binding
+from .binding.options import OPTIONS, Option
 from .keys import NO_TIME_US, Time, time_us
 from .store import word
 
 MAX_THREADS = 16
+MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
+# What Python calls otherwise than C: the first two by seed 000.
+NAMES = {
+    "batch_size": "default_batch_size", "sequence_length": "default_sequence_length",
+    "child_width": "bfs_child_width", "width_scope": "child_width_per",
+    "staleness_max_days": "staleness",
+}  # fmt: skip
+UNSEEN = ("staleness_zero_share", "never_masked")  # set with another, or by the front itself
+DOCS = {  # of those that Python takes in another form
+    "max_hops": "most hops from the seed to a row; None: no limit",
+    "num_threads": "threads that make batches; None: usable cores / local_world_size, at most 16",
+    "staleness": "(p0, days): a train seed sees less by a gap of up to so many days, of none with"
+    ' probability p0 (docs/2-sampling.md, "Staleness"); None: no gap',
+    "tasks": "which tasks of the store, by name; None: all",
+    "task_weights": "how often each task has its turn, by name; None: equally often",
+    "seed_tables": "with masked cells: the rows of these tables, each at its own time, are the"
+    " seeds; functions that take a task then take a table",
+    "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
+}
+CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0
+POSITIONAL = (
+    "rank", "world_size", "split_ratios", "split_seed", "seed", "num_prefetch",
+    "default_batch_size", "default_sequence_length", "bfs_child_width", "task_weights",
+)  # fmt: skip
+# What the front takes besides: where the store is, and how many share the machine.
+OWN: dict[str, tuple[Any, str]] = {
+    "db_path": (None, "a store directory"),
+    "store": (None, "an open `Store`, which several samplers may share, instead of db_path"),
+    "local_world_size": (1, "processes on this machine, which share its cores"),
+    "load": ("mmap", "of db_path, as of `Store`: mmap or ram"),
+    "verify": (
+        "once",
+        "of db_path, as of `Store`: once, header or full; a damaged store is a StoreError",
+    ),
+}
+Table = Mapping[str, Option]
 
 
-def split_ratios_of(given: Sequence[float]) -> tuple[float, float, float]:
-    ratios = [float(ratio) for ratio in given]
+@dataclass(frozen=True)
+class Choice:
+    """An option as `Sampler` takes it."""
+
+    name: str
+    default: Any
+    option: Option
+
+
+def choices(table: Table = OPTIONS) -> dict[str, Choice]:
+    """The options of a table by their names in Python."""
+    found = {}
+    for option in table.values():
+        if option.name not in UNSEEN:
+            name = NAMES.get(option.name, option.name)
+            found[name] = Choice(name, _default(name, option), option)
+    return found
+
+
+def _default(name: str, option: Option) -> Any:
+    if option.is_list or name in CHOSEN or _is_chosen(option):
+        return None
+    if option.words:
+        standard = option.words[int(option.standard[0])]
+        return None if standard == "default" else standard
+    if option.type == binding.constants.HW_OPTION_FLAG:
+        return bool(option.standard[0])
+    if option.type == binding.constants.HW_OPTION_DOUBLE:
+        return option.standard if option.count > 1 else option.standard[0]
+    return int(option.standard[0])
+
+
+def _is_chosen(option: Option) -> bool:
+    """Whether C chooses a value, and has 0 for that."""
+    return not option.is_list and option.standard[0] == 0 < option.least
+
+
+# ---- signature and help ------------------------------------------------------------------------
+
+
+def signature(table: Table = OPTIONS) -> inspect.Signature:
+    """Of `Sampler`: db_path and those of seed 000 by position, the others by name."""
+    defaults = {name: default for name, (default, _) in OWN.items()}
+    defaults |= {name: choice.default for name, choice in choices(table).items()}
+    order = ["db_path", *POSITIONAL]
+    order += [name for name in defaults if name not in order]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, kinds[place > len(POSITIONAL)], default=defaults[name])
+            for place, name in enumerate(order)
+        ]
+    )
+
+
+def help_text(table: Table = OPTIONS) -> str:
+    """What each option means, a paragraph for each."""
+    docs = {name: doc for name, (_, doc) in OWN.items()}
+    docs |= {name: meaning(choice) for name, choice in choices(table).items()}
+    wrap = textwrap.TextWrapper(92, initial_indent="    ", subsequent_indent="        ")
+    return "\n".join(wrap.fill(f"{name}: {doc}.") for name, doc in docs.items())
+
+
+def meaning(choice: Choice) -> str:
+    """Which words an option takes, and what it means."""
+    words = [f'"{one}"' for one in choice.option.words if one != "default"]
+    doc = DOCS.get(choice.name, choice.option.doc)
+    return f"{' or '.join(words)}: {doc}" if words else doc
+
+
+# ---- checks, and what C gets -------------------------------------------------------------------
+
+
+def members(given: Mapping[str, Any], table: Table = OPTIONS) -> dict[str, Any]:
+    """What hw_sampler_options holds of options; those of the front itself are left alone."""
+    found: dict[str, Any] = {}
+    for name, choice in choices(table).items():
+        read = READERS.get(name)
+        found[choice.option.name] = (
+            _plain(choice, given[name]) if read is None else read(given[name])
+        )
+    shares = found["staleness_max_days"]
+    found["staleness_zero_share"], found["staleness_max_days"] = shares
+    return found
+
+
+def _plain(choice: Choice, value: Any) -> Any:
+    option = choice.option
+    if option.is_list:
+        return value
+    if value is None and choice.default is None:
+        return 0
+    if option.words:
+        return word(choice.name, value, {one: i for i, one in enumerate(option.words)})
+    if option.type == binding.constants.HW_OPTION_FLAG:
+        return bool(value)
+    is_real = option.type == binding.constants.HW_OPTION_DOUBLE
+    number = float(value) if is_real else operator.index(value)
+    if not option.least <= number <= option.most:
+        raise ValueError(f"{choice.name} is {value}, expected {_range(option)}")
+    return number
+
+
+def _range(option: Option) -> str:
+    if option.most >= 2**31 - 1:
+        return f"at least {option.least:g}"
+    return f"{option.least:g} to {option.most:g}"
+
+
+def split_ratios_of(given: Sequence[float]) -> tuple[float, ...]:
+    ratios = tuple(float(ratio) for ratio in given)
     if len(ratios) != 3:
         raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
-    return ratios[0], ratios[1], ratios[2]
+    return ratios
 
 
 def split_number(split: str) -> int:
     return word("split", split, binding.SPLITS)
 
 
-def at_least(option: str, value: int, low: int) -> int:
-    if value < low:
-        raise ValueError(f"{option} is {value}, expected at least {low}")
-    return value
-
-
-def at_least_or_0(option: str, value: int | None, low: int) -> int:
-    """An option that may be None, which is 0 to the C library: it then chooses."""
-    return 0 if value is None else at_least(option, value, low)
-
-
 def thread_count(num_threads: int | None, local_world_size: int) -> int:
+    """num_threads, or the usable cores for each process of the machine."""
+    for name, value in (("num_threads", num_threads), ("local_world_size", local_world_size)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}, expected at least 1")
     if num_threads is not None:
-        return at_least("num_threads", num_threads, 1)
-    cores = len(os.sched_getaffinity(0)) // at_least("local_world_size", local_world_size, 1)
-    return min(max(cores, 1), MAX_THREADS)
+        return num_threads
+    return min(max(len(os.sched_getaffinity(0)) // local_world_size, 1), MAX_THREADS)
 
 
-def staleness_days(given: tuple[float, float] | None) -> tuple[float, float] | None:
+def hop_limit(max_hops: int | None) -> int:
+    """C has 0 for no limit, and else 1 more."""
+    if max_hops is not None and max_hops < 0:
+        raise ValueError(f"max_hops is {max_hops}, expected at least 0")
+    return 0 if max_hops is None else max_hops + 1
+
+
+def staleness_days(given: tuple[float, float] | None) -> tuple[float, float]:
     if given is None:
-        return None
+        return 0, 0
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
         raise ValueError(f"staleness is {given!r}, expected (probability of no gap, longest days)")
     share, days = float(given[0]), float(given[1])
-    if not days > 0:
-        raise ValueError(f"staleness: the longest gap is {days:g} days, expected more than 0")
+    if not 0 <= share <= 1:
+        raise ValueError(f"staleness: the probability of no gap is {share:g}, expected 0 to 1")
+    most = OPTIONS["staleness_max_days"].most
+    if not 0 < days <= most:
+        raise ValueError(
+            f"staleness: the longest gap is {days:g} days, expected more than 0, at most {most:g}"
+        )
     return share, days
 
 
@@ -75,3 +233,12 @@ def visible_until_us(given: Time | Mapping[str, Time | None] | None) -> tuple[in
     times = [by_split.get(split) for split in binding.SPLITS]
     train, val, test = (NO_TIME_US if time is None else time_us(time) for time in times)
     return train, val, test
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "split_ratios": split_ratios_of,
+    "max_hops": hop_limit,
+    "staleness": staleness_days,
+    "time_split": time_split_us,
+    "visible_until": visible_until_us,
+}

@@ -21,6 +21,8 @@ import pytest
 from headwater import binding
 from headwater.binding import constants, signatures, structs
 from headwater.binding.background import listen
+from headwater.binding.options import ITEMS, Option
+from headwater.binding.options import OPTIONS as OPTIONS_OF_C
 from headwater.binding.store import SEED_ARRAYS
 from tiny_store import write_tiny
 
@@ -42,6 +44,11 @@ C_TYPES: dict[Any, str] = {
     structs.Times: "const int64_t *",
     structs.Weights: "const double *",
     structs.Words: "const char *const *",
+}
+LISTS_OF_C = {
+    constants.HW_OPTION_TIMES: "const int64_t *",
+    constants.HW_OPTION_NUMBERS: "const uint32_t *",
+    constants.HW_OPTION_WEIGHTS: "const double *",
 }
 OPTIONS: dict[str, Any] = {
     "default_batch_size": 4, "default_sequence_length": 32, "max_rows": 16, "text_budget": 64,
@@ -76,7 +83,21 @@ def claims() -> list[str]:
             if kind in C_TYPES and kind not in (None, ctypes.c_void_p)
         ),
         *(f"_Static_assert({name} == {value}, {quoted(name)});" for name, value in numbers()),
+        *(claim for option in OPTIONS_OF_C.values() for claim in option_claims(option)),
     ]
+
+
+def option_claims(option: Option) -> Iterator[str]:
+    """That a member is where the library's table says, and of the type that it says."""
+    member = f"((hw_sampler_options *)0)->{option.name}"
+    place = f"offsetof(hw_sampler_options, {option.name}) == {option.offset}"
+    yield f"_Static_assert({place}, {quoted(option.name)});"
+    if option.is_list:
+        yield is_of(member, LISTS_OF_C[option.type])
+    elif not option.words:
+        yield is_of(member + ("[0]" if option.count > 1 else ""), C_TYPES[ITEMS[option.type]])
+    else:
+        yield f"_Static_assert(sizeof({member}) == 4, {quoted(option.name)});"
 
 
 def numbers() -> list[tuple[str, int]]:
@@ -153,8 +174,13 @@ def test_the_tables_leave_nothing_of_the_header_out() -> None:
     names = set(re.findall(r"\bHW_[A-Z0-9_]+\b", HEADER)) - {"HW_API", "HW_CHECK", "HW_VERSION"}
     assert {name for name, _ in numbers()} == names
     bodies = re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", HEADER, re.DOTALL)
-    assert {name for _, name in bodies} == set(structs.STRUCTS) - {"struct ArrowArrayStream"}
-    for body, name in bodies:
+    bodies = {name: body for body, name in bodies}
+    options = set(re.findall(r"(\w+)(?:\[\d\])?[,;]", bodies.pop("hw_sampler_options")))
+    assert {name for name in options if not name.endswith("_count")} == {
+        "struct_bytes", *OPTIONS_OF_C,
+    }  # fmt: skip
+    assert set(bodies) == set(structs.STRUCTS) - {"struct ArrowArrayStream"}
+    for name, body in bodies.items():
         members = [
             re.sub(r"\[.*", "", part).split()[-1].lstrip("*")
             for line in body.split(";")

@@ -215,10 +215,10 @@ def test_counts_have_columns_and_embeddings_of_their_own(path: Path) -> None:
         assert plain.batch("train", 0)["column_ids"].max() < len(before)
 
 
-def test_a_state_knows_of_counts_only_where_there_are_any(path: Path) -> None:
+def test_a_state_knows_of_counts(path: Path) -> None:
     with headwater.Sampler(path) as plain, headwater.Sampler(path, child_counts=True) as counting:
-        assert "child_counts" not in plain.state_dict()["options"]
-        with pytest.raises(ValueError, match="child_counts was None and is True"):
+        assert counting.state_dict()["options"]["child_counts"] is True
+        with pytest.raises(ValueError, match="child_counts was False and is True"):
             counting.load_state_dict(plain.state_dict())
 
 

@@ -242,11 +242,11 @@ def test_a_missing_column_of_label_times_is_named(tmp_path: Path) -> None:
         built(tmp_path, label_known_at="when")
 
 
-def test_a_state_knows_label_rows_only_where_there_are_any(tmp_path: Path) -> None:
+def test_a_state_knows_label_rows(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     with headwater.Sampler(path) as plain, headwater.Sampler(path, label_rows=4) as rows:
-        assert "label_rows" not in plain.state_dict()["options"]
-        with pytest.raises(ValueError, match="label_rows was None and is 4"):
+        assert rows.state_dict()["options"]["label_rows"] == 4
+        with pytest.raises(ValueError, match="label_rows was 0 and is 4"):
             rows.load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match="label_rows is -1"):
         headwater.Sampler(path, label_rows=-1)

@@ -285,7 +285,7 @@ def test_a_resumed_sampler_goes_on_where_it_was(tmp_path: Path) -> None:
         sampler.load_state_dict(state)
         assert [bytes_of(sampler.next_train_batch()) for _ in range(4)] == expected
     unpacked = {k: v for k, v in options.items() if k not in ("packing", "contexts_per_batch")}
-    message = "packing was True and is None"
+    message = "packing was True and is False"
     with (
         headwater.Sampler(path, **unpacked) as sampler,
         pytest.raises(ValueError, match=message),
@@ -318,7 +318,7 @@ def test_what_packing_cannot_do_is_refused(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     with pytest.raises(ValueError, match="contexts_per_batch is 9, without packing it is the"):
         headwater.Sampler(path, contexts_per_batch=9)
-    with pytest.raises(ValueError, match="contexts_per_batch is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="contexts_per_batch is 0, expected 1 to 65536"):
         headwater.Sampler(path, packing=True, contexts_per_batch=0)
     with pytest.raises(ValueError, match="text_budget is 50, expected 65 to"):
         headwater.Sampler(path, packing=True, contexts_per_batch=64, text_budget=50)

@@ -587,14 +587,13 @@ def test_the_compact_layout_holds_the_same(tmp_path: Path) -> None:
 # ---- the option --------------------------------------------------------------------------------
 
 
-def test_a_state_knows_peer_labels_only_where_there_are_any(tmp_path: Path) -> None:
+def test_a_state_knows_peer_labels(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     with headwater.Sampler(path) as plain, headwater.Sampler(path, peer_labels=4) as peers:
-        assert "peer_labels" not in plain.state_dict()["options"]
         assert peers.state_dict()["options"]["peer_labels"] == 4
-        with pytest.raises(ValueError, match="peer_labels was None and is 4"):
+        with pytest.raises(ValueError, match="peer_labels was 0 and is 4"):
             peers.load_state_dict(plain.state_dict())
-        with pytest.raises(ValueError, match="peer_labels was 4 and is None"):
+        with pytest.raises(ValueError, match="peer_labels was 4 and is 0"):
             plain.load_state_dict(peers.state_dict())
     with headwater.Sampler(path, peer_labels=1024) as most:
         most.batch("train", 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from ctypes import byref, c_double, c_uint32, c_uint64
 from typing import Any, SupportsIndex
 
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 from .batch import Batch, Layout
 from .constants import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT
 from .conversions import u32, u64
-from .library import Handle, as_dict, error_of, filled, lib, own
+from .library import Handle, as_dict, error_of, lib, own
+from .options import SamplerOptions
 from .store import Store
-from .structs import Error, SamplerOptions, TargetStats
+from .structs import Error, TargetStats
 
 SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
 MOST_SECONDS = 1e12
@@ -35,48 +35,22 @@ def advised(error: Error) -> BaseException:
 
 
 class Sampler:
-    """A store to batches. Any thread. Options are those of hw_sampler_options; a list that is None
-    is left out."""
+    """A store to batches. Any thread. options: members of hw_sampler_options; None is left at its
+    default."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        tasks: Sequence[int] | None,
-        task_weights: Sequence[float] | None,
-        visible_until: tuple[SupportsIndex, SupportsIndex, SupportsIndex],
-        staleness: tuple[float, float] = (0, 0),
-        time_split: tuple[SupportsIndex, SupportsIndex] | None = None,
-        seed_tables: Sequence[int] | None = None,
-        never_masked: Sequence[int] | None = None,
-        **options: SupportsIndex | float | tuple[float, float, float],
-    ) -> None:
+    def __init__(self, store: Store, **options: Any) -> None:
         opened, counts = store.open_handle(), store.counts()
-        sources = [given for given in (seed_tables, tasks) if given is not None]
-        weight_count = len(sources[0]) if sources else counts["task_count"]
-        _check_length("task_weights", task_weights, weight_count)
-        _check_length("visible_until", visible_until, 3)
-        _check_length("time_split", time_split, 2)
-        filled_options = filled(
-            SamplerOptions,
-            tasks=tasks,
-            task_count=len(tasks or ()),
-            task_weights=task_weights,
-            visible_until=visible_until,
-            staleness_zero_share=staleness[0],
-            staleness_max_days=staleness[1],
-            time_split=time_split,
-            seed_tables=seed_tables,
-            seed_table_count=len(seed_tables or ()),
-            never_masked=never_masked,
-            never_masked_count=len(never_masked or ()),
-            **options,
-        )
+        sources = [options[name] for name in ("seed_tables", "tasks") if options.get(name)]
+        weights = options.get("task_weights")
+        expected = len(sources[0]) if sources else counts["task_count"]
+        if weights is not None and len(weights) != expected:
+            raise ValueError(f"task_weights has {len(weights)} entries, expected {expected}")
+        given = SamplerOptions(options)
         handle = Handle(lib.hw_sampler_close)
-        call(lib.hw_sampler_open, opened, byref(filled_options), byref(handle.out))
+        call(lib.hw_sampler_open, opened, given.address, byref(handle.out))
         self.handle = handle
         self.layout: Layout | None = None  # known with the first batch
-        more = counts["table_count"] if seed_tables is not None else 0
+        more = counts["table_count"] if options.get("seed_tables") is not None else 0
         self._position_count = counts["task_count"] + more
 
     def shutdown(self) -> None:
@@ -176,11 +150,6 @@ class Sampler:
     def stats(self) -> dict[str, int]:
         """The counters of hw_sampler_stats."""
         return as_dict(lib.hw_sampler_get_stats(self.handle))
-
-
-def _check_length(name: str, values: Sequence[Any] | None, expected: int) -> None:
-    if values is not None and len(values) != expected:
-        raise ValueError(f"{name} has {len(values)} entries, expected {expected}")
 
 
 def _seconds(timeout: float) -> float:

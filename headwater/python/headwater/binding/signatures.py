@@ -125,6 +125,8 @@ hw_status hw_store_edge_counts(const hw_store *store, uint32_t key, uint32_t *pa
     uint64_t *edges, hw_error *error);
 hw_status hw_store_column_rows(const hw_store *store, uint32_t column, uint32_t *rows, hw_error
     *error);
+void hw_sampler_options_init(hw_sampler_options *options, size_t bytes);
+const hw_option_field *hw_sampler_options_fields(uint32_t *count);
 hw_shape hw_sampler_shape(const hw_sampler *sampler);
 uint64_t hw_pass_batch_count(const hw_pass *pass);
 hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,

@@ -11,7 +11,6 @@ from ctypes import (
     c_double,
     c_float,
     c_int,
-    c_int32,
     c_int64,
     c_size_t,
     c_uint,
@@ -150,40 +149,16 @@ class Seeds(Structure):
 # ---- sampler ---------------------------------------------------------------------------------
 
 
-class SamplerOptions(Structure):
+class OptionField(Structure):
     _fields_ = (
-        ("struct_bytes", c_size_t),
-        *alike(c_uint32, "rank world_size"),
-        ("split_ratios", c_double * 3),
-        *alike(c_uint64, "split_seed seed"),
-        *alike(c_uint32, "batch_size sequence_length max_rows child_width max_hops"),
-        *alike(
-            c_uint,
-            "width_scope child_order identifier_cells context_labels targets task_order",
-        ),
-        ("tasks", Numbers),
-        ("task_count", c_uint32),
-        ("task_weights", Weights),
-        ("visible_until", Times),
-        ("num_threads", c_uint32),
-        *alike(c_int32, "num_prefetch num_prefetch_val"),
-        ("text_budget", c_uint32),
-        ("with_rows", c_uint8),
-        *alike(c_uint, "layout text_mode"),
-        *alike(c_uint8, "attention_masks packing"),
-        ("contexts_per_batch", c_uint32),
-        *alike(c_double, "staleness_zero_share staleness_max_days"),
-        ("child_counts", c_uint8),
-        ("label_rows", c_uint32),
-        ("time_split", Times),
-        ("train_on_val", c_uint8),
-        ("objective", c_uint),
-        ("mask_ratio", c_double),
-        ("seed_tables", Numbers),
-        *alike(c_uint32, "seed_table_count max_targets_per_type"),
-        ("never_masked", Numbers),
-        *alike(c_uint32, "never_masked_count peer_labels"),
-        ("database_age", c_uint8),
+        ("name", c_char_p),
+        ("type", c_uint),
+        *alike(c_uint32, "offset count"),
+        ("standard", c_double * 3),
+        *alike(c_double, "least most"),
+        ("words", Words),
+        ("decides_contexts", c_uint8),
+        ("doc", c_char_p),
     )
 
 
@@ -268,7 +243,7 @@ STRUCTS: dict[str, type[Structure]] = {
     "hw_verification": Verification,
     "hw_cell": Cell,
     "hw_seeds": Seeds,
-    "hw_sampler_options": SamplerOptions,
+    "hw_option_field": OptionField,
     "hw_shape": Shape,
     "hw_target_stats": TargetStats,
     "hw_sampler_stats": SamplerStats,

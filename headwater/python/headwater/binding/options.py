@@ -1,0 +1,134 @@
+"""hw_sampler_options, by the library's own table of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import (
+    addressof,
+    byref,
+    c_double,
+    c_int32,
+    c_uint,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    create_string_buffer,
+)
+from dataclasses import dataclass
+from typing import Any
+
+from .constants import (
+    HW_OPTION_DOUBLE,
+    HW_OPTION_FLAG,
+    HW_OPTION_INT32,
+    HW_OPTION_NUMBERS,
+    HW_OPTION_TIMES,
+    HW_OPTION_UINT32,
+    HW_OPTION_UINT64,
+    HW_OPTION_WEIGHTS,
+    HW_OPTION_WORD,
+)
+from .conversions import CONVERSIONS, i64_array, u32_array, weights
+from .library import lib
+from .structs import OptionField
+
+ITEMS: dict[int, Any] = {
+    HW_OPTION_FLAG: c_uint8,
+    HW_OPTION_WORD: c_uint,
+    HW_OPTION_UINT32: c_uint32,
+    HW_OPTION_INT32: c_int32,
+    HW_OPTION_UINT64: c_uint64,
+    HW_OPTION_DOUBLE: c_double,
+}
+LISTS: dict[int, Any] = {
+    HW_OPTION_TIMES: i64_array,
+    HW_OPTION_NUMBERS: u32_array,
+    HW_OPTION_WEIGHTS: weights,
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """A row of the table: hw_option_field."""
+
+    name: str
+    type: int
+    offset: int
+    count: int
+    standard: tuple[float, ...]
+    least: float
+    most: float
+    words: tuple[str, ...]
+    decides_contexts: bool
+    doc: str
+
+    @property
+    def is_list(self) -> bool:
+        return self.type in LISTS
+
+
+def _read(field: OptionField) -> Option:
+    words: list[str] = []
+    while field.words and field.words[len(words)] is not None:
+        words.append(field.words[len(words)].decode())
+    is_list = field.type in LISTS
+    return Option(
+        field.name.decode(), field.type, field.offset, field.count,
+        () if is_list else tuple(field.standard[: field.count]), field.least, field.most,
+        tuple(words), bool(field.decides_contexts), field.doc.decode(),
+    )  # fmt: skip
+
+
+def option_fields() -> dict[str, Option]:
+    """The options of a sampler by name, in the order of the struct."""
+    count = c_uint32()
+    start = lib.hw_sampler_options_fields(byref(count))
+    rows = (OptionField * count.value).from_address(start)
+    return {option.name: option for option in map(_read, rows)}
+
+
+OPTIONS = option_fields()
+BYTES = -(-(max(option.offset for option in OPTIONS.values()) + 8) // 8) * 8
+
+
+class SamplerOptions:
+    """The struct with its defaults, but for the values that are given; it keeps their lists."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._lists: list[Any] = []
+        self._memory = create_string_buffer(BYTES)
+        lib.hw_sampler_options_init(self._memory, BYTES)
+        for name, value in values.items():
+            if name not in OPTIONS:
+                raise TypeError(f"hw_sampler_options has no member '{name}'")
+            if value is not None:
+                self._set(OPTIONS[name], value)
+
+    @property
+    def address(self) -> int:
+        return addressof(self._memory)
+
+    def _set(self, option: Option, value: Any) -> None:
+        if option.is_list:
+            self._set_list(option, value)
+            return
+        item = ITEMS[option.type]
+        values = value if option.count > 1 else [value]
+        _check_length(option, values)
+        at = (item * option.count).from_buffer(self._memory, option.offset)
+        at[:] = [CONVERSIONS[item](one) for one in values]
+
+    def _set_list(self, option: Option, values: Any) -> None:
+        if option.type == HW_OPTION_NUMBERS:
+            c_uint32.from_buffer(self._memory, option.count).value = len(values)
+        elif option.type == HW_OPTION_TIMES:
+            _check_length(option, values)
+        made = LISTS[option.type](values)
+        self._lists.append(made)
+        c_void_p.from_buffer(self._memory, option.offset).value = addressof(made)
+
+
+def _check_length(option: Option, values: Any) -> None:
+    if len(values) != option.count:
+        raise ValueError(f"{option.name} has {len(values)} entries, expected {option.count}")

@@ -1,0 +1,293 @@
+/*
+ * The options of a sampler, one row each: what bindings, checks, saved states and docs are made
+ * from. An option is a row here, a member of hw_sampler_options and the code that reads it.
+ */
+#include "options.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "error.h"
+
+static const char *const WIDTH_SCOPES[] = {"foreign_key", "row", NULL};
+static const char *const CHILD_ORDERS[] = {"uniform", "recent", NULL};
+static const char *const IDENTIFIER_CELLS[] = {"all", "foreign_keys", "none", NULL};
+static const char *const CONTEXT_LABELS[] = {"default", "train", "none", "all", NULL};
+static const char *const TARGETS[] = {"inline", "separate", NULL};
+static const char *const TASK_ORDERS[] = {"weighted", "round_robin", NULL};
+static const char *const LAYOUTS[] = {"dense", "compact", NULL};
+static const char *const TEXT_MODES[] = {"batch", "resident", NULL};
+static const char *const OBJECTIVES[] = {"task", "masked_cells", NULL};
+
+#define AT(member) offsetof(hw_sampler_options, member)
+#define MOST_U32 4294967295.0
+#define CONTENTS 1 /* decides what is in contexts, or their order */
+
+/* clang-format off */
+static const hw_option_field FIELDS[] = {
+    {"rank", HW_OPTION_UINT32, AT(rank), 1, {0}, 0, MOST_U32, NULL, 0,
+     "this process's number, from 0: every seed is seen by exactly one rank per epoch"},
+    {"world_size", HW_OPTION_UINT32, AT(world_size), 1, {1}, 1, MOST_U32, NULL, 0,
+     "number of processes that share the seeds"},
+    {"split_ratios", HW_OPTION_DOUBLE, AT(split_ratios), 3, {0.8, 0.1, 0.1}, 0, 1, NULL, CONTENTS,
+     "shares of train, val and test, where the task does not say which seed is which"},
+    {"split_seed", HW_OPTION_UINT64, AT(split_seed), 1, {123}, 0, 0x1p64, NULL, CONTENTS,
+     "decides which seed is in which split, nothing else"},
+    {"seed", HW_OPTION_UINT64, AT(seed), 1, {42}, 0, 0x1p64, NULL, CONTENTS,
+     "order of seeds and draws of children"},
+    {"batch_size", HW_OPTION_UINT32, AT(batch_size), 1, {32}, 1, HWI_MAX_BATCH, NULL, 0,
+     "B, sequences per batch"},
+    {"sequence_length", HW_OPTION_UINT32, AT(sequence_length), 1, {1024}, 2, HWI_MAX_SEQUENCE,
+     NULL, CONTENTS, "S, cells per sequence"},
+    {"max_rows", HW_OPTION_UINT32, AT(max_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL, CONTENTS,
+     "R, rows per sequence; by default chosen from a sample"},
+    {"child_width", HW_OPTION_UINT32, AT(child_width), 1, {16}, 1, HWI_MAX_CHILD_WIDTH, NULL,
+     CONTENTS, "most children taken of a row, per foreign key or in all (width_scope)"},
+    {"max_hops", HW_OPTION_UINT32, AT(max_hops), 1, {0}, 1, MOST_U32, NULL, CONTENTS,
+     "most hops from the seed to a row, and 1 more; 0: no limit"},
+    {"width_scope", HW_OPTION_WORD, AT(width_scope), 1, {HW_WIDTH_PER_KEY}, 0, HW_WIDTH_PER_ROW,
+     WIDTH_SCOPES, CONTENTS, "what child_width is per"},
+    {"child_order", HW_OPTION_WORD, AT(child_order), 1, {HW_CHILDREN_UNIFORM}, 0,
+     HW_CHILDREN_RECENT, CHILD_ORDERS, CONTENTS, "which children are taken"},
+    {"identifier_cells", HW_OPTION_WORD, AT(identifier_cells), 1, {HW_IDENTIFIERS_ALL}, 0,
+     HW_IDENTIFIERS_NONE, IDENTIFIER_CELLS, CONTENTS, "which keys become cells"},
+    {"context_labels", HW_OPTION_WORD, AT(context_labels), 1, {HW_LABELS_DEFAULT}, 0,
+     HW_LABELS_ALL, CONTEXT_LABELS, CONTENTS,
+     "whose labels contexts show once they are known; by default as each task says"},
+    {"targets", HW_OPTION_WORD, AT(targets), 1, {HW_TARGETS_INLINE}, 0, HW_TARGETS_SEPARATE,
+     TARGETS, 0, "whether targets stand in their cells or in arrays of their own"},
+    {"task_order", HW_OPTION_WORD, AT(task_order), 1, {HW_TASKS_WEIGHTED}, 0,
+     HW_TASKS_ROUND_ROBIN, TASK_ORDERS, CONTENTS, "how the tasks of a stream take turns"},
+    {"tasks", HW_OPTION_NUMBERS, AT(tasks), AT(task_count), {0}, 0, 0, NULL, CONTENTS,
+     "which tasks of the store; by default all"},
+    {"task_weights", HW_OPTION_WEIGHTS, AT(task_weights), 0, {0}, 0, 0, NULL, CONTENTS,
+     "how often each task has its turn; by default equally often"},
+    {"visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
+     "by split a time after which nothing is ever shown"},
+    {"num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, MOST_U32, NULL, 0,
+     "threads that make batches; by default the usable cores, at most 16"},
+    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {3}, 0, 0x7fffffff, NULL, 0,
+     "batches made ahead; 0: each is made when it is asked for, without threads"},
+    {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, 0x7fffffff, NULL, 0,
+     "the same of the stream of val"},
+    {"text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
+     "U, texts per batch; by default chosen from a sample"},
+    {"with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
+     "adds row_depths, and row_ids in info"},
+    {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_COMPACT, LAYOUTS, 0,
+     "arrays that are ready to compute with, or at most a fifth as large"},
+    {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_RESIDENT,
+     TEXT_MODES, 0, "whether each batch brings its texts, or the caller holds all of them"},
+    {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
+     "adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask"},
+    {"packing", HW_OPTION_FLAG, AT(packing), 1, {0}, 0, 1, NULL, CONTENTS,
+     "puts several contexts into a sequence (docs/3-batch.md, \"Packing\")"},
+    {"contexts_per_batch", HW_OPTION_UINT32, AT(contexts_per_batch), 1, {0}, 1, HWI_MAX_BATCH,
+     NULL, 0, "seeds that a batch owns with packing; by default as many as fit uncut"},
+    {"staleness_zero_share", HW_OPTION_DOUBLE, AT(staleness_zero_share), 1, {0}, 0, 1, NULL,
+     CONTENTS, "probability that a train seed sees all that it may (staleness_max_days)"},
+    {"staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
+     HWI_MAX_STALE_DAYS, NULL, CONTENTS,
+     "a train seed sees less by a gap of up to so many days (docs/2-sampling.md, \"Staleness\")"},
+    {"child_counts", HW_OPTION_FLAG, AT(child_counts), 1, {0}, 0, 1, NULL, CONTENTS,
+     "three cells per foreign key that points at a row: how many of its children are visible, and"
+     " the ages of the last and the first"},
+    {"label_rows", HW_OPTION_UINT32, AT(label_rows), 1, {0}, 0, HWI_MAX_SEQUENCE, NULL, CONTENTS,
+     "most rows with the known labels of the anchor's earlier seeds, in contexts of derived tasks"},
+    {"time_split", HW_OPTION_TIMES, AT(time_split), 2, {0}, 0, 0, NULL, CONTENTS,
+     "(at, until): deals the seeds of train anew, for a backtest (docs/2-sampling.md, \"Splits by"
+     " time\")"},
+    {"train_on_val", HW_OPTION_FLAG, AT(train_on_val), 1, {0}, 0, 1, NULL, CONTENTS,
+     "the seeds of val are train's, for the last fit before test; val then has none"},
+    {"objective", HW_OPTION_WORD, AT(objective), 1, {HW_OBJECTIVE_TASK}, 0,
+     HW_OBJECTIVE_MASKED_CELLS, OBJECTIVES, CONTENTS,
+     "a task's target, or masked cells of contexts without a question"},
+    {"mask_ratio", HW_OPTION_DOUBLE, AT(mask_ratio), 1, {0}, 0, 1, NULL, CONTENTS,
+     "probability that a cell is masked; by default 0.15 for masked cells, else 0"},
+    {"seed_tables", HW_OPTION_NUMBERS, AT(seed_tables), AT(seed_table_count), {0}, 0, 0, NULL,
+     CONTENTS, "with masked cells: the rows of these tables, each at its own time, are the seeds"},
+    {"max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
+     CONTENTS, "M, masked cells of one type in a sequence; by default chosen from a sample"},
+    {"never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
+     0, "columns that are never masked, besides those of docs/2-sampling.md"},
+    {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
+     CONTENTS, "most rows with the labels of other anchors that became known last"},
+    {"database_age", HW_OPTION_FLAG, AT(database_age), 1, {0}, 0, 1, NULL, CONTENTS,
+     "the age of a task's seed row is that of the newest row of any table that it may see"},
+};
+/* clang-format on */
+
+const hw_option_field *hw_sampler_options_fields(uint32_t *count) {
+    *count = (uint32_t)(sizeof FIELDS / sizeof FIELDS[0]);
+    return FIELDS;
+}
+
+static size_t bytes_of(const hw_option_field *field) {
+    switch (field->type) {
+    case HW_OPTION_FLAG:
+        return sizeof(uint8_t);
+    case HW_OPTION_UINT32:
+        return sizeof(uint32_t);
+    case HW_OPTION_INT32:
+        return sizeof(int32_t);
+    case HW_OPTION_WORD:
+        return sizeof(hw_layout);
+    case HW_OPTION_UINT64:
+        return sizeof(uint64_t);
+    case HW_OPTION_DOUBLE:
+        return sizeof(double);
+    case HW_OPTION_TIMES:
+    case HW_OPTION_NUMBERS:
+    case HW_OPTION_WEIGHTS:
+    default:
+        return sizeof(const int64_t *);
+    }
+}
+
+static double read_value(const hw_option_field *field, const void *at) {
+    uint32_t word = 0;
+    int32_t number = 0;
+    uint64_t wide = 0;
+    double real = 0;
+    switch (field->type) {
+    case HW_OPTION_FLAG:
+        return *(const uint8_t *)at;
+    case HW_OPTION_UINT32:
+    case HW_OPTION_WORD:
+        memcpy(&word, at, sizeof word);
+        return word;
+    case HW_OPTION_INT32:
+        memcpy(&number, at, sizeof number);
+        return number;
+    case HW_OPTION_UINT64:
+        memcpy(&wide, at, sizeof wide);
+        return (double)wide;
+    case HW_OPTION_DOUBLE:
+        memcpy(&real, at, sizeof real);
+        return real;
+    case HW_OPTION_TIMES:
+    case HW_OPTION_NUMBERS:
+    case HW_OPTION_WEIGHTS:
+    default:
+        return 0;
+    }
+}
+
+static void write_value(const hw_option_field *field, void *at, double value) {
+    uint32_t word = value >= 0 ? (uint32_t)value : 0;
+    int32_t number = (int32_t)(field->type == HW_OPTION_INT32 ? value : 0);
+    uint64_t wide = value >= 0 ? (uint64_t)value : 0;
+    switch (field->type) {
+    case HW_OPTION_FLAG:
+        *(uint8_t *)at = value != 0;
+        break;
+    case HW_OPTION_UINT32:
+    case HW_OPTION_WORD:
+        memcpy(at, &word, sizeof word);
+        break;
+    case HW_OPTION_INT32:
+        memcpy(at, &number, sizeof number);
+        break;
+    case HW_OPTION_UINT64:
+        memcpy(at, &wide, sizeof wide);
+        break;
+    case HW_OPTION_DOUBLE:
+        memcpy(at, &value, sizeof value);
+        break;
+    case HW_OPTION_TIMES:
+    case HW_OPTION_NUMBERS:
+    case HW_OPTION_WEIGHTS:
+    default:
+        break;
+    }
+}
+
+static void set_default(const hw_option_field *field, hw_sampler_options *options) {
+    for (uint32_t i = 0; i < field->count; i++) {
+        write_value(field, (uint8_t *)options + field->offset + i * bytes_of(field),
+                    field->standard[i]);
+    }
+}
+
+static int is_list(const hw_option_field *field) {
+    return field->type >= HW_OPTION_TIMES;
+}
+
+void hw_sampler_options_init(hw_sampler_options *options, size_t bytes) {
+    memset(options, 0, bytes);
+    memcpy(options, &bytes, sizeof bytes); /* struct_bytes */
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        const hw_option_field *field = &FIELDS[i];
+        if (!is_list(field) && field->offset + field->count * bytes_of(field) <= bytes) {
+            set_default(field, options);
+        }
+    }
+}
+
+/* ---- checks ------------------------------------------------------------------------------ */
+
+static int is_zero(const hw_option_field *field, const hw_sampler_options *options) {
+    double sum = 0;
+    for (uint32_t i = 0; i < field->count; i++) {
+        double value =
+            read_value(field, (const uint8_t *)options + field->offset + i * bytes_of(field));
+        sum += value < 0 || value > 0 || value != value;
+    }
+    return sum == 0;
+}
+
+static hw_status check_range(const hw_option_field *field, const hw_sampler_options *options,
+                             hw_error *error) {
+    for (uint32_t i = 0; i < field->count; i++) {
+        double value =
+            read_value(field, (const uint8_t *)options + field->offset + i * bytes_of(field));
+        if (!(value >= field->least && value <= field->most)) {
+            return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %.10g, expected %.10g to %.10g",
+                            field->name, value, field->least, field->most);
+        }
+    }
+    return HW_OK;
+}
+
+static hw_status check_ratios(const double *ratios, hw_error *error) {
+    double sum = ratios[0] + ratios[1] + ratios[2];
+    return fabs(sum - 1) > 1e-6
+               ? hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios sum to %g, expected 1", sum)
+               : HW_OK;
+}
+
+/* What options ask of one another. */
+static hw_status check_together(const hw_sampler_options *options, hw_error *error) {
+    HW_TRY(check_ratios(options->split_ratios, error));
+    if (options->rank >= options->world_size) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "rank is %u, expected 0 to %u", options->rank,
+                        options->world_size - 1);
+    }
+    if (options->text_mode == HW_TEXTS_RESIDENT && options->text_budget != 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "text_budget is %u, text_mode 'resident' has no budget",
+                        options->text_budget);
+    }
+    if (options->contexts_per_batch != 0 && !options->packing) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "contexts_per_batch is %u, without packing it is the batch size",
+                        options->contexts_per_batch);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error) {
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        const hw_option_field *field = &FIELDS[i];
+        if (is_list(field)) {
+            continue;
+        }
+        if ((field->least > 0 || field->count > 1) && is_zero(field, options)) {
+            set_default(field, options);
+        } else {
+            HW_TRY(check_range(field, options, error));
+        }
+    }
+    return check_together(options, error);
+}

@@ -1,0 +1,17 @@
+/* The options of a sampler as data, and their checks. */
+#ifndef HWI_OPTIONS_H
+#define HWI_OPTIONS_H
+
+#include "headwater.h"
+
+#define HWI_MAX_SEQUENCE 65535u
+#define HWI_MAX_BATCH 65536u
+#define HWI_MAX_CHILD_WIDTH 4096u
+#define HWI_MAX_PEER_LABELS 1024u
+#define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
+
+/* Sets options that are 0, where 0 is no value of theirs, to their defaults; HW_BAD_ARGUMENT for a
+ * value out of its range, or that does not go with another. */
+HW_CHECK hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error);
+
+#endif
