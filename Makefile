@@ -15,7 +15,7 @@ C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/python/headwater/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options)
-CONFLUENCE := $(wildcard confluence/confluence/*) $(wildcard confluence/src/*.[ch]) \
+CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wildcard confluence/src/*.[ch]) \
               confluence/pyproject.toml confluence/meson.build confluence/meson.options
 
 .NOTPARALLEL: # one set-up at a time

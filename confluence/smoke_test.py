@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from confluence.smoke import MEAN_STEPS, RATIO_MAX, run_smoke
+from confluence.training.smoke import MEAN_STEPS, RATIO_MAX, run_smoke
 
 STEPS_MIN = 30
 

@@ -36,11 +36,11 @@ import numpy as np
 from turns import Run
 
 import confluence
-from confluence.arguments import setting_parsers
+from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
-from confluence.log import FILE, read_summary
-from confluence.model import attention_path, compute_dtype
-from confluence.run_log import of_kind, read_events
+from confluence.folder.log import FILE, read_summary
+from confluence.folder.log_events import of_kind, read_events
+from confluence.model.transformer import attention_path, compute_dtype
 
 RATES = (
     "timed_steps", "first_step_seconds", "cells_per_second", "contexts_per_second", "fetch_share",

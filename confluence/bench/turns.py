@@ -16,10 +16,16 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from confluence.arguments import setting_parsers
+from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
-from confluence.data import device_tables, open_sampler, read_labels, read_row_shape, read_task
-from confluence.train import Constants, Feed, StepRunner, TrainState, first_state
+from confluence.data.tasks import (
+    device_tables,
+    open_sampler,
+    read_labels,
+    read_row_shape,
+    read_task,
+)
+from confluence.training.step import Constants, Feed, StepRunner, TrainState, first_state
 
 
 class Run:

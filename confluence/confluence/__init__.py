@@ -3,19 +3,45 @@
 run = confluence.train("shop.hw", task="churn", out="runs/churn", preset="small")
 run.evaluate("test")
 run.predict(keys=[42, 77], at="2026-11-01")
+
+What is named here is imported when it is first used: `confluence --help` needs no JAX.
 """
 
-from confluence.backtest import backtest
-from confluence.checkpoint import CheckpointError
-from confluence.config import PRESETS, Config, ConfigError, preset
-from confluence.data import TaskError
-from confluence.meeting import RendezvousError
-from confluence.pretrain import pretrain
-from confluence.run import Run, load, train
-from confluence.stop import TrainingStopped
-from confluence.train import NonFiniteLossError, RecompilationError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluence.config import PRESETS, Config, ConfigError, preset
+    from confluence.data.tasks import TaskError
+    from confluence.folder.checkpoint import CheckpointError
+    from confluence.ranks.rendezvous import RendezvousError
+    from confluence.ranks.stop import TrainingStopped
+    from confluence.runs.backtest import backtest
+    from confluence.runs.pretrain import pretrain
+    from confluence.runs.run import Run, load, train
+    from confluence.training.step import NonFiniteLossError, RecompilationError
 
 __version__ = "0.1.0"
+
+HOMES = {
+    "PRESETS": "config",
+    "CheckpointError": "folder.checkpoint",
+    "Config": "config",
+    "ConfigError": "config",
+    "NonFiniteLossError": "training.step",
+    "RecompilationError": "training.step",
+    "RendezvousError": "ranks.rendezvous",
+    "Run": "runs.run",
+    "TaskError": "data.tasks",
+    "TrainingStopped": "ranks.stop",
+    "backtest": "runs.backtest",
+    "load": "runs.run",
+    "preset": "config",
+    "pretrain": "runs.pretrain",
+    "train": "runs.run",
+}
 
 __all__ = [
     "PRESETS",
@@ -34,3 +60,15 @@ __all__ = [
     "pretrain",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'confluence' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"confluence.{HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *HOMES})

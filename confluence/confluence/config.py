@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from confluence.config_checks import (
+from confluence.settings import (
     GROUPS,
     plain,
     problems_of_kinds,

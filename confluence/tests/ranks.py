@@ -9,16 +9,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from confluence.launch import LAUNCHER, free_port
+from confluence.ranks.launch import LAUNCHER, free_port
 
 TIMEOUT_S = 4.0
 
 STEPPING = f"""
 import os, signal, sys, time
-from confluence.cli import _leave
-from confluence.meeting import find_place
-from confluence.parallel import AgreedStop, Joined
-from confluence.stop import StopRequest
+from confluence.cli.main import _leave
+from confluence.ranks.rendezvous import find_place
+from confluence.ranks.group import AgreedStop, Joined
+from confluence.ranks.stop import StopRequest
 
 who, how = int(sys.argv[1]), sys.argv[2]
 
@@ -104,12 +104,12 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 """
 COMMAND = """
-import confluence.cli
+import confluence.cli.main
 sys.exit(confluence.cli.main(sys.argv[2:]))
 """
 LAUNCHING = """
 import sys
-from confluence.launch import launch
+from confluence.ranks.launch import launch
 count, code, *arguments = sys.argv[1:]
 sys.exit(launch(arguments, int(count), command=[sys.executable, "-c", code]))
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from confluence.model import Output
+from confluence.model.transformer import Output
 
 
 class Pass:

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from jax import Array
 
-from confluence.attention import LOGIT_LIMIT, attend, block_size, make_masks, query_scale
-from confluence.model import linear
+from confluence.model.attention import (
+    LOGIT_LIMIT,
+    attend,
+    block_size,
+    make_masks,
+    query_scale,
+)
+from confluence.model.transformer import linear
 
 
 def plain(query: Array, key: Array, value: Array, mask: Array, tau: Array) -> Array:

@@ -12,12 +12,12 @@ import pytest
 from headwater.keys import time_us
 
 import confluence
-from confluence.backtest import _duration, _spans, summarise
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config, PastConfig
-from confluence.data import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
-from confluence.evaluation_table import describe_backtest
-from confluence.run import train_with
+from confluence.data.tasks import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
+from confluence.report.tables import describe_backtest
+from confluence.runs.backtest import _duration, _spans, summarise
+from confluence.runs.run import train_with
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 3,
@@ -80,7 +80,7 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
         trained.append(args)
         return train_with(*args, **settings)
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", train_once)
+    monkeypatch.setattr(sys.modules["confluence.runs.backtest"], "train_with", train_once)
     assert main(arguments) == 130
     assert trained
     assert json.loads((out / "backtest.json").read_text()) == result
@@ -99,7 +99,7 @@ def test_cutoffs_of_one_day_are_folds_of_their_own(
         places.append(out)
         return Fitted()
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", note)
+    monkeypatch.setattr(sys.modules["confluence.runs.backtest"], "train_with", note)
     cutoffs = ["2024-11-01", "2024-11-01T09:30:00", "2024-11-01T21:30:00.25", "2024-11-01T00:00:00"]
     confluence.backtest(shop_store, task="churn", out=tmp_path, cutoffs=cutoffs, **SMALL)
     assert [path.name for path in places] == [
@@ -235,8 +235,8 @@ def test_a_task_that_does_not_say_when_labels_are_known_is_warned_of(
     def refuse(*_: Any, **__: Any) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "train_with", refuse)
-    monkeypatch.setattr(sys.modules["confluence.backtest"], "_check_spans", lambda *_: None)
+    monkeypatch.setattr(sys.modules["confluence.runs.backtest"], "train_with", refuse)
+    monkeypatch.setattr(sys.modules["confluence.runs.backtest"], "_check_spans", lambda *_: None)
     asked = {"out": tmp_path, "cutoffs": ["2025-01-01"], **SMALL}
     with (
         pytest.warns(UserWarning, match="'subscribed' does not say when a label is known"),

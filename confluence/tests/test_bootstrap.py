@@ -7,10 +7,10 @@ import pytest
 from headwater import SemanticType
 from sklearn import metrics as oracle
 
-from confluence import bootstrap
-from confluence.bootstrap import Part, Resamples, draw, interval, resample
-from confluence.data import US_PER_DAY
-from confluence.metrics import MEASURES, Measure, main_metric, metrics_of
+from confluence.data.tasks import US_PER_DAY
+from confluence.scores import bootstrap
+from confluence.scores.bootstrap import Part, Resamples, draw, interval, resample
+from confluence.scores.metrics import MEASURES, Measure, main_metric, metrics_of
 
 BOOLEAN, NUMERICAL = MEASURES[SemanticType.BOOLEAN], MEASURES[SemanticType.NUMERICAL]
 

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from confluence import smoke
-from confluence.checkpoint import (
+from confluence.config import Config
+from confluence.data.stores import TaskPlace
+from confluence.folder.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
     Keeper,
@@ -34,10 +35,9 @@ from confluence.checkpoint import (
     store_paths,
     to_parts,
 )
-from confluence.config import Config
-from confluence.run import clear_run
-from confluence.stores import TaskPlace
-from confluence.train import TrainState, first_state
+from confluence.runs.run import clear_run
+from confluence.training import smoke
+from confluence.training.step import TrainState, first_state
 
 METADATA: dict[str, Any] = {
     "name": "shop",

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from confluence.arguments import make_parser
-from confluence.cli import main
-from confluence.commands import Told, describe_summary, overrides_of
+from confluence.cli.arguments import make_parser
+from confluence.cli.commands import Told, describe_summary, overrides_of
+from confluence.cli.main import main
 from confluence.config import PRESETS, Config
-from confluence.config_checks import settings_of
-from confluence.evaluation_table import describe_evaluation
-from confluence.pipeline import Question
-from confluence.stop import TrainingStopped
+from confluence.ranks.stop import TrainingStopped
+from confluence.report.tables import describe_evaluation
+from confluence.runs.pipeline import Question
+from confluence.settings import settings_of
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ def test_ranks_that_answer_wait_as_long_as_those_that_trained(
         limits.append(given)
         raise ValueError("far enough")
 
-    monkeypatch.setattr("confluence.parallel.Joined", joined)
+    monkeypatch.setattr("confluence.ranks.group.Joined", joined)
     (tmp_path / "log.jsonl").write_text(json.dumps({"event": "start", "config": logged}) + "\n")
     for command in ("evaluate", "predict"):
         assert main([command, str(tmp_path), "--split", "val"]) == 1
@@ -72,7 +72,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(
     """As in `confluence evaluate RUN | head -1`."""
     readable, writable = os.pipe()
     os.close(readable)
-    monkeypatch.setattr("confluence.commands.page_command", lambda _: Told({}, ["written", "é"]))
+    monkeypatch.setattr(
+        "confluence.cli.commands.page_command", lambda _: Told({}, ["written", "é"])
+    )
     with open(writable, "w", encoding="ascii") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         assert main(["page", "runs/x"]) == 0
@@ -85,7 +87,7 @@ def test_ctrl_c_exits_with_130(
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt("interrupted after step 3 of 9: no model is saved")
 
-    monkeypatch.setattr("confluence.run.train", interrupted)
+    monkeypatch.setattr("confluence.runs.run.train", interrupted)
     assert main(["train", "x.hw", "--task", "t"]) == 130
     assert capsys.readouterr().err == (
         "confluence: interrupted after step 3 of 9: no model is saved\n"
@@ -98,7 +100,7 @@ def test_sigterm_exits_with_143(
     def stopped(*arguments: object, **options: object) -> None:
         raise TrainingStopped("stopped by SIGTERM after step 3 of 9", signal.SIGTERM)
 
-    monkeypatch.setattr("confluence.run.train", stopped)
+    monkeypatch.setattr("confluence.runs.run.train", stopped)
     assert main(["train", "x.hw", "--task", "t", "--resume"]) == 143
     assert capsys.readouterr().err == "confluence: stopped by SIGTERM after step 3 of 9\n"
 
@@ -143,7 +145,7 @@ def test_one_of_several_processes_starts_no_more(
 def test_ranks_that_cannot_share_a_batch_are_not_started(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.launch.launch", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("confluence.ranks.launch.launch", lambda *_: pytest.fail("started"))
     command = ["train", "x.hw", "--task", "t", "--devices", "3", "--batch-size", "8"]
     assert main(command) == 1
     said = "confluence: batch_size is 8: 3 ranks need a multiple of 3\n"
@@ -193,7 +195,7 @@ def test_a_warning_is_a_line_without_code(
         warnings.warn("the store was rebuilt", stacklevel=2)
         raise ValueError("no such task")
 
-    monkeypatch.setattr("confluence.run.train", warn)
+    monkeypatch.setattr("confluence.runs.run.train", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["train", "x.hw", "--task", "t"]) == 1

@@ -10,7 +10,7 @@ import pytest
 from untrained import noted_samplers, untrained_run
 
 from confluence.config import Config, ConfigError, preset
-from confluence.data import open_sampler
+from confluence.data.tasks import open_sampler
 
 SMALL: dict[str, Any] = {
     "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
@@ -24,7 +24,7 @@ def test_training_evaluation_and_prediction_open_samplers_with_it(
 ) -> None:
     """Of which only the first draws gaps."""
     noted = noted_samplers(monkeypatch)
-    monkeypatch.setattr("confluence.page.write_page", lambda out: None)  # which needs a log
+    monkeypatch.setattr("confluence.report.page.write_page", lambda out: None)  # which needs a log
     cfg = preset("tiny", staleness=STALE, database_age=shown, **SMALL)
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     run.evaluate("val", trees=False, resamples=0)

@@ -10,7 +10,7 @@ import headwater.cli
 import pytest
 from headwater import shop
 
-from confluence.cli import main
+from confluence.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 METADATA = ROOT / "examples" / "shop" / "shop.json"

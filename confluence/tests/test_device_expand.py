@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from confluence.data import COMPACT_INPUT_FIELDS, INPUT_FIELDS, to_device
-from confluence.expand import as_dense, expand
+from confluence.data.tasks import COMPACT_INPUT_FIELDS, INPUT_FIELDS, to_device
+from confluence.model.expand import as_dense, expand
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,

@@ -6,9 +6,10 @@ import dataclasses
 import re
 from pathlib import Path
 
-from confluence import attention, model
 from confluence.config import PRESETS, Config
-from confluence.data import HUBER_DELTA
+from confluence.data.tasks import HUBER_DELTA
+from confluence.model import attention
+from confluence.model import transformer as model
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "4-model.md").read_text(encoding="utf-8")
 

@@ -13,12 +13,17 @@ import pytest
 from stand_ins import Pass, batch
 
 import confluence
-from confluence.cli import main
+from confluence.answers.several_runs import (
+    SeveralRuns,
+    describe_runs,
+    in_units_of,
+    mark,
+)
+from confluence.cli.main import main
 from confluence.config import PastConfig
-from confluence.data import Task, TaskError
-from confluence.ensemble import SeveralRuns, describe_runs, in_units_of, mark
-from confluence.evaluation_table import describe_evaluation
-from confluence.train import Predictor
+from confluence.data.tasks import Task, TaskError
+from confluence.report.tables import describe_evaluation
+from confluence.training.step import Predictor
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 4,
@@ -101,7 +106,7 @@ def test_a_run_that_says_nothing_or_of_other_seeds_is_refused(said: list[Any]) -
 def test_a_prediction_is_the_mean_of_those_of_the_runs(
     runs: list[confluence.Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.predict.clamped", lambda values, task: values)
+    monkeypatch.setattr("confluence.answers.read_out.clamped", lambda values, task: values)
     first, *others = runs
     alone = [
         [row["prediction"] for row in run.predict(split="val", task=title)]

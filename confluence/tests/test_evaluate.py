@@ -9,9 +9,9 @@ import pytest
 from headwater import SemanticType
 from headwater.keys import time_us
 
-from confluence.baselines import entity_histories
-from confluence.data import NO_TIME, Labels, Task
-from confluence.evaluate import Predictions, evaluate, time_parts, time_text
+from confluence.data.tasks import NO_TIME, Labels, Task
+from confluence.scores.baselines import entity_histories
+from confluence.scores.evaluate import Predictions, evaluate, time_parts, time_text
 
 DAY = 86_400_000_000
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import headwater
 import pytest
 
-from confluence import parallel
-from confluence.parallel import Group
-from confluence.pretrain import pretrain
-from confluence.run import train
-from confluence.watchdog import Watchdog
+from confluence.ranks import group as parallel
+from confluence.ranks.group import Group
+from confluence.ranks.watchdog import Watchdog
+from confluence.runs.pretrain import pretrain
+from confluence.runs.run import train
 
 TINY: dict[str, Any] = {
     "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,

@@ -22,12 +22,12 @@ import numpy as np
 import pytest
 
 import confluence
-from confluence import checkpoint
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config
-from confluence.log import read_summary
-from confluence.pipeline import train_or_load
-from confluence.train import first_state
+from confluence.folder import checkpoint
+from confluence.folder.log import read_summary
+from confluence.runs.pipeline import train_or_load
+from confluence.training.step import first_state
 
 STEPS = 12
 SETTINGS: dict[str, Any] = {
@@ -38,10 +38,10 @@ SETTINGS: dict[str, Any] = {
 
 DYING = """
 import json, os, signal, sys
-import confluence.cli, confluence.log, orbax.checkpoint
+import confluence.cli.main, confluence.folder.log, orbax.checkpoint
 
 number, step, in_save = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "in_save"
-report, begin = confluence.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
+report, begin = confluence.folder.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
 saves = []
 
 def report_and_die(self, of_step):
@@ -55,7 +55,7 @@ async def save_and_die(*arguments, **options):
         os.kill(os.getpid(), number)
     return await begin(*arguments, **options)
 
-confluence.log.Log.report = report_and_die
+confluence.folder.log.Log.report = report_and_die
 orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
 sys.exit(confluence.cli.main(sys.argv[4:]))
 """
@@ -63,10 +63,10 @@ sys.exit(confluence.cli.main(sys.argv[4:]))
 
 LOSING_ITS_TERMINAL = """
 import fcntl, os, pathlib, sys, termios, time
-import confluence.cli, confluence.log
+import confluence.cli.main, confluence.folder.log
 
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-report = confluence.log.Log.report
+report = confluence.folder.log.Log.report
 
 def report_and_wait(self, of_step):
     report(self, of_step)
@@ -76,7 +76,7 @@ def report_and_wait(self, of_step):
             time.sleep(0.02)
         time.sleep(0.5)
 
-confluence.log.Log.report = report_and_wait
+confluence.folder.log.Log.report = report_and_wait
 sys.exit(confluence.cli.main(sys.argv[2:]))
 """
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 import confluence
-from confluence.cli import main
-from confluence.folder import held, write_whole
-from confluence.log import FILE, Log, read_summary
-from confluence.page import keep_result
-from confluence.run_log import read_events
+from confluence.cli.main import main
+from confluence.folder.files import held, write_whole
+from confluence.folder.log import FILE, Log, read_summary
+from confluence.folder.log_events import read_events
+from confluence.report.page import keep_result
 
 HOLDING = """
 import sys
 from pathlib import Path
-from confluence.folder import held
+from confluence.folder.files import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
@@ -143,7 +143,7 @@ def test_a_full_disk_does_not_take_the_place_of_the_error(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("confluence.log.draw_losses", full)
+    monkeypatch.setattr("confluence.folder.log.draw_losses", full)
     options = {"steps": 6, "every": 2, "contexts_per_step": 8, "losses": [0.5]}
     with pytest.raises(KeyError, match="no such part"), Log(tmp_path, **options):
         raise KeyError("no such part")

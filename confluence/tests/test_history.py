@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 
 from confluence.config import Config, preset
-from confluence.data import Labels, Task, open_sampler, read_labels, read_task
-from confluence.history import History
-from confluence.history_trees import (
+from confluence.data.tasks import Labels, Task, open_sampler, read_labels, read_task
+from confluence.trees.history import History
+from confluence.trees.time_lists import Lists, Moments, make_lists, value_features
+from confluence.trees.tree_baselines import (
     COPIES,
     history_features,
     seeds_of,
@@ -33,7 +34,6 @@ from confluence.history_trees import (
     until_of,
     visible_history,
 )
-from confluence.lists import Lists, Moments, make_lists, value_features
 
 DAY = 86_400_000_000
 ORDERS: dict[int, list[Any]] = {

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from confluence.config import Config
-from confluence.data import Labels
-from confluence.label_rows import _share_with_label, check_label_rows
-from confluence.stores import find_places, open_stores
+from confluence.data.stores import find_places, open_stores
+from confluence.data.tasks import Labels
+from confluence.trees.label_row_check import _share_with_label, check_label_rows
 
 ALONE = r"'next_order' has them in \d+% of the contexts of train and in none of val and test"
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import confluence
-from confluence.backtest import _check_spans
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config
-from confluence.data import SPLITS, US_PER_DAY, Labels, TaskError
-from confluence.pipeline import check_scored
+from confluence.data.tasks import SPLITS, US_PER_DAY, Labels, TaskError
+from confluence.runs.backtest import _check_spans
+from confluence.runs.pipeline import check_scored
 
 # Rows 0 to 39 are for train, 40 to 49 for val, 50 to 59 for test where a column says so.
 PART = "CASE WHEN id < 40 THEN 'train' WHEN id < 50 THEN 'val' ELSE 'test' END AS part"

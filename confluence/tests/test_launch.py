@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from confluence.launch import launch
+from confluence.ranks.launch import launch
 
 
 def run(code: str, processes: int = 3) -> int:
@@ -49,7 +49,7 @@ def test_the_first_failure_ends_all(
     end: str, status: int, says: str, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("confluence.launch.GRACE_S", 0.3)
+    monkeypatch.setattr("confluence.ranks.launch.GRACE_S", 0.3)
     started = time.monotonic()
     assert run(f"if rank == 1: {end}\ntime.sleep(600)") == status
     assert time.monotonic() - started < 30
@@ -59,7 +59,7 @@ def test_the_first_failure_ends_all(
 def test_signals_are_handed_on_and_ranks_end_by_themselves(tmp_path: object) -> None:
     """The launcher is a process here, as a scheduler sees it: SIGTERM comes to it alone."""
     code = (
-        "import sys; from confluence.launch import launch\n"
+        "import sys; from confluence.ranks.launch import launch\n"
         "rank = '''import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
         'print("ready", file=sys.stderr, flush=True)\n'

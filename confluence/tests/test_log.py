@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import pytest
 
-from confluence.log import Log, read_summary, step_times, to_json
-from confluence.sinks import numbers
-from confluence.train import StepReport
+from confluence.folder.log import Log, read_summary, step_times, to_json
+from confluence.folder.log_events import StepReport
+from confluence.folder.trackers import numbers
 
 
 def report(step: int, loss: float, *, seconds: float = 0.1, wait_seconds: float = 0) -> StepReport:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 
-from confluence import smoke
 from confluence.config import Config
-from confluence.loss import (
+from confluence.model.loss import (
     SEED_WEIGHTS,
     TARGET_STYPES,
     Truth,
@@ -19,7 +18,8 @@ from confluence.loss import (
     read_truth,
     sequence_losses,
 )
-from confluence.model import Output
+from confluence.model.transformer import Output
+from confluence.training import smoke
 
 
 def test_target_types_stand_in_the_order_of_their_numbers() -> None:

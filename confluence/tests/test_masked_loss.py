@@ -13,17 +13,23 @@ import pytest
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data import device_tables, open_sampler, read_row_shape, to_device
-from confluence.expand import as_dense
-from confluence.loss import EPOCH_WEIGHT, Z_LOSS, TaskScales, batch_loss, read_truth
-from confluence.masked_loss import (
+from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
+from confluence.model.expand import as_dense
+from confluence.model.loss import (
+    EPOCH_WEIGHT,
+    Z_LOSS,
+    TaskScales,
+    batch_loss,
+    read_truth,
+)
+from confluence.model.masked_loss import (
     MASKED_TYPES,
     loss_with_masks,
     masked_losses,
     read_list,
     sequence_means,
 )
-from confluence.model import Params, Tables, forward, init, read_context
+from confluence.model.transformer import Params, Tables, forward, init, read_context
 
 LIMIT = 8  # L
 WEIGHT = 0.5

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from confluence import parallel
-from confluence.cli import main
-from confluence.launch import free_port
-from confluence.meeting import (
+from confluence.cli.main import main
+from confluence.ranks import group as parallel
+from confluence.ranks.launch import free_port
+from confluence.ranks.rendezvous import (
     About,
     Place,
     RendezvousError,

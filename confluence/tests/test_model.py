@@ -11,11 +11,20 @@ import pytest
 import reference
 from headwater import SemanticType
 
-from confluence import attention, smoke
 from confluence.config import Config
-from confluence.data import INPUT_FIELDS, to_device
-from confluence.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
-from confluence.model import Output, encode, forward, init, look_up, look_up_by_product, read_cells
+from confluence.data.tasks import INPUT_FIELDS, to_device
+from confluence.model import attention
+from confluence.model.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
+from confluence.model.transformer import (
+    Output,
+    encode,
+    forward,
+    init,
+    look_up,
+    look_up_by_product,
+    read_cells,
+)
+from confluence.training import smoke
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
 STATIC: dict[str, Any] = {"category_limit": LIMIT, "row_shape": smoke.ROW_SHAPE}

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from confluence.config import Config, preset
-from confluence.data import SPLITS, Labels, Task, open_sampler, read_labels, read_task
-from confluence.history_trees import seeds_of, tree_baselines
-from confluence.own_columns import own_columns as own_columns_of
-from confluence.trees import Features
+from confluence.data.tasks import SPLITS, Labels, Task, open_sampler, read_labels, read_task
+from confluence.trees.boosted import Features
+from confluence.trees.own_columns import own_columns as own_columns_of
+from confluence.trees.tree_baselines import seeds_of, tree_baselines
 
 US_PER_DAY = 86_400_000_000
 

@@ -11,11 +11,11 @@ from typing import Any
 import headwater
 import pytest
 
-from confluence.charts import POINTS, Axis, Line, histogram, line_chart, short, thinned
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config
-from confluence.page import write_page
-from confluence.run_log import curve, of_kind, read_events
+from confluence.folder.log_events import curve, of_kind, read_events
+from confluence.report.charts import POINTS, Axis, Line, histogram, line_chart, short, thinned
+from confluence.report.page import write_page
 
 EVIL = "<script>alert('x')</script>"
 EVIL_TASK = "<script>alert('x')<script>"  # a task's name holds no slash

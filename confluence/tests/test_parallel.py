@@ -18,14 +18,15 @@ from headwater import SemanticType
 from ranks import FIRST_PARTS, run_ranks
 
 import confluence
-from confluence import checkpoint, smoke
 from confluence.config import Config, ConfigError
-from confluence.data import INPUT_FIELDS, to_device
-from confluence.evaluate import Predictions
-from confluence.launch import free_port
-from confluence.parallel import ALONE, AgreedStop, Group, part_of_draw
-from confluence.stop import StopRequest
-from confluence.train import Constants, StepRunner, first_state
+from confluence.data.tasks import INPUT_FIELDS, to_device
+from confluence.folder import checkpoint
+from confluence.ranks.group import ALONE, AgreedStop, Group, part_of_draw
+from confluence.ranks.launch import free_port
+from confluence.ranks.stop import StopRequest
+from confluence.scores.evaluate import Predictions
+from confluence.training import smoke
+from confluence.training.step import Constants, StepRunner, first_state
 
 CONFIG: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
@@ -34,8 +35,8 @@ CONFIG: dict[str, Any] = {
 STEPPING = (
     FIRST_PARTS
     + """
-from confluence.meeting import find_place
-from confluence.parallel import Joined
+from confluence.ranks.rendezvous import find_place
+from confluence.ranks.group import Joined
 from test_parallel import take_steps
 
 with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
@@ -152,16 +153,16 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 ASKED_TO_STOP = """
 import signal
-import confluence.rank_log
+import confluence.training.step_counter
 
-report = confluence.rank_log.RankLog.report
+report = confluence.training.step_counter.RankLog.report
 
 def report_and_ask(self, of_step):
     report(self, of_step)
     if of_step.step == 3 and os.environ["CONFLUENCE_RANK"] == "1":
         os.kill(os.getpid(), signal.SIGTERM)
 
-confluence.rank_log.RankLog.report = report_and_ask
+confluence.training.step_counter.RankLog.report = report_and_ask
 """
 
 
@@ -220,7 +221,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
 
 KILLED = """
 import signal
-import confluence.log, confluence.rank_log
+import confluence.folder.log, confluence.training.step_counter
 
 def dying(kind, rank, step):
     report = kind.report
@@ -256,15 +257,17 @@ def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_
     died = subprocess.run(
         [
             sys.executable, "-c",
-            f"import os, sys\n{KILLED}\ndying(confluence.log.Log, '0', 3)\n"
-            "from confluence.cli import main\nsys.exit(main(sys.argv[1:]))",
+            f"import os, sys\n{KILLED}\ndying(confluence.folder.log.Log, '0', 3)\n"
+            "from confluence.cli.main import main\nsys.exit(main(sys.argv[1:]))",
             *command,
         ],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert checkpoint.saved_steps(out)[-1] == 2
-    died = run_ranks(2, command, before=f"{KILLED}\ndying(confluence.rank_log.RankLog, '1', 5)\n")
+    died = run_ranks(
+        2, command, before=f"{KILLED}\ndying(confluence.training.step_counter.RankLog, '1', 5)\n"
+    )
     assert died.returncode != 0
     assert "rank 1" in died.stderr
     assert checkpoint.saved_steps(out)[-1] == 4

@@ -10,8 +10,8 @@ import duckdb
 import headwater
 import pytest
 
-from confluence.cli import main
-from confluence.pipeline import Question, build_store, read_schema, write_metadata
+from confluence.cli.main import main
+from confluence.runs.pipeline import Question, build_store, read_schema, write_metadata
 
 
 def write(path: Path, script: str) -> str:

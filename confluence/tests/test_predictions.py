@@ -17,11 +17,11 @@ import pytest
 from untrained import untrained_run
 
 import confluence
-from confluence import answers as answers_module
-from confluence.answers import import_duckdb
-from confluence.cli import main
+from confluence.answers import prediction_files as answers_module
+from confluence.answers.key_file import KeyFileError, read_keys
+from confluence.answers.prediction_files import import_duckdb
+from confluence.cli.main import main
 from confluence.config import Config
-from confluence.key_file import KeyFileError, read_keys
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 6,
@@ -158,7 +158,7 @@ def test_parquet_has_the_rows_of_the_csv_with_types(
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
     run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.asking.Predictor", None)  # nothing is predicted
+    monkeypatch.setattr("confluence.runs.ask.Predictor", None)  # nothing is predicted
     with pytest.raises(ValueError, match=r"'.*p\.txt' ends in neither \.csv nor \.parquet"):
         run.predict(split="val", path=tmp_path / "p.txt")
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)

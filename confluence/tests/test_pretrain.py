@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from ranks import run_ranks
 
-from confluence import checkpoint
-from confluence.checkpoint import CheckpointError, load_record
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config, ConfigError
-from confluence.data import TaskError
-from confluence.evaluation_table import describe_evaluation
-from confluence.held_out import HeldOut, evaluate_held_out
-from confluence.pretrain import pretrain
-from confluence.probe import find_task_place
-from confluence.run import Run, load, train
-from confluence.train import first_state
-from confluence.transfer import check_start, start_from
+from confluence.data.tasks import TaskError
+from confluence.folder import checkpoint
+from confluence.folder.checkpoint import CheckpointError, load_record
+from confluence.report.tables import describe_evaluation
+from confluence.runs.pretrain import pretrain
+from confluence.runs.probe import find_task_place
+from confluence.runs.run import Run, load, train
+from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
+from confluence.training.step import first_state
+from confluence.training.warm_start import check_start, start_from
 
 TINY: dict[str, Any] = {
     "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,

@@ -12,14 +12,14 @@ import jax
 import numpy as np
 import pytest
 
-from confluence import linear
-from confluence.cli import main
-from confluence.data import TaskError
-from confluence.linear import Ridge, Softmax
-from confluence.model import init
-from confluence.pretrain import pretrain
-from confluence.results import read_results
-from confluence.run import Run, load
+from confluence.cli.main import main
+from confluence.data.tasks import TaskError
+from confluence.model.transformer import init
+from confluence.report.evaluation_files import read_results
+from confluence.runs.pretrain import pretrain
+from confluence.runs.run import Run, load
+from confluence.scores import linear
+from confluence.scores.linear import Ridge, Softmax
 
 TINY: dict[str, Any] = {
     "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,
@@ -150,7 +150,7 @@ def test_a_probe_is_scored_like_an_evaluation_and_repeats(pretrained: Run) -> No
 def test_numbers_categories_and_times_are_probed(
     pretrained: Run, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["confluence.probe"], "TRAIN_SEEDS", 100)
+    monkeypatch.setattr(sys.modules["confluence.runs.probe"], "TRAIN_SEEDS", 100)
     result = pretrained.probe(task=task, **QUICK)
     assert all(value is not None for value in result["metrics"].values())
     assert 0 < result["probe"]["train_seeds"] <= 100

@@ -19,14 +19,15 @@ import pytest
 from jax import Array
 from test_model import LIMIT, STATIC, inputs, random_params
 
-from confluence import compiled_attention, row_attention, smoke
-from confluence.attention import attend, make_masks
 from confluence.config import Config, ConfigError
-from confluence.data import device_tables, open_sampler, read_row_shape, to_device
-from confluence.expand import as_dense
-from confluence.loss import TARGET_STYPES
-from confluence.model import Output, attention_path, forward, init
-from confluence.row_attention import RowShape
+from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
+from confluence.model import compiled_attention, row_attention
+from confluence.model.attention import attend, make_masks
+from confluence.model.expand import as_dense
+from confluence.model.loss import TARGET_STYPES
+from confluence.model.row_attention import RowShape
+from confluence.model.transformer import Output, attention_path, forward, init
+from confluence.training import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
 F1 = ROOT.parent / "shared" / "data" / "rel-f1"
@@ -284,7 +285,7 @@ def test_the_model_is_the_same_on_rel_f1(cfg: Config, tmp_path: Path) -> None:
 def test_the_last_layer_at_the_target_only_changes_no_prediction(
     cfg: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from confluence import model
+    from confluence.model import transformer as model
 
     def all_cells(
         params: Any, x: Array, cells: Any, patterns: Any, cfg: Config, *, everywhere: bool

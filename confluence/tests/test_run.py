@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import confluence
-from confluence import checkpoint
 from confluence.config import ConfigError
-from confluence.data import TaskError, open_sampler
+from confluence.data.tasks import TaskError, open_sampler
+from confluence.folder import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -266,7 +266,7 @@ def test_a_second_ctrl_c_says_what_is_left(
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("confluence.session.fit", interrupt)
+    monkeypatch.setattr("confluence.training.session.fit", interrupt)
     with pytest.raises(KeyboardInterrupt, match="after step 0 of 5: no model is saved, the log is"):
         confluence.train(shop_store, task="churn", out=tmp_path / "run", steps=5, **SMALL)
     assert "KeyboardInterrupt" in (tmp_path / "run" / "log.jsonl").read_text()

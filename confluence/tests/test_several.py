@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 
 import confluence
-from confluence.cli import main
+from confluence.cli.main import main
 from confluence.config import Config
-from confluence.data import TaskError
-from confluence.stores import Mixture, OpenStore, SeedWeights, TaskPlace, find_places, open_stores
+from confluence.data.stores import (
+    Mixture,
+    OpenStore,
+    SeedWeights,
+    TaskPlace,
+    find_places,
+    open_stores,
+)
+from confluence.data.tasks import TaskError
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
@@ -110,8 +117,8 @@ def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_ow
     events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert events[0]["tasks"] == {"churn": 1, "rating": 3}
     assert [e["task"] for e in events if e["event"] == "evaluate"] == ["churn", "rating"]
-    assert confluence.checkpoint.load_record(out)["score"]["metric"] == "mean over 2 tasks"
-    position = confluence.checkpoint.load_record(out)["samplers"]["samplers"][0]
+    assert confluence.folder.checkpoint.load_record(out)["score"]["metric"] == "mean over 2 tasks"
+    position = confluence.folder.checkpoint.load_record(out)["samplers"]["samplers"][0]
     asked = position["streams"]["train"]["positions"]
     assert asked["churn"] + asked["rating"] == 8 * 8
     with pytest.raises(TaskError, match="which task"):

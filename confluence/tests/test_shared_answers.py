@@ -13,8 +13,8 @@ import pytest
 from ranks import run_code, run_ranks
 
 import confluence
-from confluence.cli import main
-from confluence.parallel import current
+from confluence.cli.main import main
+from confluence.ranks.group import current
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 12, "steps": 4,
@@ -23,8 +23,8 @@ SMALL: dict[str, Any] = {
 TASK = ("--task", "next_sale")
 AT = "2025-04-20"
 ASKING = """
-from confluence.meeting import find_place
-from confluence.parallel import Joined
+from confluence.ranks.rendezvous import find_place
+from confluence.ranks.group import Joined
 from test_shared_answers import answer
 
 with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
@@ -47,8 +47,8 @@ for work in (
         assert "was one of several ranks and has left them" in str(error), error
 """
 ASKING_OTHERWISE = """
-from confluence.meeting import find_place
-from confluence.parallel import Joined
+from confluence.ranks.rendezvous import find_place
+from confluence.ranks.group import Joined
 import confluence
 
 with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from confluence import smoke
+from confluence.training import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE_TEST = ROOT / "confluence" / "smoke_test.py"
@@ -69,7 +69,9 @@ def test_the_line_of_the_seed_ends_with_0_in_a_fresh_clone(tmp_path: Path) -> No
     assert new == {"confluence/uv.lock", "confluence/.venv"}
     ignored = (clone / ".gitignore").read_text(encoding="utf-8").splitlines()
     assert {"/confluence/uv.lock", "/confluence/.venv/", "__pycache__/"} <= set(ignored)
-    again = shell("uv run --project . python -c 'import confluence.smoke'", clone / "confluence")
+    again = shell(
+        "uv run --project . python -c 'import confluence.training.smoke'", clone / "confluence"
+    )
     assert again.returncode == 0, again.stderr
 
 

@@ -11,8 +11,8 @@ import headwater
 import pytest
 from headwater.console import say
 
-from confluence.cli import _show
-from confluence.commands import Told
+from confluence.cli.commands import Told
+from confluence.cli.main import _show
 
 TALKING = """
 import sys
@@ -69,7 +69,7 @@ BUILDING = """
 import sys
 from pathlib import Path
 import headwater
-from confluence.pipeline import build_store
+from confluence.runs.pipeline import build_store
 from headwater.console import say
 out = Path(sys.argv[1])
 (out / "csv").mkdir()

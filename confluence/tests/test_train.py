@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 
-from confluence import smoke
 from confluence.config import Config
-from confluence.data import to_device
-from confluence.loss import TARGET_STYPES
-from confluence.model import parameter_table
-from confluence.optimizer import learning_rate_share, make_optimizer, trainers
-from confluence.train import (
+from confluence.data.tasks import to_device
+from confluence.model.loss import TARGET_STYPES
+from confluence.model.transformer import parameter_table
+from confluence.training import smoke
+from confluence.training.optimizer import learning_rate_share, make_optimizer, trainers
+from confluence.training.step import (
     Constants,
     Fed,
     Feed,

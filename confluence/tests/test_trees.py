@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 
-from confluence.trees import (
+from confluence.trees.boosted import (
     LARGE,
     MAX_ROUNDS,
     SETTINGS,

@@ -16,15 +16,15 @@ from headwater import verified
 from test_watchdog import Service
 
 import confluence
-from confluence import verification
-from confluence.backtest import backtest
-from confluence.cli import main
-from confluence.log import FILE
-from confluence.pipeline import build_store
-from confluence.pretrain import pretrain
-from confluence.run import Run, load
-from confluence.run_log import first_event
-from confluence.watchdog import Watchdog
+from confluence.cli.main import main
+from confluence.data import verification
+from confluence.folder.log import FILE
+from confluence.folder.log_events import first_event
+from confluence.ranks.watchdog import Watchdog
+from confluence.runs.backtest import backtest
+from confluence.runs.pipeline import build_store
+from confluence.runs.pretrain import pretrain
+from confluence.runs.run import Run, load
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 2,
@@ -203,7 +203,7 @@ def test_run_hands_on_whether_it_verifies(
         given.append(verify)
         raise ValueError("far enough")
 
-    monkeypatch.setattr("confluence.pipeline.run_pipeline", pipeline)
+    monkeypatch.setattr("confluence.runs.pipeline.run_pipeline", pipeline)
     arguments = ["run", "sqlite:///d", "--metadata", "m.json", "--task", "t"]
     assert [main(arguments), main([*arguments, "--no-verify"])] == [1, 1]
     assert given == ["once", "header"]
@@ -217,7 +217,7 @@ def test_a_rank_that_reads_or_waits_for_a_reading_is_not_silent(
     watchdog = Watchdog(
         Service(), rank=0, names=["rank 0"], timeout_s=1.0, end=lambda _: ended.set()
     )
-    group = confluence.parallel.Group(watchdog=watchdog)
+    group = confluence.ranks.group.Group(watchdog=watchdog)
     monkeypatch.setattr(verification, "current", lambda: group)
     before = watchdog._beat_at
     time.sleep(0.1)

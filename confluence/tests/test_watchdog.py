@@ -14,7 +14,7 @@ import time
 import pytest
 from ranks import TIMEOUT_S, Ranks
 
-from confluence.watchdog import FAILURE, Beat, Watchdog, explain_silence
+from confluence.ranks.watchdog import FAILURE, Beat, Watchdog, explain_silence
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,9 @@ def test_ranks_end_when_their_launcher_is_gone(started: list[Ranks]) -> None:
 
 def test_a_rank_ends_where_nobody_reads_why() -> None:
     """As where the launcher, which reads what its ranks say, was killed."""
-    code = "from confluence.watchdog import leave; leave('nobody reads this'); print('went on')"
+    code = (
+        "from confluence.ranks.watchdog import leave; leave('nobody reads this'); print('went on')"
+    )
     readable, writable = os.pipe()
     os.close(readable)
     done = subprocess.run(

@@ -18,9 +18,10 @@ from headwater.keys import time_us
 from stand_ins import Pass, batch
 
 import confluence
-from confluence.cli import main
+from confluence.answers.with_trees import WithTrees
+from confluence.cli.main import main
 from confluence.config import preset
-from confluence.data import (
+from confluence.data.tasks import (
     NO_TIME,
     SPLITS,
     TRAIN,
@@ -31,12 +32,16 @@ from confluence.data import (
     read_labels,
     read_task,
 )
-from confluence.evaluation_table import describe_evaluation
-from confluence.history_trees import HistoryTrees, last_time, train_seeds, tree_baselines
-from confluence.lists import Questions
-from confluence.model import Output
-from confluence.trees import TreeAnswers
-from confluence.with_trees import WithTrees
+from confluence.model.transformer import Output
+from confluence.report.tables import describe_evaluation
+from confluence.trees.boosted import TreeAnswers
+from confluence.trees.time_lists import Questions
+from confluence.trees.tree_baselines import (
+    HistoryTrees,
+    last_time,
+    train_seeds,
+    tree_baselines,
+)
 
 DAY = 86_400_000_000
 SMALL: dict[str, Any] = {
@@ -218,7 +223,7 @@ def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> No
         return train
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("confluence.history_trees.train_seeds", noting)
+        patch.setattr("confluence.trees.tree_baselines.train_seeds", noting)
         both = trees.answers(np.arange(2), rows, times[:2]).values
         alone = [trees.answers(np.arange(1), rows[:1], times[[i]]).values[0] for i in (0, 1)]
     assert learned == [{0}, {30 * DAY}, {30 * DAY}, {0}]

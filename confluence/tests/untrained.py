@@ -10,9 +10,9 @@ import jax
 import pytest
 
 from confluence.config import Config
-from confluence.model import init
-from confluence.run import Run
-from confluence.stores import find_places, open_stores
+from confluence.data.stores import find_places, open_stores
+from confluence.model.transformer import init
+from confluence.runs.run import Run
 
 
 def noted_samplers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -1,0 +1,104 @@
+"""A model and boosted trees on what happened before answer together.
+
+    the model's pass                 ──► heads' outputs                  ┐
+    the seeds or questions it was of ──► `HistoryTrees` ──► their answers ┴──► weighted average
+
+The two err differently: trees know means of all that ever happened and few interactions, and hardly
+change from fit to fit; a model reads the rows themselves. So their average is often better than
+both (stacking with fixed weights; Wolpert 1992, Breiman 1996). Trees are fitted when they are
+asked, on the task's train seeds, from what each may see. They do not tell NULL: that stays the
+model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from headwater import SemanticType
+
+from confluence.answers.read_out import Speaker
+from confluence.data.tasks import Task, TaskError
+from confluence.model.outputs import Average, as_output, gathered
+from confluence.model.transformer import Output, Params
+from confluence.trees.boosted import TreeAnswers
+from confluence.trees.time_lists import Ints
+from confluence.trees.tree_baselines import HistoryTrees, why_missing
+
+
+def check_share(share: float) -> None:
+    """Raise where trees cannot have this share of an answer."""
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"tree_share is {share}, expected a number from 0 to 1")
+    if share > 0 and (reason := why_missing()) is not None:
+        raise ValueError(f"tree_share is {share:g}, and there are no trees: {reason}")
+
+
+class WithTrees:
+    """Stands where a `Predictor` does: the average of what it and trees say."""
+
+    def __init__(
+        self, speaker: Speaker, trees: HistoryTrees, task: Task, share: float, *,
+        split: str | None,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            task: in whose units the speaker answers.
+            share: of the trees in each answer.
+            split: whose seeds the pass is over; None: questions of the caller's, which have no
+                numbers of their own.
+        """
+        self._speaker = speaker
+        self._trees = trees
+        self._task = task
+        self._share = share
+        self._split = split
+        self.answers: TreeAnswers | None = None  # the trees' own, seeds ascending; after `outputs`
+
+    def outputs(
+        self, params: Params, batches: Iterator[Any]
+    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+        """All seeds at once: averaged outputs, and the info of the speaker's pass."""
+        output, info = gathered(self._speaker.outputs(params, batches))
+        if output is None:
+            return
+        index = np.asarray(info["seed_index"], np.int64)
+        if self._split is None:
+            index = np.arange(index.size)
+        order = np.argsort(index)
+        rows, times = (np.asarray(info[n], np.int64)[order] for n in ("anchor_rows", "obs_time"))
+        self.answers = self._trees.answers(index[order], rows, times)
+        if np.isnan(self.answers.values).any():
+            raise TaskError(
+                f"trees have no answers for task '{self._task.name}': no train seed has a value, or"
+                " one is not finite. tree_share must be 0"
+            )
+        place = np.argsort(order)
+        average = Average()
+        average.add(output, weight=1.0 - self._share)
+        average.add(_as_outputs(self.answers, place, output, self._task), weight=self._share)
+        yield average.output(), info
+
+
+def _as_outputs(answers: TreeAnswers, place: Ints, model: Output, task: Task) -> Output:
+    """Heads' outputs that mean what trees answer in the head of the task's type; the others as the
+    model has them.
+
+    Args:
+        place: of each of the model's outputs among the answers.
+    """
+    null, numerical, timestamp, boolean, categorical = (np.array(part) for part in model)
+    values = answers.values[place]
+    with np.errstate(divide="ignore"):
+        if task.stype == SemanticType.BOOLEAN:
+            boolean = np.log(values) - np.log1p(-values)
+        elif task.stype == SemanticType.CATEGORICAL and answers.shares is not None:
+            categorical = np.full(categorical.shape, -np.inf)
+            categorical[:, : answers.shares.shape[1]] = np.log(answers.shares[place])
+        elif task.stype == SemanticType.TIMESTAMP:
+            timestamp = np.array(timestamp, np.float64)
+            timestamp[:, -1] = (values - task.column_mean) / task.column_std
+        else:
+            numerical = (values - task.mean) / task.std
+    return as_output([null, numerical, timestamp, boolean, categorical])

@@ -1,0 +1,402 @@
+"""The arguments of the command `confluence`: its commands, and the options of each.
+
+What several commands have is declared once, and every field of `Config` is an option by itself. A
+parsed command line has its function of `commands.py` as `command`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import functools
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import headwater
+from headwater.cli import add_no_verify, add_source
+
+import confluence
+from confluence.cli import commands as does
+from confluence.config import PRESETS, Config
+from confluence.settings import GROUPS, setting_kinds, settings_of, tuple_kind
+
+SPLITS = ("train", "val", "test")
+EXPERT = GROUPS[-1]
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in a line, without the usage of sixty settings, and what may be meant."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Of a command its unknown options are an error here, where the known ones are at hand."""
+        options, rest = super().parse_known_args(args, namespace)
+        strange = [word for word in rest if word.startswith("-")]
+        if strange and options is not None and "command" in options:
+            name = strange[0].partition("=")[0]
+            near = difflib.get_close_matches(name, self._option_string_actions, n=1)
+            self.error(
+                f"unrecognized arguments: {' '.join(rest)}"
+                + (f", did you mean {near[0]}?" if near else "")
+            )
+        return options, rest
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with the settings that `--help` leaves out, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        usual = PRESETS["small"]()
+        for option in parser._actions:
+            if option.help == argparse.SUPPRESS and option.dest.startswith(does.SETTING):
+                option.help = setting_text(option.dest.removeprefix(does.SETTING), usual)
+        parser.print_help()
+        parser.exit()
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = Parser(prog="confluence", description="Train relational transformers on databases.")
+    versions = f"confluence {confluence.__version__}, headwater {headwater.__version__}"
+    parser.add_argument("--version", action="version", version=versions)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (
+        _add_run, _add_train, _add_pretrain, _add_evaluate, _add_probe, _add_predict, _add_page,
+        _add_backtest, _add_smoke,
+    ):  # fmt: skip
+        add(commands)
+    return parser
+
+
+def check_question(options: argparse.Namespace) -> None:
+    """`run` needs a task of a metadata file, or a query with its anchor and target."""
+    if options.command is not does.run_command:
+        return
+    if options.query is not None:
+        missing = [n for n in ("anchor", "target") if getattr(options, n) is None]
+        if missing:
+            options.parser.error(
+                "--query also needs " + " and ".join(f"--{name}" for name in missing)
+            )
+    elif options.metadata is None or options.task is None:
+        options.parser.error(
+            "run needs --metadata with --task, or --query with --anchor and --target"
+        )
+
+
+# ----------------------------------------------------------------------------------- the commands
+
+
+def _command(
+    commands: Any, name: str, function: Callable[[argparse.Namespace], does.Told], text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=function, parser=command)
+    return command
+
+
+def _add_run(commands: Any) -> None:
+    text = "from a database to predictions, in one go"
+    command = _command(commands, "run", does.run_command, text)
+    add_source(command)
+    command.add_argument(
+        "--metadata", type=Path, help="metadata.json; without it one is inferred, and the run says "
+        "what it assumed",
+    )  # fmt: skip
+    command.add_argument(
+        "--strict", action="store_true",
+        help="stop where anything has to be assumed, or is dropped from the source",
+    )  # fmt: skip
+    command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
+    command.add_argument("--query", type=Path, help="file with the SQL of a new task")
+    command.add_argument(
+        "--anchor",
+        help="table.column of the predicted entity: its primary key or a unique column,"
+        " which the query has too; table.column,column of a longer key",
+    )
+    command.add_argument("--target", help="column of the query to predict")
+    command.add_argument(
+        "--target-type", choices=("boolean", "numerical", "categorical", "timestamp"),
+        help="default: boolean",
+    )  # fmt: skip
+    command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
+    command.add_argument("--label-window", help="how long after obs_time a label is known")
+    command.add_argument("--split-column", help="column of the query with train, val or test")
+    command.add_argument("--seeds-dir", type=Path, help="where label tables are (by the metadata)")
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument(
+        "--overwrite", action="store_true",
+        help="replace the run in the folder where it is of another task, store or settings",
+    )  # fmt: skip
+    command.add_argument("--split", default="test", choices=SPLITS)
+    _add_tree_share(command)
+    add_no_verify(command)
+    _add_settings(command)
+
+
+def _add_train(commands: Any) -> None:
+    text = "train on tasks of one or more stores"
+    command = _command(commands, "train", does.train_command, text)
+    command.add_argument("store", nargs="+")
+    command.add_argument(
+        "--task", required=True, action="append", type=_task,
+        help="a task, or task=weight: how often it is trained beside others; several by several"
+        " --task",
+    )  # fmt: skip
+    command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    _add_what_is_there(command)
+    add_no_verify(command)
+    _add_ranks(command)
+    _add_settings(command)
+
+
+def _add_pretrain(commands: Any) -> None:
+    text = "learn masked cells of one or more stores, before any task"
+    command = _command(commands, "pretrain", does.pretrain_command, text)
+    command.add_argument("store", nargs="+")
+    command.add_argument("--task", action="append", help="whose seeds; default: all; repeatable")
+    command.add_argument(
+        "--store-weights", type=_tuple_reader(float), metavar="W,W",
+        help="how often a batch comes from each store, in their order; default: all alike",
+    )  # fmt: skip
+    command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
+    _add_what_is_there(command)
+    add_no_verify(command)
+    _add_ranks(command)
+    _add_settings(command)
+
+
+def _add_evaluate(commands: Any) -> None:
+    command = _command(commands, "evaluate", does.evaluate_command, "metrics beside baselines")
+    _add_opened_run(command, task="which, of a run of several", several=True)
+    _add_scoring(command, split="test")
+    _add_tree_share(command)
+    add_no_verify(command)
+    _add_ranks(command)
+
+
+def _add_probe(commands: Any) -> None:
+    text = "a linear regression on what a frozen model makes of seeds"
+    command = _command(commands, "probe", does.probe_command, text)
+    _add_opened_run(command, task="of the run, or any task of its stores")
+    _add_scoring(command, split="val")
+    add_no_verify(command)
+
+
+def _add_predict(commands: Any) -> None:
+    command = _command(commands, "predict", does.predict_command, "predictions as CSV or Parquet")
+    _add_opened_run(command, task="which, of a run of several", several=True)
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--split", choices=SPLITS)
+    which.add_argument(
+        "--keys", help="keys of the anchor table, separated by commas, quoted if they have some"
+    )
+    which.add_argument(
+        "--keys-file", type=Path,
+        help="CSV with a header, or Parquet: the columns of the key, and maybe obs_time",
+    )  # fmt: skip
+    command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
+    _add_tree_share(command)
+    command.add_argument(
+        "--output", type=Path, help=".csv or .parquet; default: a CSV file in the run's folder"
+    )
+    add_no_verify(command)
+    _add_ranks(command)
+
+
+def _add_page(commands: Any) -> None:
+    command = _command(commands, "page", does.page_command, "one HTML file about a run")
+    command.add_argument("run", type=Path, help="folder of a run, finished or not")
+
+
+def _add_backtest(commands: Any) -> None:
+    text = "score a recipe on the past of the train split"
+    command = _command(commands, "backtest", does.backtest_command, text)
+    command.add_argument("store")
+    command.add_argument(
+        "--task", required=True, action="append", help="a task; several are trained jointly"
+    )
+    command.add_argument("--out", type=Path, help="folder; default: runs/backtest-<task>")
+    command.add_argument(
+        "--cutoffs", type=_tuple_reader(str), help="ISO times in the train split, with commas"
+    )
+    command.add_argument("--folds", type=int, default=4, help="how many, without --cutoffs")
+    command.add_argument("--horizon-days", type=float, help="how long after a cutoff is scored")
+    command.add_argument(
+        "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
+    )
+    _add_tree_share(command)
+    add_no_verify(command)
+    _add_settings(command)
+
+
+def _add_smoke(commands: Any) -> None:
+    text = "train on synthetic batches, without a store"
+    _command(commands, "smoke", does.smoke_command, text)
+
+
+# ------------------------------------------------------------------------ what several of them have
+
+
+def _add_what_is_there(command: argparse.ArgumentParser) -> None:
+    """What becomes of a run that is in the folder already."""
+    there = command.add_mutually_exclusive_group()
+    there.add_argument(
+        "--resume", action="store_true",
+        help="go on with the run that is there as if it had not stopped; start it if there is none",
+    )  # fmt: skip
+    there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+
+
+def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: bool = False) -> None:
+    """A run that was trained, or several that answer together, a checkpoint, and a task."""
+    text = "folder of a trained or pretrained run"
+    if several:
+        command.add_argument(
+            "runs", type=Path, nargs="+", metavar="run", help=f"{text}; several answer together"
+        )
+    else:
+        command.add_argument("run", type=Path, help=text)
+    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument("--task", help=task)
+    command.add_argument(
+        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+    )
+
+
+def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
+    """What is scored, and beside what."""
+    command.add_argument("--split", default=split, choices=SPLITS, help=f"default: {split}")
+    command.add_argument("--regime", choices=("rolling", "frozen"))
+    command.add_argument("--visible-until", help="the database as of this time")
+    command.add_argument(
+        "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
+    )
+    command.add_argument("--no-trees", action="store_true", help="without those baselines")
+
+
+def _add_tree_share(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tree-share", type=float, default=0.0, metavar="SHARE",
+        help="of each answer, 0 to 1, that boosted trees on history give; 0: the model alone",
+    )  # fmt: skip
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    """--preset, and one option for each field of Config."""
+    command.add_argument("--preset", default="small", choices=tuple(PRESETS))
+    title = "settings (in brackets those of the preset small)"
+    groups = {name: command.add_argument_group(f"{name} {title}") for name in GROUPS}
+    usual, parsers = PRESETS["small"](), setting_parsers()
+    for field, about in settings_of(Config).items():
+        is_switch = isinstance(getattr(usual, field), bool)
+        no_value: dict[str, Any] = {"nargs": "?", "const": True} if is_switch else {}
+        groups[about.group].add_argument(
+            f"--{field.replace('_', '-')}",
+            dest=f"{does.SETTING}{field}",
+            type=parsers[field],
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS if about.group == EXPERT else setting_text(field, usual),
+            **no_value,
+        )
+    command.add_argument(
+        "--help-all", action=HelpAll, nargs=0, help="show the expert settings, too"
+    )
+
+
+def _add_ranks(command: argparse.ArgumentParser) -> None:
+    """Options of work on several devices."""
+    group = command.add_argument_group("several devices (docs/12-parallel.md)")
+    group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
+    group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")
+    group.add_argument("--rank", type=int, metavar="R", help="which one this is, from 0")
+
+
+# -------------------------------------------------------------------------------- reading values
+
+
+def setting_text(field: str, usual: Config) -> str:
+    """What the help says of a setting, and what it usually is."""
+    about = settings_of(Config)[field]
+    words = f": {', '.join(about.words)}" if about.words else ""
+    return f"{about.doc}{words} [{getattr(usual, field)}]".replace("%", "%%")
+
+
+def _task(text: str) -> tuple[str, float]:
+    """A task and its weight, from "task" or "task=weight"."""
+    name, equals, weight = text.rpartition("=")
+    if not equals:
+        return text, 1.0
+    try:
+        return name, float(weight)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{weight}' is no weight") from None
+
+
+def _which(text: str) -> int | str:
+    if text in ("last", "best"):
+        return text
+    if text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is neither last, best nor a step")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
+@functools.cache
+def setting_parsers() -> dict[str, Callable[[str], Any]]:
+    """How to read each field of Config from the command line."""
+    return {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
+
+
+def _setting_reader(kinds: tuple[Any, ...]) -> Callable[[str], Any]:
+    parts = tuple_kind(kinds)
+    if parts is None:
+        return _reader(set(kinds))
+    none = None if type(None) in kinds else ()
+    return _tuple_reader(typing.get_args(parts)[0], none)
+
+
+def _tuple_reader(
+    read_part: Callable[[str], Any], none: tuple[()] | None = None
+) -> Callable[[str], Any]:
+    """Values separated by commas, or "none"."""
+
+    def read(text: str) -> Any:
+        if text.lower() == "none":
+            return none
+        return tuple(read_part(part) for part in text.split(","))
+
+    read.__name__ = f"{read_part.__name__},..."  # argparse says "invalid ... value"
+    return read
+
+
+def _reader(kinds: set[Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if type(None) in kinds and text.lower() == "none":
+            return None
+        if bool in kinds:
+            if text.lower() not in ("true", "false"):
+                raise argparse.ArgumentTypeError(
+                    f"'{text}' is neither true nor false; an argument that is no value of this"
+                    " option must come before it"
+                )
+            return text.lower() == "true"
+        for kind in (int, float):
+            if kind in kinds:
+                return kind(text)
+        return text
+
+    read.__name__ = next((kind.__name__ for kind in (int, float) if kind in kinds), "text")
+    return read

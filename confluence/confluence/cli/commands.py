@@ -1,0 +1,333 @@
+"""What each command of `confluence` does: from parsed arguments to what is told of it.
+
+A command calls what Python users call too and returns its result, for JSON, and lines for people;
+`cli.py` prints them. What a command needs is imported where it is used, so that wrong usage is said
+at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from headwater.console import say
+
+from confluence.config import Config, preset
+
+if TYPE_CHECKING:
+    from confluence.answers.prediction_files import Answers
+    from confluence.runs.run import Run, Scoring
+
+Result = dict[str, Any]
+Done = TypeVar("Done")
+SETTING = "setting_"  # before the names of settings among the options
+
+
+class Told(NamedTuple):
+    """What a command has to say."""
+
+    result: Result | None  # for JSON; None: nothing is printed
+    lines: Sequence[str] = ()  # for people
+    failure: str | None = None  # what went wrong nevertheless; exit status 1
+    status: int = 0  # exit status of other processes that did the work
+
+
+def overrides_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line has."""
+    given = vars(options).items()
+    return {name.removeprefix(SETTING): v for name, v in given if name.startswith(SETTING)}
+
+
+def default_out(*names: str) -> Path:
+    """The folder of a run that is called after its tasks, in `runs`."""
+    name = Path("-".join(names))
+    if name.is_absolute() or ".." in name.parts or not name.parts:
+        raise ValueError(f"a run cannot be called '{name}': name its folder with --out")
+    return Path("runs") / name
+
+
+def run_command(options: argparse.Namespace) -> Told:
+    """Infer, build, train, evaluate, predict."""
+    from headwater.cli import selected
+
+    from confluence.report.tables import describe_evaluation
+    from confluence.runs.pipeline import Question, run_pipeline
+
+    _check_alone("run", "use headwater build and confluence train")
+    task = options.task or options.target
+    question = None
+    if options.query is not None:
+        question = Question(
+            query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
+            target=options.target, target_type=options.target_type, obs_time=options.obs_time,
+            label_window=options.label_window, split_column=options.split_column,
+        )  # fmt: skip
+    result = run_pipeline(
+        options.source, task, options.out or default_out(task), question=question,
+        preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
+        seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
+        strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
+        verify=options.verify, say=say,
+    )  # fmt: skip
+    lines = ["", *describe_evaluation(result["evaluation"]), ""]
+    lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
+    return Told(result, lines)
+
+
+def _check_alone(command: str, instead: str) -> None:
+    """Raise where several processes would each do all the work in one folder."""
+    from confluence.ranks.rendezvous import find_place
+
+    if find_place({}, os.environ) is not None:
+        raise ValueError(
+            f"{command} works in one process and was started as one of several: {instead}"
+        )
+
+
+def train_command(options: argparse.Namespace) -> Told:
+    """Train and save."""
+
+    def train() -> Run:
+        from confluence.runs.run import train
+
+        names = [name for name, _ in options.task]
+        return train(
+            options.store, task=names, out=options.out or default_out(*names),
+            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
+            resume=options.resume, verify=options.verify, **overrides_of(options),
+        )  # fmt: skip
+
+    return _train_together(options, train, preset(options.preset, **overrides_of(options)))
+
+
+def pretrain_command(options: argparse.Namespace) -> Told:
+    """Learn masked cells and save."""
+
+    def pretrain() -> Run:
+        from confluence.runs.pretrain import pretrain
+
+        return pretrain(
+            options.store, out=options.out, tasks=options.task,
+            store_weights=options.store_weights, preset=options.preset,
+            overwrite=options.overwrite, resume=options.resume, verify=options.verify,
+            **overrides_of(options),
+        )  # fmt: skip
+
+    settings = {**overrides_of(options), "objective": "masked_cells"}
+    return _train_together(options, pretrain, preset(options.preset, **settings))
+
+
+def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: Config) -> Told:
+    """Train on one device, or on several."""
+
+    def tell(run: Run) -> Told:
+        from confluence.folder.log import read_summary
+
+        summary = read_summary(run.out)
+        tasks = {"tasks": run.titles} if run.titles else {}
+        result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
+        done = f"trained {run.config.steps} steps, saved in {run.out}"
+        return Told(result, [done, *describe_summary(summary)])
+
+    cfg.check_ranks(options.devices or 1)
+    return _together(options, train, tell, timeout_s=cfg.collective_timeout_s)
+
+
+def _together(
+    options: argparse.Namespace, work: Callable[[], Done], tell: Callable[[Done], Told], *,
+    timeout_s: float,
+) -> Told:  # fmt: skip
+    """Work on one device or as one of several ranks, or start these.
+
+    Args:
+        tell: what comes of it. Rank 0 alone does that, when the others have left.
+        timeout_s: after how long a rank that waits for another one ends.
+    """
+    from confluence.ranks.launch import is_launched, launch
+    from confluence.ranks.rendezvous import find_place
+
+    if options.devices is not None and options.devices > 1 and not is_launched(os.environ):
+        if find_place(vars(options), os.environ) is not None:
+            raise ValueError(
+                "--devices starts the ranks of one machine, and this process is already one of"
+                " several: start as many as there are devices, without --devices"
+            )
+        return Told(None, status=launch(options.arguments, options.devices))
+    from confluence.ranks.group import Joined
+
+    place = find_place(vars(options), os.environ)
+    with Joined(place, collective_timeout_s=timeout_s) as group:
+        if not group.is_first:
+            warnings.simplefilter("ignore")  # rank 0 has the same to say
+        done = work()
+    return tell(done) if group.is_first else Told(None)
+
+
+def evaluate_command(options: argparse.Namespace) -> Told:
+    """Evaluate a trained run."""
+
+    def ask() -> list[Scoring]:
+        run, *others = _load_runs(options)
+        return [
+            run.scoring(
+                options.split, task=title, regime=options.regime,
+                visible_until=options.visible_until, resamples=options.resamples,
+                trees=not options.no_trees, others=others,
+                tree_share=options.tree_share, verify=options.verify,
+            )
+            for title in ((run.titles or [None]) if options.task is None else [options.task])
+        ]  # fmt: skip
+
+    def tell(scorings: list[Scoring]) -> Told:
+        from confluence.report.tables import describe_evaluation
+
+        results = [scoring.result() for scoring in scorings]
+        lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
+        return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
+
+    return _together(options, ask, tell, timeout_s=_patience_of(options))
+
+
+def probe_command(options: argparse.Namespace) -> Told:
+    """Probe a trained or pretrained run."""
+    from confluence.report.tables import describe_evaluation
+    from confluence.runs.run import load
+
+    _check_alone("probe", "start it once")
+    run = load(
+        options.run, store=options.store, which=options.checkpoint, verify=options.verify
+    )  # fmt: skip
+    result = run.probe(
+        options.split, task=options.task, regime=options.regime,
+        visible_until=options.visible_until, resamples=options.resamples,
+        trees=not options.no_trees, verify=options.verify,
+    )  # fmt: skip
+    return Told(result, describe_evaluation(result))
+
+
+def predict_command(options: argparse.Namespace) -> Told:
+    """Predict with a trained run."""
+
+    def ask() -> tuple[Path, Answers]:
+        from confluence.answers.prediction_files import check_output
+        from confluence.ranks.group import current
+
+        run, *others = _load_runs(options)
+        keys = options.keys
+        if keys is not None:
+            keys = _keys(keys, run.key_of_anchors(options.task))
+        path = options.output
+        path = path or run.predictions_file(
+            options.split, task=options.task, others=others, tree_share=options.tree_share
+        )
+        if current().is_first:
+            check_output(path)
+        return path, run.predict(
+            split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
+            task=options.task, others=others, tree_share=options.tree_share,
+            verify=options.verify,
+        )  # fmt: skip
+
+    def tell(done: tuple[Path, Answers]) -> Told:
+        path, answers = done
+        answers.write(path)
+        result = {"predictions": str(path), "predicted": len(answers)}
+        if options.keys is not None:
+            result["rows"] = list(answers)
+        return Told(result, [f"{len(answers)} predictions in {path}"])
+
+    return _together(options, ask, tell, timeout_s=_patience_of(options))
+
+
+def page_command(options: argparse.Namespace) -> Told:
+    """Make the page of a run."""
+    from confluence.report.page import write_page
+
+    path = write_page(options.run)
+    return Told({"page": str(path)}, [str(path)])
+
+
+def backtest_command(options: argparse.Namespace) -> Told:
+    """Train and score at several cutoffs."""
+    from confluence.report.tables import describe_backtest
+    from confluence.runs.backtest import backtest
+
+    _check_alone("backtest", "start it once, or once for each seed in a folder of its own")
+    result = backtest(
+        options.store, task=options.task,
+        out=options.out or default_out("backtest", *options.task),
+        cutoffs=options.cutoffs, folds=options.folds, horizon_days=options.horizon_days,
+        seeds=options.seeds, tree_share=options.tree_share,
+        preset=options.preset, verify=options.verify,
+        **overrides_of(options),
+    )  # fmt: skip
+    return Told(result, describe_backtest(result))
+
+
+def smoke_command(options: argparse.Namespace) -> Told:
+    """Train on synthetic batches."""
+    from confluence.training.smoke import run_smoke
+
+    result = run_smoke()
+    lines = ["loss {first_loss:.4f} → {last_loss:.4f} in {steps} steps".format(**result)]
+    for name, title in (("task_loss", "of the tasks"), ("masked_loss", "of masked cells")):
+        lines.append(f"  {title} {result[f'first_{name}']:.4f} → {result[f'last_{name}']:.4f}")
+    failure = None if result["passed"] else "a loss is not finite, or did not fall far enough"
+    return Told(result, lines, failure)
+
+
+def describe_summary(summary: Result) -> list[str]:
+    """How long steps took, and how much of that the device waited for data."""
+    times = summary.get("step_times")
+    if not times:
+        return []
+    return [
+        "step {p50_ms:.0f} ms (p99 {p99_ms:.0f} ms), ".format(**times)
+        + "{wait_share:.2%} of it waiting for data, {cells_per_second:,.0f} cells/s".format(
+            **summary
+        )
+    ]
+
+
+def _load_runs(options: argparse.Namespace) -> list[Run]:
+    """The runs that are to answer together, in the order given."""
+    from confluence.runs.run import load
+
+    return [
+        load(run, store=options.store, which=options.checkpoint, verify=options.verify)
+        for run in options.runs
+    ]
+
+
+def _patience_of(options: argparse.Namespace) -> float:
+    """`collective_timeout_s` of the first run; where its log does not say so, the default."""
+    from confluence.folder.log import FILE
+    from confluence.folder.log_events import first_event
+
+    settings = (first_event(Path(options.runs[0]) / FILE) or {}).get("config", {})
+    return float(settings.get("collective_timeout_s", Config().collective_timeout_s))
+
+
+def _keys(text: str, names: Sequence[str]) -> list[str]:
+    """Keys between commas or on lines of their own, as in CSV; a store has keys as texts.
+
+    Args:
+        names: the columns of the key.
+    """
+    if len(names) > 1:
+        raise ValueError(
+            f"--keys is for keys of one column, these have {', '.join(names)}: give a file of them"
+            " (--keys-file)"
+        )
+    if text.count('"') % 2:
+        raise ValueError(f"--keys {text!r} has a quote that nothing closes")
+    lines = csv.reader(text.splitlines(keepends=True), skipinitialspace=True)
+    keys = [key for line in lines for key in line]
+    if not keys:
+        raise ValueError("--keys has no key")
+    return [key.strip() for key in keys]

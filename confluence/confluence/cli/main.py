@@ -1,0 +1,114 @@
+"""The command `confluence`: run, train, pretrain, evaluate, probe, predict, backtest, page, smoke.
+
+Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
+after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and says how to go on).
+With --json the result is one JSON object on stdout; otherwise it is a few lines for people.
+Progress goes to stderr.
+
+    arguments ──► `arguments.py` ──► a function of `commands.py` ──► what it told ──► stdout, status
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.console import keep_places, say, tell
+from headwater.interrupts import Interrupts, is_interrupt
+
+from confluence.cli.arguments import check_question, make_parser
+from confluence.cli.commands import Told
+
+EXPLAINED = (
+    ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,
+)  # fmt: skip
+SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    keep_places()
+    options = make_parser().parse_args(arguments)
+    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+    check_question(options)
+    # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return _leave(_status(options))
+
+
+def _status(options: argparse.Namespace) -> int:
+    shown, warnings.showwarning = warnings.showwarning, _warn
+    try:
+        with Interrupts() as interrupts:
+            try:
+                return _show(options.command(options), as_json=options.json)
+            except Exception as error:
+                if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
+                    return _failed(error)
+                said = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
+                raise KeyboardInterrupt(said) from error
+    except KeyboardInterrupt as error:
+        _fail(str(error) or "interrupted")
+        return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))
+    finally:
+        warnings.showwarning = shown
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong; raises what is a fault of ours."""
+    if isinstance(error, EXPLAINED):
+        return _fail(_one_line(error))
+    if _is_headwater_error(error):
+        return _fail(str(error))  # it may list problems, one to a line
+    raise error
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning to people, without the place in our code."""
+    say(f"confluence: warning: {message}")
+
+
+def _leave(status: int) -> int:
+    """The exit status; a rank of several that failed ends here and does not wait for the others."""
+    if "confluence.ranks.group" in sys.modules:
+        from confluence.ranks.group import leave_after_failure
+
+        leave_after_failure(status)
+    return status
+
+
+def _fail(message: str) -> int:
+    say(f"confluence: {message}")
+    return 1
+
+
+def _one_line(error: Exception) -> str:
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(message.split()) or type(error).__name__
+
+
+def _is_headwater_error(error: Exception) -> bool:
+    import headwater
+
+    return isinstance(error, getattr(headwater, "HeadwaterError", ()))
+
+
+def _show(told: Told, *, as_json: bool) -> int:
+    """Print what a command told; returns the exit status."""
+    if told.result is not None:
+        from confluence.folder.log import to_json
+
+        tell(to_json(told.result) if as_json else "\n".join(told.lines))
+    return told.status if told.failure is None else _fail(told.failure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

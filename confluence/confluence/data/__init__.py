@@ -1,0 +1,2 @@
+"""From stores to batches on a device: tasks and their labels, the stores of a run, and whether they
+are whole."""

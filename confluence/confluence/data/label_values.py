@@ -1,0 +1,134 @@
+"""Whether there is anything to learn from the labels of train, and to score on another split.
+
+Labels of one value teach nothing, and most metrics of a split of one value are not defined: a run
+that ended in dashes and an accuracy of 1.000 is refused before it begins, with the counts of every
+split. Where seeds are dealt by hash, the message names a split_seed under which every split has
+two values, found with the sampler itself. A split whose labels are hidden is predicted, not scored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confluence.config import Config
+from confluence.data.tasks import SPLITS, Labels, TaskError, find_task, open_sampler
+
+SPLIT_SEEDS = 500  # tried, from 0
+SEARCH_SECONDS = 5.0  # at most
+SHOWN_CHARACTERS = 40  # of a value
+
+
+def check_label_values(
+    path: str, name: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config, *,
+    scored: str | None = None,
+) -> None:  # fmt: skip
+    """Raise where train has nothing to learn from, or the split `scored` nothing to be scored on.
+
+    Args:
+        path, metadata: of the store that has the task `name`.
+    """
+    entry = metadata["tasks"][find_task(metadata, name)]
+    fault = _fault("train", labels, entry, metadata)
+    if fault is None and scored not in (None, "train"):
+        fault = _fault(str(scored), labels, entry, metadata)
+    if fault is None:
+        return
+    counts = "; ".join(f"{split} {_counts(labels, split, entry)}" for split in SPLITS)
+    raise TaskError(f"task '{name}': {fault} ({counts}). {_advice(path, name, entry, labels, cfg)}")
+
+
+def has_two_values(labels: Labels, chosen: NDArray[np.bool_]) -> bool:
+    """Whether some known labels differ."""
+    known = labels.targets[chosen & labels.is_known]
+    return bool(known.size) and bool(known.min() < known.max())
+
+
+def _fault(
+    split: str, labels: Labels, entry: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> str | None:
+    """What is wrong with a split; None where nothing is."""
+    aim = "learn from" if split == "train" else "be scored on"
+    here = labels.splits == SPLITS[split]
+    if not here.any():
+        return f"split '{split}' has no seeds to {aim}"
+    if not (here & labels.is_labelled).any():
+        return f"no seed of split '{split}' has a label to {aim}" if split == "train" else None
+    known = labels.targets[here & labels.is_known]
+    if not known.size:
+        return f"all labels of split '{split}' are NULL or NaN, there is nothing to {aim}"
+    if has_two_values(labels, here):
+        return None
+    value = _text(float(known[0]), entry, metadata)
+    return f"all {known.size:,} labels of split '{split}' are {value}, there is nothing to {aim}"
+
+
+def _text(value: float, entry: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """A label for people."""
+    if entry["target_stype"] == "boolean":
+        return "true" if value else "false"
+    if entry["target_stype"] == "categorical":
+        stats = metadata["columns"][entry["target_column_id"]].get("stats") or {}
+        return f"'{stats['categories'][int(value)][:SHOWN_CHARACTERS]}'"
+    return "the same time" if entry["target_stype"] == "timestamp" else f"{value:g}"
+
+
+def _counts(labels: Labels, split: str, entry: Mapping[str, Any]) -> str:
+    here = labels.splits == SPLITS[split]
+    known = labels.targets[here & labels.is_known]
+    if not here.any():
+        return "0 seeds"
+    parts = []
+    if known.size and entry["target_stype"] == "boolean":
+        parts = [f"{int(known.sum()):,} true", f"{int(known.size - known.sum()):,} false"]
+    elif known.size:
+        distinct = np.unique(known).size
+        parts = [f"{known.size:,} labels of {distinct:,} value{'s' * (distinct != 1)}"]
+    nulls = int((here & labels.is_labelled & ~labels.is_known).sum())
+    hidden = int((here & ~labels.is_labelled).sum())
+    parts += [f"{nulls:,} NULL or NaN"] * (nulls > 0) + [f"{hidden:,} without label"] * (hidden > 0)
+    return ", ".join(parts)
+
+
+def _advice(
+    path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config
+) -> str:  # fmt: skip
+    if not has_two_values(labels, np.ones(labels.targets.shape, bool)):
+        return "No split can mend that: correct the task's query, or the times that it asks about"
+    if entry["split"] != "hash":
+        return (
+            "Correct the column or the label tables that say which seed is in which split (a"
+            " query's is named with --split-column), or score another one with --split"
+        )
+    seed = find_split_seed(path, name, labels, cfg)
+    column = "Say which seed is in which split with a column of the query (--split-column)"
+    if seed is None:
+        return column
+    both = "true and false" if entry["target_stype"] == "boolean" else "different labels"
+    return f"{column}, or use --split-seed {seed}: every split then has {both}"
+
+
+def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | None:
+    """The first split_seed by which every split that the run has gets labels that differ."""
+    splits = [
+        number
+        for (split, number), share in zip(SPLITS.items(), cfg.split_ratios, strict=True)
+        if share > 0 and not (split == "val" and cfg.train_on_val)
+    ]
+    values, counts = np.unique(labels.targets[labels.is_known], return_counts=True)
+    is_rare = labels.is_known & (labels.targets != values[counts.argmax()])
+    if cfg.past is not None or np.unique(labels.anchor_rows[is_rare]).size < len(splits):
+        return None  # seeds of an anchor stay together: some split has but the commonest value
+    end = time.monotonic() + SEARCH_SECONDS
+    for seed in range(SPLIT_SEEDS):
+        with open_sampler(path, cfg.replace(split_seed=seed), name, num_prefetch=0) as sampler:
+            dealt = np.asarray(sampler.splits(name))
+        if all(has_two_values(labels, dealt == number) for number in splits):
+            return seed
+        if time.monotonic() > end:
+            break
+    return None

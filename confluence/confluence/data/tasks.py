@@ -1,0 +1,289 @@
+"""From headwater's batches to the model's inputs: fields, tables, and what a task's labels say.
+
+Batches are read-only views of memory that headwater owns; they are put on the device and never
+donated. Arrays for the host (which seed, which time) stay in `batch.info`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import headwater
+import jax
+import jax.numpy as jnp
+import numpy as np
+from headwater import SemanticType
+from numpy.typing import NDArray
+
+from confluence.config import Config
+from confluence.data.verification import open_store
+from confluence.model.loss import TARGET_STYPES, TaskScales
+from confluence.model.row_attention import RowShape
+from confluence.model.transformer import Tables
+
+COMMON_FIELDS = (
+    "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
+    "cat_emb_count", "num_sequences", "is_labelled",
+)  # fmt: skip
+INPUT_FIELDS = (
+    "semantic_types", "column_ids", "seq_row_ids", "numeric_values", "timestamp_values",
+    "bool_values", "categorical_embed_ids", "text_embed_ids", "is_null", "is_target",
+    "is_padding", "fk_adj", *COMMON_FIELDS,
+)  # fmt: skip
+"""The arrays of a dense batch that the model reads; the others stay on the host."""
+COMPACT_INPUT_FIELDS = (
+    "cells", "cell_columns", "cell_values", "cell_times", "parents", "row_starts", *COMMON_FIELDS,
+)  # fmt: skip
+"""The arrays of a compact batch that make those on the device (`expand.as_dense`)."""
+
+US_PER_DAY = 86_400_000_000
+NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
+LEAST_SPREAD = 1e-12  # of the largest label: a smaller deviation is rounding
+CATEGORY_LIMIT = 4_096  # most categories of a target
+CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
+HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
+TRAIN, VAL, TEST = 0, 1, 2
+SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
+
+Floats = NDArray[np.float64]
+
+
+class TaskError(ValueError):
+    """The store has no such task, or its target cannot be learned."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Labels:
+    """All seeds of a task, in stored order; position = `seed_index` of a batch."""
+
+    anchor_rows: NDArray[np.uint32]  # [n] global row
+    obs_times: NDArray[np.int64]  # [n] µs, NO_TIME where there is none
+    targets: Floats  # [n] source units; 0/1; index of the category; µs
+    is_known: NDArray[np.bool_]  # [n] labelled and not NULL
+    is_labelled: NDArray[np.bool_]  # [n] has a target, maybe NULL
+    splits: NDArray[np.uint8]  # [n] 0 train, 1 val, 2 test
+    label_times: NDArray[np.int64] | None = None  # [n] µs, when each is known; None: not stated
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task: its target, and what the labels of its train split say about it."""
+
+    name: str
+    index: int  # in store order; `task_idx` of its batches
+    stype: SemanticType  # of the target
+    categories: tuple[str, ...]  # empty unless categorical
+    column_mean: float  # source value = z by column × std + mean
+    column_std: float
+    mean: float  # of the train labels, source units
+    std: float
+    low: float  # 2 % and 98 % quantiles of the train labels
+    high: float
+    positive_share: float  # of boolean train labels
+    null_share: float  # of train labels
+    label_window_us: int  # a label is known this long after its obs_time; 0 where not stated
+    inclusive: bool = True  # a context shows what happened at obs_time itself
+
+    @property
+    def category_limit(self) -> int:
+        """L of this task, at least 1."""
+        return max(1, len(self.categories))
+
+    def first_biases(self) -> dict[str, float]:
+        """Where the heads start: base rates as logits, means as they are."""
+        biases = {"heads.null": _logit(self.null_share)}
+        if self.stype == SemanticType.BOOLEAN:
+            biases["heads.boolean"] = _logit(self.positive_share)
+        return biases  # a numerical head starts at 0: the mean, in z units of the train labels
+
+    def scales(self, cfg: Config) -> TaskScales:
+        """This task's scales, at its index."""
+        n = self.index + 1
+        scale = self.column_std / self.std
+        shift = (self.column_mean - self.mean) / self.std
+        values = (scale, shift, HUBER_DELTA[cfg.metric])
+        return TaskScales(*(jnp.full(n, value, jnp.float32) for value in values))
+
+
+def _logit(share: float) -> float:
+    share = float(np.clip(share, 1e-3, 1.0 - 1e-3))
+    return float(np.log(share / (1.0 - share)))
+
+
+def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
+    """A sampler of some tasks, or of all, with the run's options."""
+    options = {
+        "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "seed": cfg.seed,
+        "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
+        "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
+        "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
+        "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
+        "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
+        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "compact",
+        "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
+        "peer_labels": cfg.peer_labels,
+        "context_labels": cfg.context_labels, "staleness": cfg.staleness,
+        "database_age": cfg.database_age,
+        "time_split": cfg.past, "train_on_val": cfg.train_on_val,
+    }  # fmt: skip
+    if cfg.masks_cells:
+        options |= {
+            "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
+            "max_targets_per_type": cfg.max_targets_per_type,
+        }  # fmt: skip
+    if cfg.seed_tables is not None:
+        options |= {"tasks": None, "seed_tables": cfg.seed_tables}
+    return headwater.Sampler(**{**options, **overrides})
+
+
+def open_seeds(store_path: str, cfg: Config, names: Sequence[str] | None, **overrides: Any) -> Any:
+    """A sampler of the contexts that masked cells are learned in: of the seeds of some tasks, or of
+    all; where the run has `seed_tables`, of the rows of some of these, or of all."""
+    if cfg.seed_tables is None:
+        return open_sampler(store_path, cfg, *(names or ()), **overrides)
+    tables = cfg.seed_tables if names is None else tuple(names)
+    return open_sampler(store_path, cfg.replace(seed_tables=tables), **overrides)
+
+
+def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
+    """The labels of all seeds of a task, with this sampler's splits."""
+    seeds = open_store(store_path).task_seeds(task)
+    labelled = np.asarray(seeds["labelled"], bool)
+    return Labels(
+        anchor_rows=np.asarray(seeds["anchor_row"], np.uint32),
+        obs_times=np.asarray(seeds["obs_time"], np.int64),
+        targets=np.asarray(seeds["target"], np.float64),
+        is_known=labelled & ~np.asarray(seeds["is_null"], bool),
+        is_labelled=labelled,
+        splits=np.asarray(sampler.splits(task), np.uint8),
+        label_times=None if "label_time" not in seeds else np.asarray(seeds["label_time"]),
+    )
+
+
+def weights_by_age(times: NDArray[np.int64], last: float, half_life_days: float) -> Floats:
+    """1 for what is of the time `last` (µs) or later, half of it for each half-life before."""
+    ages = np.maximum(0.0, last - times.astype(np.float64))
+    return np.asarray(np.exp2(-ages / (half_life_days * US_PER_DAY)))
+
+
+def check_task(store_path: str, name: str) -> None:
+    """Raise unless the store exists and has the task; before anything slow begins."""
+    with open_store(store_path) as store:
+        find_task(store.metadata, name)
+
+
+def find_task(metadata: Mapping[str, Any], name: str) -> int:
+    """Index of a task by name; an unknown name is an error that suggests the nearest."""
+    names = [task["name"] for task in metadata["tasks"]]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f", did you mean '{near[0]}'?" if near else f", the store has {', '.join(names)}"
+        raise TaskError(f"no task '{name}'{hint if names else ', the store has none'}")
+    return names.index(name)
+
+
+def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
+    """What is known of a task: its schema from the metadata, its moments from the train labels."""
+    index = find_task(metadata, name)
+    entry = metadata["tasks"][index]
+    stype = _stype(entry["target_stype"])
+    if stype not in TARGET_STYPES:
+        raise TaskError(f"task '{name}' has a target of type {stype.name.lower()}")
+    column_stats = metadata["columns"][entry["target_column_id"]].get("stats") or {}
+    categories = tuple(str(c) for c in column_stats.get("categories") or ())
+    if stype == SemanticType.CATEGORICAL and not 1 <= len(categories) <= CATEGORY_LIMIT:
+        raise TaskError(
+            f"task '{name}' has {len(categories)} categories, expected 1 to {CATEGORY_LIMIT}"
+        )
+    is_train = labels.splits == TRAIN
+    known = labels.targets[is_train & labels.is_known]
+    labelled_count = int(np.sum(is_train & labels.is_labelled))
+    if labelled_count == 0:
+        raise TaskError(f"task '{name}' has no labelled seed in the train split")
+    known = known if known.size else np.zeros(1)
+    low, high = np.quantile(known, [0.02, 0.98])
+    scaling = column_stats
+    if stype == SemanticType.TIMESTAMP:
+        scaling = metadata.get("time") or {}  # epochs are z-scored by the whole store
+        if "std_us" not in scaling:
+            raise TaskError(f"the store does not say how times are scaled, task '{name}' needs it")
+    return Task(
+        name=name,
+        index=index,
+        stype=stype,
+        categories=categories if stype == SemanticType.CATEGORICAL else (),
+        column_mean=_moment(scaling, "mean", 0.0),
+        column_std=_moment(scaling, "std", 1.0) or 1.0,
+        mean=float(known.mean()),
+        std=spread(known),
+        low=float(low),
+        high=float(high),
+        positive_share=float(np.mean(known > 0.5)),
+        null_share=1.0 - float(np.sum(is_train & labels.is_known)) / labelled_count,
+        label_window_us=int(entry.get("label_window_us") or 0),
+        inclusive=entry.get("cutoff", "inclusive") == "inclusive",
+    )
+
+
+def spread(values: Floats) -> float:
+    """The standard deviation of values; 1 where they differ by no more than rounding."""
+    std = float(values.std())
+    return std if std > LEAST_SPREAD * float(np.max(np.abs(values))) else 1.0
+
+
+def _stype(value: Any) -> SemanticType:
+    return SemanticType[value.upper()] if isinstance(value, str) else SemanticType(value)
+
+
+def _moment(stats: Mapping[str, Any] | None, name: str, default: float) -> float:
+    """A moment from statistics; those of times carry their unit in the name."""
+    stats = stats or {}
+    value = stats.get(name, stats.get(f"{name}_us"))
+    return default if value is None else float(value)
+
+
+def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
+    """The most cells and parents of a row of any table or task, in this run's contexts."""
+    widths, parents = [2], [1]  # a task's row: obs_time and target, and the anchor
+    keys_to = Counter(
+        key["references"]["table"] for table in metadata["tables"] for key in table["foreign_keys"]
+    )
+    for table in metadata["tables"]:
+        counts = CELLS_PER_COUNT * keys_to[table["name"]] if cfg.child_counts else 0
+        widths.append(_most_cells(metadata, table, cfg) + counts)
+        parents.append(len(table["foreign_keys"]))
+    return RowShape(width=max(widths), parents=max(parents))
+
+
+def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Config) -> int:
+    """Of a row of a table; a row without others may show one identifier."""
+    hidden = {"ignored", "identifier"} if cfg.identifier_cells == "none" else {"ignored"}
+    columns = metadata["columns"][slice(*table["column_range"])]
+    return max(1, sum(column["stype"] not in hidden for column in columns))
+
+
+def device_tables(sampler: Any, category_limit: int) -> Tables:
+    """The frozen embeddings on the device; categories padded so that a slice never clamps."""
+    columns = np.asarray(sampler.column_embeddings(), np.float16)
+    categories = np.asarray(sampler.categorical_embeddings(), np.float16)
+    padding = np.zeros((category_limit, columns.shape[1]), np.float16)
+    categories = np.concatenate([categories.reshape(-1, columns.shape[1]), padding])
+    owners = np.full(len(categories), -1, np.int32)
+    for number, column in enumerate(sampler.store.metadata["columns"]):
+        stats = column.get("stats") or {}
+        if "cat_emb_start" in stats:
+            start = int(stats["cat_emb_start"])
+            owners[start : start + len(stats["categories"])] = number
+    return Tables(*(jax.device_put(table) for table in (columns, categories, owners)))
+
+
+def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """The arrays that the model reads, on the device. The batch itself is left as it is."""
+    names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
+    names += [name for name in batch if name == "target_indices" or name.startswith("masked_")]
+    arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
+    return arrays  # put together: one call of JAX takes half the time of one for each

@@ -1,0 +1,2 @@
+"""The relational transformer: compact batches into cells, attention by three paths, heads, losses,
+and its outputs."""

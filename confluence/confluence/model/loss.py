@@ -1,0 +1,130 @@
+"""Losses at the target, one for each type of target, chosen without a branch.
+
+    loss = null_bce + (1 - is_null)·type_loss        mean over labelled sequences that count
+
+Every head is computed for every batch; the losses are stacked in the order of the types' numbers
+and the batch's `target_stype` picks one, so one compiled step serves all tasks. The truth is read
+from the target cell, which the model never sees (its value is masked in the encoder).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from headwater import SemanticType
+from jax import Array
+
+from confluence.model.transformer import Inputs, Output, target_positions
+
+TARGET_STYPES = (
+    SemanticType.NUMERICAL,
+    SemanticType.TIMESTAMP,
+    SemanticType.BOOLEAN,
+    SemanticType.CATEGORICAL,
+)  # in the order of their numbers, and so of the stacked losses
+
+EPOCH_WEIGHT = 2.0  # of the Huber of a timestamp's epoch, against the mean of its 14 cyclic parts
+Z_LOSS = 1e-4  # of the squared logsumexp of the categorical head
+SEED_WEIGHTS = "seed_weights"  # [B] float32 beside headwater's arrays: what each sequence weighs
+
+
+class TaskScales(NamedTuple):
+    """How numerical targets of each task are scaled; [n] float32 by task index of the store."""
+
+    scale: Array  # z by column × scale + shift = z by train labels
+    shift: Array
+    delta: Array  # where the Huber loss turns linear, in z units of the train labels
+
+
+class Truth(NamedTuple):
+    """The answer of each sequence, read at its target cell."""
+
+    is_null: Array  # [B] float32, 1 where the answer is NULL
+    number: Array  # [B] float32, z units of the train labels
+    time: Array  # [B,15] float32
+    boolean: Array  # [B] float32, 0 or 1
+    category: Array  # [B] int32, within the task's categories
+    weight: Array  # [B] float32, above 0 where the sequence counts and is labelled
+
+
+def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
+    """Take the truth out of a batch with inline targets."""
+    target = target_positions(batch)[:, None]  # [B,1]
+
+    def at_target(name: str) -> Array:
+        return jnp.take_along_axis(batch[name], target, axis=1)[:, 0]
+
+    task = batch["task_idx"][0].astype(jnp.int32)
+    sequences = jnp.arange(target.shape[0])
+    counts = sequences < batch["num_sequences"][0].astype(jnp.int32)
+    weight = (counts & (batch["is_labelled"] > 0)).astype(jnp.float32)
+    times = jnp.take_along_axis(batch["timestamp_values"], target[..., None], axis=1)[:, 0]
+    start = batch["cat_emb_start"][0].astype(jnp.int32)
+    category = at_target("categorical_embed_ids").astype(jnp.int32) - start
+    return Truth(
+        is_null=(at_target("is_null") > 0).astype(jnp.float32),
+        number=at_target("numeric_values") * scales.scale[task] + scales.shift[task],
+        time=times,
+        boolean=at_target("bool_values").astype(jnp.float32),
+        category=jnp.clip(category, 0, None),
+        weight=weight * batch.get(SEED_WEIGHTS, 1.0),
+    )
+
+
+def huber(error: Array, delta: Array | float) -> Array:
+    """½e² up to |e| = δ, linear beyond, smooth in between."""
+    size = jnp.abs(error)
+    inside = jnp.minimum(size, delta)
+    return inside * (size - 0.5 * inside)
+
+
+def binary_cross_entropy(logit: Array, truth: Array) -> Array:
+    """-log p(truth), stable for any logit."""
+    return jax.nn.softplus(logit) - truth * logit
+
+
+def numerical_loss(output: Output, truth: Truth, delta: Array) -> Array:
+    """Huber in z units of the train labels. → [B]"""
+    return huber(output.numerical - truth.number, delta)
+
+
+def timestamp_loss(output: Output, truth: Truth) -> Array:
+    """Mean Huber of the cyclic parts plus a weighted Huber of the epoch. → [B]"""
+    parts = huber(output.timestamp - truth.time, 1.0)  # [B,15]
+    return jnp.mean(parts[:, :-1], axis=-1) + EPOCH_WEIGHT * parts[:, -1]
+
+
+def categorical_loss(output: Output, truth: Truth) -> Array:
+    """Cross-entropy, and a small price on the size of the normaliser. → [B]"""
+    total = jax.nn.logsumexp(output.categorical, axis=-1)  # [B]
+    index = jnp.minimum(truth.category, output.categorical.shape[-1] - 1)[:, None]
+    chosen = jnp.take_along_axis(output.categorical, index, axis=-1)[:, 0]
+    return total - chosen + Z_LOSS * total**2
+
+
+def sequence_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskScales) -> Array:
+    """The loss of each sequence, before weighting. → [B] float32"""
+    delta = scales.delta[batch["task_idx"][0].astype(jnp.int32)]
+    by_type = jnp.stack(
+        [
+            numerical_loss(output, truth, delta),
+            timestamp_loss(output, truth),
+            binary_cross_entropy(output.boolean, truth.boolean),
+            categorical_loss(output, truth),
+        ]
+    )  # [4,B], in the order of TARGET_STYPES
+    stype = batch["target_stype"][0].astype(jnp.int32)
+    type_loss = by_type[stype - int(TARGET_STYPES[0])]  # [B]
+    null_loss = binary_cross_entropy(output.null, truth.is_null)
+    return null_loss + jnp.where(truth.is_null > 0, 0.0, type_loss)
+
+
+def batch_loss(
+    output: Output, truth: Truth, batch: Inputs, scales: TaskScales
+) -> tuple[Array, Array]:
+    """Sum of weighted losses, and sum of weights; the loss is one by max(1, the other)."""
+    losses = sequence_losses(output, truth, batch, scales)
+    weighed = jnp.where(truth.weight > 0, truth.weight * losses, 0.0)
+    return jnp.sum(weighed), jnp.sum(truth.weight)

@@ -1,0 +1,1 @@
+"""Several processes as one training: how they are started, meet, agree, are watched and stop."""

@@ -1,0 +1,107 @@
+"""Files of results in a run's folder: what they are called, and which are there.
+
+    evaluation-<split>-rolling.json
+    evaluation-<split>-frozen-<time>.json        ... each -step-400 where that is so,
+                                                 -3-runs-<which> where runs answered together,
+                                                 -trees-0.5 where trees had that share
+    probe-<task>-<split>-rolling.json            ... of any task of the run's stores
+    predictions-<split or "keys">.csv
+
+The name of an evaluation or a probe says all that two of one run differ by: the split, the regime
+and its time, which runs were averaged, the share of trees, and the checkpoint if it was not the
+last. So none replaces another, and the same asked again does. Of predictions the last stay. Of a
+run of several tasks the files of each are in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headwater.keys import time_us
+
+from confluence.answers.several_runs import mark
+from confluence.data.tasks import SPLITS
+from confluence.folder.checkpoint import saved_steps
+from confluence.folder.files import read_json, write_whole
+from confluence.folder.log import FILE, to_json
+from confluence.folder.log_events import first_event
+from confluence.scores.evaluate import time_name
+
+EVALUATION, PROBE = "evaluation", "probe"
+EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
+PREDICTIONS = tuple(f"predictions-{asked}*.csv" for asked in (*SPLITS, "keys"))
+COLUMNS = ",obs_time,prediction,probability"  # how the first line of predictions ends
+LONGEST_HEADER = 1 << 20
+RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS)  # of what a run leaves beside log and checkpoints
+
+Result = dict[str, Any]
+
+
+def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
+    """The name of a result's file without ".json".
+
+    Args:
+        kind: what it begins with.
+        last_step: of the run's last checkpoint; results of another say their step.
+    """
+    parts = [kind, str(result["split"])]
+    if "regime" in result:
+        parts.append(str(result["regime"]))
+    if result.get("visible_until"):
+        parts.append(time_name(time_us(result["visible_until"])))
+    if "runs" in result:
+        parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
+    if "trees" in result:
+        parts.append(f"trees-{result['trees']['share']}")
+    if result["step"] != last_step:
+        parts.append(f"step-{result['step']}")
+    return "-".join(parts)
+
+
+def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
+    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it."""
+    last_step = (saved_steps(out) or [result["step"]])[-1]
+    path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
+    folder.mkdir(exist_ok=True)
+    write_whole(path, to_json(result) + "\n")
+    return path
+
+
+def is_result(path: Path) -> bool:
+    """Whether a run wrote a file that has the name of a result."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.suffix == ".json":
+        found = read_json(path)
+        return "split" in found and "step" in found
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(LONGEST_HEADER).rstrip().endswith(COLUMNS)
+
+
+def find_results(out: Path, pattern: str) -> list[Path]:
+    """Files of the run, and of each of its tasks where it has several, by name."""
+    folders = [out, *task_folders(out)]
+    return [path for folder in folders for path in sorted(folder.glob(pattern))]
+
+
+def task_folders(out: Path) -> list[Path]:
+    """Folders of the run's tasks, as its log names them; of one task it has none. Other folders in
+    a run's, such as those of other runs, are not its own."""
+    titles = (first_event(out / FILE) or {}).get("tasks") or ()
+    return [task_folder(out, title) for title in titles] if len(titles) > 1 else []
+
+
+def task_folder(out: Path, title: str) -> Path:
+    """Where a run of several tasks keeps the results of one."""
+    name = title.replace("/", "--")
+    return out / (
+        f"_{name}" if name.startswith(".") else name
+    )  # no store is built with such a task
+
+
+def read_results(out: Path, pattern: str = EVALUATIONS) -> list[Result]:
+    """The results that a run's folder has, in the order of `find_results`."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in find_results(out, pattern)]

@@ -1,0 +1,212 @@
+"""Evaluations and backtests as tables: values with intervals, differences, parts.
+
+The first metric has its interval and, for each baseline, the model's difference with its interval;
+the others stand beside it. Everything else is in the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluence.answers.several_runs import describe_runs
+from confluence.scores.baselines import title_of
+from confluence.scores.evaluate import HISTORY_PARTS, short_time
+
+TOO_GOOD = 0.995  # of what one row says about the answer
+Result = dict[str, Any]
+
+
+def describe_held_out(result: Result) -> list[str]:
+    """The losses of masked cells, by type."""
+    contexts = f"{result['contexts']:,} contexts"
+    lines = [f"masked cells on {result['split']}, {_regime(result)}, {contexts}"]
+    parts = [("all", result["loss"], "")]
+    parts += [(name, t["loss"], f"{t['cells']:,} cells") for name, t in result["types"].items()]
+    for name, loss, cells in parts:
+        lines.append(f"  {name:<12} {'-' if loss is None else f'{loss:.4f}':>10}  {cells}".rstrip())
+    for own in result.get("stores", ()):
+        loss = "-" if own["loss"] is None else f"{own['loss']:.4f}"
+        lines.append(f"  all of {own['contexts']:,} contexts of '{own['store']}'  {loss}")
+    return lines
+
+
+def describe_evaluation(result: Result) -> list[str]:
+    """The metrics of the model and its baselines, and of parts of the seeds."""
+    if result.get("objective") == "masked_cells":
+        return describe_held_out(result)
+    names = list(result["metrics"])
+    first, others = names[0], names[1:]
+    who = "with trees," if "trees" in result else "model's"
+    rows = [["", first, f"{who} {first} less this", *others]]
+    rows.append(_row(who_answers(result), result, first, others))
+    for name, baseline in result["baselines"].items():
+        rows.append(_row(title_of(name), baseline, first, others))
+    return [
+        _headline(result), *_aligned(rows), *_notes(result), *_parts(result, first),
+    ]  # fmt: skip
+
+
+def describe_backtest(result: Result) -> list[str]:
+    """The metric of each task by cutoff and in the mean, beside the baselines."""
+    lines: list[str] = []
+    share = result.get("tree_share") or 0.0
+    who = "with trees" if share else "model"
+    for title, summary in result["tasks"].items():
+        metric, names = summary["metric"], list(summary["baselines"])
+        folds = [fold for fold in result["folds"] if fold["task"] == title]
+        joint = {fold["cutoff"]: fold for fold in result["together"] if fold["task"] == title}
+        rows = [["cutoff", "seed", "scored", who, "rolling", *map(title_of, names)]]
+        for number, fold in enumerate(folds, start=1):
+            values = [fold["frozen"][metric], fold["rolling"][metric]]
+            values += [fold["baselines"][name].get(metric) for name in names]
+            cutoff, scored = short_time(fold["cutoff"]), f"{fold['scored']:,}"
+            rows.append([cutoff, str(fold["seed"]), scored, *map(_four_digits, values)])
+            is_last = number == len(folds) or folds[number]["cutoff"] != fold["cutoff"]
+            if is_last and fold["cutoff"] in joint:
+                both = [joint[fold["cutoff"]][regime][metric] for regime in ("frozen", "rolling")]
+                rows.append([cutoff, "all", scored, *map(_four_digits, both), *[""] * len(names)])
+        means = [summary["model"], summary["rolling"], *map(summary["baselines"].get, names)]
+        rows.append(["mean", "", "", *map(_four_digits, means)])
+        if summary["together"]:
+            both = [summary["together"][regime] for regime in ("frozen", "rolling")]
+            rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
+        with_trees = f", {describe_trees({'share': share})}" if share else ""
+        lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *_aligned(rows)]
+        if summary["std"] is not None:
+            lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
+        if summary["together"]:
+            count = len(next(iter(joint.values()))["runs"])
+            lines.append(f"  all: the {count} runs at each cutoff answer together")
+    return lines[1:]
+
+
+def _four_digits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _regime(result: Result) -> str:
+    until = result["visible_until"]
+    return str(result["regime"]) + (f" at {until}" if until else "")
+
+
+def _headline(result: Result) -> str:
+    seeds = f"{result['scored']:,} seeds of {result['anchors']:,} anchors scored"
+    for name, what in (("unlabelled", "without a label"), ("null", "with NULL")):
+        if result[name]:
+            seeds += f", {result[name]:,} {what} not"
+    return f"{result['task']} on {result['split']}, {_regime(result)}, {seeds}"
+
+
+def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]:
+    """The first metric with its interval, the model's distance in it, and the other metrics."""
+    difference = ""
+    if scores.get("differences"):
+        difference = _with_interval(
+            scores["differences"][first], scores["difference_intervals"][first], sign="+"
+        )
+    value = _with_interval(scores["metrics"][first], (scores.get("intervals") or {}).get(first))
+    return [title, value, difference, *(_number(scores["metrics"][name]) for name in others)]
+
+
+def _notes(result: Result) -> list[str]:
+    share = result["baselines"]["per_entity"]["fallback_share"]
+    lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
+    if result["scored"]:
+        lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    lines += _told_by_columns(result)
+    drawn = result.get("resampling")
+    if drawn and result.get("intervals"):
+        lines.append(
+            f"  [low, high]: {drawn['level']:.0%} intervals of {drawn['resamples']:,} draws of"
+            " anchors; differences on the same draws"
+        )
+    if "runs" in result:
+        lines.append("  " + describe_runs(result["runs"]))
+    if "trees" in result:
+        lines.append(f"  {describe_trees(result['trees'])}")
+    missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
+    return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
+
+
+def who_answers(result: Mapping[str, Any]) -> str:
+    """Whose scores a result's own are."""
+    if "probe" in result:
+        return "probe"
+    return "model and trees" if "trees" in result else "model"
+
+
+def describe_trees(trees: Result) -> str:
+    """What trees have of the answers."""
+    return f"trees on history have {trees['share']} of each answer"
+
+
+def _told_by_columns(result: Result) -> list[str]:
+    """A line where the anchor's own columns say so much that the answer may be among them."""
+    metrics = result["baselines"].get("own_columns", {}).get("metrics", {})
+    for name in ("auroc", "r2"):
+        if (metrics.get(name) or 0.0) >= TOO_GOOD:
+            return [
+                f"  the anchor's own columns alone have {name} {metrics[name]:.3f}: if they hold"
+                " the answer, hide them (hidden_columns of the task)"
+            ]
+    return []
+
+
+def describe_probe(probe: Result) -> str:
+    """What a probe is, in a line."""
+    return (
+        f"a linear probe: {probe['regression']} on {probe['width']} numbers of each context,"
+        f" {probe['train_seeds']:,} train seeds, strength {probe['strength']:g}"
+    )
+
+
+def _parts(result: Result, first: str) -> list[str]:
+    """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
+    parts = [(HISTORY_PARTS[name], part) for name, part in (result.get("history") or {}).items()]
+    parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
+    if not parts:
+        return []
+    named = [title_of(name) for name in result["baselines"]]
+    whose = "with trees" if "trees" in result else "of the model"
+    rows = [["", "seeds", "anchors", f"{first} {whose}", *named]]
+    for title, part in parts:
+        ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
+        theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]
+        rows.append([title, f"{part['scored']:,}", f"{part['anchors']:,}", ours, *theirs])
+    return ["", *_aligned(rows)]
+
+
+def _time_range(part: Result) -> str:
+    """One time or two, without a time of day where both are midnights."""
+    low, high = (short_time(part[end]) for end in ("from", "to"))
+    if len(low) != len(high):
+        low, high = part["from"], part["to"]
+    return low if low == high else f"{low} to {high}"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Rows of equal length as lines, the first column to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _with_interval(value: float | None, interval: list[float] | None, sign: str = "") -> str:
+    if interval is None or value is None:
+        return _number(value, sign)
+    return f"{_number(value, sign)} [{_number(interval[0], sign)}, {_number(interval[1], sign)}]"
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    """Four significant digits at most, and no more than four behind the point."""
+    if value is None:
+        return "-"
+    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
+    return f"{value:{sign}.{digits}f}"

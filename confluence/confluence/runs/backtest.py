@@ -1,0 +1,372 @@
+"""Backtest: score a recipe on the past of the train split, so that val and test decide nothing.
+
+    for each cutoff and seed:   train on what was known by the cutoff
+                                score what was asked after it, the database frozen at the cutoff
+    for each cutoff:            score the runs of all seeds together (`several_runs.py`)
+
+The seeds of train are dealt anew at each cutoff (`PastConfig`, docs/2-sampling.md, "Splits by
+time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
+a folder of its own, so a stopped backtest goes on where it was.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+from headwater.keys import time_us
+from numpy.typing import NDArray
+
+from confluence.answers.with_trees import check_share
+from confluence.config import Config, PastConfig
+from confluence.config import preset as preset_config
+from confluence.data.stores import TaskPlace, find_places
+from confluence.data.tasks import (
+    NO_TIME,
+    SPLITS,
+    US_PER_DAY,
+    Labels,
+    TaskError,
+    open_sampler,
+    read_labels,
+)
+from confluence.data.verification import check_stores, open_store
+from confluence.folder.files import check_outside, read_json, write_whole
+from confluence.folder.log import to_json
+from confluence.runs.run import Run, load, train_with
+from confluence.scores.evaluate import time_name, time_text
+from confluence.scores.metrics import main_metric
+
+FILES = "backtest*.json"  # with the share of trees in the name where they have one
+FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
+Fold = dict[str, Any]
+
+
+def backtest(
+    store: str | Path, *, task: str | Sequence[str], out: str | Path,
+    cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
+    seeds: Sequence[int] = (42,), tree_share: float = 0.0, preset: str = "small",
+    verify: str = "once", **overrides: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
+    such as backtest-trees-0.5.json.
+
+    Args:
+        task: one, or a list, which is then trained jointly.
+        cutoffs: ISO times within the train split; None: `folds` of them, spread over the later half
+            of the train seeds of the first task.
+        horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
+            lasts, where it comes after train, else up to the next cutoff.
+        seeds: of `Config.seed`.
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        preset, overrides: the recipe, as for `train`.
+        verify: whether the store is read to its last byte before, as for `train`.
+
+    Returns:
+        {"tasks": {title: {"metric", "model": mean over folds, "std": over the means of the seeds,
+        "baselines": {name: mean}, "other": means of all metrics, "rolling": mean, "together":
+        {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
+        "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
+        "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
+        seeds answer together; empty and without means where there is one run; "tree_share" as
+        given. None where a metric is nowhere defined.
+    """
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("a backtest needs at least one seed, and each once")
+    if "seed" in overrides:
+        raise ValueError("seed is what a backtest sets itself: give seeds (--seeds) instead")
+    check_share(tree_share)
+    tree_share = float(tree_share)
+    recipe = preset_config(preset, **overrides)
+    names = [task] if isinstance(task, str) else list(task)
+    path, folder = str(store), Path(out)
+    check_outside(folder, [path])
+    check_stores([path], verify)
+    asked = find_places([path], names)
+    spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
+    _warn_of_late_labels(asked)
+    file = folder / _file_name(tree_share)
+    scored_before = _folds_in(file)
+    found: list[Fold] = []
+    together: list[Fold] = []
+
+    def write_unfinished() -> None:
+        if len(found) > scored_before:
+            _write(file, _result(found, together, tree_share))
+
+    for at, until in spans:
+        places: list[Path] = []
+        for seed in seeds:
+            place = _place(folder, at, seed)
+            span = (time_text(at), time_text(until))
+            cfg = PastConfig(**{**recipe.to_dict(), "seed": seed, "time_split": span})
+            run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
+            places.append(place)
+            found += [
+                _score(run, title, time_text(at), time_text(until), tree_share)
+                for title in run.titles
+            ]
+            write_unfinished()
+        if len(places) > 1:
+            # Loaded here, so that none keeps its weights while another trains.
+            runs = [load(place, store=path, verify="header") for place in places]
+            together += [
+                _score_together(runs, title, time_text(at), time_text(until), tree_share)
+                for title in runs[0].titles
+            ]
+            write_unfinished()
+    result = _result(found, together, tree_share)
+    _write(file, result)
+    return result
+
+
+def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) -> dict[str, Any]:
+    return {
+        "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
+        "tree_share": tree_share,
+    }  # fmt: skip
+
+
+def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold:
+    """One task of one fit: frozen at the cutoff, and rolling."""
+    options: dict[str, Any] = {"task": title, "verify": "header", "tree_share": tree_share}
+    rolling = run.evaluate("val", regime="rolling", trees=False, resamples=0, **options)
+    frozen = run.evaluate("val", regime="frozen", visible_until=at, **options)
+    return {
+        "cutoff": at,
+        "until": until,
+        "seed": run.config.seed,
+        "task": title,
+        "scored": frozen["scored"],
+        "metric": _main_metric(run, title),
+        "frozen": _numbers(frozen["metrics"]),
+        "rolling": _numbers(rolling["metrics"]),
+        "baselines": {
+            baseline: _numbers(result["metrics"])
+            for baseline, result in frozen["baselines"].items()
+        },
+    }
+
+
+def _score_together(
+    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float
+) -> Fold:
+    """One task of all fits of a cutoff, as `_score` does it without the baselines."""
+    first, others = runs[0], runs[1:]
+    options: dict[str, Any] = {
+        "task": title, "trees": False, "resamples": 0, "others": others, "verify": "header",
+        "tree_share": tree_share,
+    }  # fmt: skip
+    rolling = first.evaluate("val", regime="rolling", **options)
+    frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
+    return {
+        "cutoff": at,
+        "until": until,
+        "task": title,
+        "metric": _main_metric(first, title),
+        "runs": [str(run.out) for run in runs],
+        "seeds": [run.config.seed for run in runs],
+        "frozen": _numbers(frozen["metrics"]),
+        "rolling": _numbers(rolling["metrics"]),
+    }
+
+
+def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
+    """Say of tasks that do not state when a label is known what becomes of their train seeds."""
+    with open_store(asked[0].store) as store:
+        kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
+        unstated = [
+            place.title
+            for place in asked
+            if kinds[place.name] == "derived" and "label_time" not in store.task_seeds(place.name)
+        ]
+    if unstated:
+        warnings.warn(
+            f"task {', '.join(map(repr, unstated))} does not say when a label is known: seeds asked"
+            " before a cutoff are learned from, though what they ask may have come about after it."
+            " State label_window or label_known_at",
+            stacklevel=3,
+        )
+
+
+def _place(folder: Path, at: int, seed: int) -> Path:
+    """The folder of a fit."""
+    return folder / f"{time_name(at)}-seed-{seed}"
+
+
+def _main_metric(run: Run, title: str) -> str:
+    place = run.place(title)
+    with open_store(place.store) as store:
+        entry = next(task for task in store.metadata["tasks"] if task["name"] == place.name)
+    stype = headwater.SemanticType[str(entry["target_stype"]).upper()]
+    return main_metric(stype, run.config.metric)[0]
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: value for name, value in metrics.items() if isinstance(value, float | None)}
+
+
+def summarise(folds: Sequence[Fold], together: Sequence[Fold] = ()) -> dict[str, Any]:
+    """Means over cutoffs and seeds by task; a fold where a metric is undefined is left out."""
+    tasks: dict[str, Any] = {}
+    for title in dict.fromkeys(fold["task"] for fold in folds):
+        own = [fold for fold in folds if fold["task"] == title]
+        metric = own[0]["metric"]
+        by_seed = [
+            _mean([fold["frozen"][metric] for fold in own if fold["seed"] == seed])
+            for seed in dict.fromkeys(fold["seed"] for fold in own)
+        ]
+        known = [value for value in by_seed if value is not None]
+        tasks[title] = {
+            "metric": metric,
+            "model": _mean([fold["frozen"][metric] for fold in own]),
+            "std": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+            "rolling": _mean([fold["rolling"][metric] for fold in own]),
+            "baselines": {
+                name: _mean([fold["baselines"][name].get(metric) for fold in own])
+                for name in own[0]["baselines"]
+            },
+            "other": {
+                name: _mean([fold["frozen"].get(name) for fold in own]) for name in own[0]["frozen"]
+            },
+            "together": {
+                regime: _mean([fold[regime][metric] for fold in together if fold["task"] == title])
+                for regime in (("frozen", "rolling") if together else ())
+            },
+        }
+    return tasks
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _file_name(tree_share: float) -> str:
+    return f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json"
+
+
+def _write(file: Path, result: Mapping[str, Any]) -> None:
+    write_whole(file, to_json(dict(result)) + "\n")
+
+
+def _folds_in(file: Path) -> int:
+    """How many folds an earlier call left there: fewer do not replace them until all are done."""
+    found = read_json(file).get("folds")
+    return len(found) if isinstance(found, list) else 0
+
+
+# ------------------------------------------------------------------------------------ the cutoffs
+
+
+def _checked_spans(
+    path: str, names: Sequence[str], cfg: Config, cutoffs: Sequence[str] | None, folds: int,
+    horizon_days: float | None,
+) -> list[tuple[int, int]]:  # fmt: skip
+    """(from, until) of the scored seeds of each fold, µs, of which every task has some."""
+    spans = None
+    for name in names:
+        with open_sampler(path, cfg, name, num_prefetch=0) as sampler:
+            labels = read_labels(path, sampler, name)
+        if spans is None:
+            spans = _spans(labels, name, cutoffs, folds, horizon_days)
+        _check_spans(labels, name, spans)
+    return spans or []
+
+
+def _spans(
+    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int,
+    horizon_days: float | None,
+) -> list[tuple[int, int]]:  # fmt: skip
+    """The spans by the train seeds of the first task."""
+    if horizon_days is not None and not 0 < horizon_days * US_PER_DAY < NO_TIME:
+        raise ValueError(f"horizon_days is {horizon_days}, expected a number of days above 0")
+    has_time = labels.obs_times != NO_TIME
+    train = np.sort(labels.obs_times[(labels.splits == SPLITS["train"]) & has_time])
+    later = labels.obs_times[(labels.splits == SPLITS["val"]) & has_time]
+    if train.size < 2 or train[0] == train[-1]:
+        raise TaskError(f"the train seeds of task '{name}' have no different times to cut at")
+    if cutoffs is None:
+        if folds < 1:
+            raise ValueError(f"folds is {folds}, expected at least 1")
+        shares = FIRST_CUTOFF + (1 - FIRST_CUTOFF) * np.arange(folds) / folds
+        starts = [_day(int(train[int(share * (train.size - 1))])) for share in shares]
+    else:
+        starts = [time_us(text) for text in cutoffs]
+    starts = sorted(set(starts))
+    end = int(train[-1]) + 1
+    if cutoffs is None and len(starts) < folds:
+        warnings.warn(
+            f"{len(starts)} folds, not {folds}: the train seeds of task '{name}' have so few days",
+            stacklevel=3,
+        )
+    least, horizon = 0, None  # how long train must go on after a cutoff, and is scored
+    if horizon_days is not None:
+        least = horizon = int(horizon_days * US_PER_DAY)
+    elif later.size and later.min() > train[-1]:
+        least, horizon = _duration(later)
+    spans = []
+    for start, following in zip(starts, [*starts[1:], end], strict=True):
+        until = min(end, following if horizon is None else start + horizon)
+        if not int(train[0]) < start < until:
+            raise TaskError(
+                f"cutoff {time_text(start)}: the train seeds of task '{name}' reach from"
+                f" {time_text(int(train[0]))} to {time_text(int(train[-1]))}, choose between"
+            )
+        if end - start < least:
+            warnings.warn(
+                f"cutoff {time_text(start)}: train ends at {time_text(int(train[-1]))}, sooner"
+                " than the horizon",
+                stacklevel=3,
+            )
+        spans.append((start, until))
+    return spans
+
+
+def _check_spans(labels: Labels, name: str, spans: Sequence[tuple[int, int]]) -> None:
+    """Raise, before anything is trained, where a cutoff has nothing to learn from or to score."""
+    has_label = labels.is_known & (labels.splits == SPLITS["train"])
+    times = labels.obs_times[has_label]
+    known = times if labels.label_times is None else labels.label_times[has_label]
+    targets = labels.targets[has_label]
+    for start, until in spans:
+        learned = (times < start) & (known <= start)
+        scored = (times >= start) & (times < until)
+        if not learned.any():
+            raise TaskError(
+                f"cutoff {time_text(start)}: no label of a train seed of task '{name}' is known by"
+                " then, choose a later one"
+            )
+        if not scored.any():
+            raise TaskError(
+                f"cutoff {time_text(start)}: no labelled train seed of task '{name}' is asked from"
+                f" then until {time_text(until)}, choose another or a longer horizon"
+                " (--horizon-days)"
+            )
+        for chosen, what in ((learned, "to learn from"), (scored, "to be scored on")):
+            if targets[chosen].min() == targets[chosen].max():
+                raise TaskError(
+                    f"cutoff {time_text(start)}: the {chosen.sum():,} labels {what} of task"
+                    f" '{name}' are all the same ({learned.sum():,} are known by then,"
+                    f" {scored.sum():,} asked from then until {time_text(until)}): choose other"
+                    " cutoffs, or a longer horizon (--horizon-days)"
+                )
+
+
+def _duration(times: NDArray[np.int64]) -> tuple[int, int | None]:
+    """How long a split lasts, at least and at most, µs: from its first to its last time, give or
+    take half of what its times are apart in the mean, as months are not alike. (0, None) of one."""
+    distinct = np.unique(times)
+    if distinct.size < 2:
+        return 0, None
+    span = int(distinct[-1] - distinct[0])
+    half = span // (2 * (distinct.size - 1))
+    return span - half, span + half
+
+
+def _day(moment: int) -> int:
+    return moment - moment % US_PER_DAY

@@ -1,0 +1,405 @@
+"""The one command: from a database and a question to a trained model, metrics and predictions.
+
+    infer ──► metadata.json ──► build ──► store ──► train ──► evaluate ──► predict
+
+Everything lands in one folder. A stage whose inputs have not changed since it last finished is
+skipped, so a stopped run goes on where it was; nothing needs a network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluence.answers.with_trees import check_share
+from confluence.config import Config
+from confluence.config import preset as preset_config
+from confluence.data.label_values import check_label_values
+from confluence.data.stores import find_places
+from confluence.data.tasks import TaskError, find_task, open_sampler, read_labels
+from confluence.data.verification import check_stores, open_store
+from confluence.folder import checkpoint
+from confluence.folder.files import build_at, read_json, write_whole
+from confluence.folder.trackers import check_installed
+from confluence.report.page import PAGE
+from confluence.runs.run import Run, load, train
+
+if TYPE_CHECKING:
+    import headwater
+
+METADATA = "metadata.json"
+BEFORE = "metadata.before.json"  # what is about to be overwritten
+STORE = "store"
+BUILT = "built.json"  # source and metadata of the store beside it
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Question:
+    """A prediction task in the words of the command line."""
+
+    query: str  # DuckDB SQL: the anchor's key, an observation time, the target
+    anchor: str  # "table.column", or "table.column,column" for a composite key
+    target: str  # column of the query
+    target_type: str | None  # boolean, numerical, categorical or timestamp; None: boolean
+    obs_time: str | None  # column of the query; None: "obs_time" if the query mentions it
+    label_window: str | None  # e.g. "30 days"
+    split_column: str | None
+
+    def to_task(self) -> dict[str, Any]:
+        """This question as an entry of metadata.json."""
+        table, _, columns = self.anchor.rpartition(".")
+        if not table or not columns:
+            raise ValueError(
+                f"anchor is '{self.anchor}', expected 'table.column', or 'table.column,column' for"
+                " a key of several columns"
+            )
+        keys = columns.split(",")
+        obs_time = self.obs_time or ("obs_time" if "obs_time" in self.query else None)
+        entry = {
+            "query": self.query,
+            "anchor_table": table,
+            "anchor_key": keys[0] if len(keys) == 1 else keys,
+            "target_column": self.target,
+            "target_stype": self.target_type or "boolean",
+            "observation_time_column": obs_time,
+            "label_window": self.label_window,
+            "split_column": self.split_column,
+        }
+        return {name: value for name, value in entry.items() if value is not None}
+
+
+def write_metadata(
+    source: str, task: str, question: Question | None, out: Path, given: Path | None,
+    selected: Mapping[str, Sequence[str]], *, strict: bool, say: Say,
+) -> Path:  # fmt: skip
+    """metadata.json of the run: a given file or what is inferred, and the question."""
+    import headwater
+
+    path = out / METADATA
+    assumed: list[str] = []
+    if given is not None:
+        metadata = read_metadata(given)
+    else:
+        metadata, assumed = infer_metadata(source, selected)
+    if question is not None:
+        tasks = metadata.setdefault("tasks", {})
+        tasks[task] = {**tasks.get(task, {}), **question.to_task()}
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    if given is None:
+        headwater.Schema.from_dict(metadata).save(path)  # as init writes it: to be edited
+    else:
+        path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
+    is_edited_here = given is not None and given.resolve() == path.resolve()
+    if before not in (None, path.read_text(encoding="utf-8")) and not is_edited_here:
+        (out / BEFORE).write_text(str(before), encoding="utf-8")
+        how = "inferred" if given is None else "written"
+        say(f"{path} is {how} anew; what it said is in {out / BEFORE}")
+    tell_assumptions(assumed, path, strict=strict, say=say)
+    return path
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """A given metadata.json as an object, and its tasks as some; a build checks the rest."""
+    import headwater
+    from headwater.document import read_document
+
+    document: dict[str, Any] = read_document(path)
+    tasks = document.get("tasks", {}) if isinstance(document, dict) else None
+    if not (isinstance(tasks, dict) and all(isinstance(task, dict) for task in tasks.values())):
+        headwater.Schema.from_dict(document)  # raises, with all that is wrong
+    return document
+
+
+def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
+    """Raise where label tables of metadata lie outside of their folder."""
+    from headwater.labels import check_label_table
+
+    for task, entry in metadata.get("tasks", {}).items():
+        seeds = entry.get("seeds")
+        for name in seeds.values() if isinstance(seeds, dict) else ():
+            if isinstance(name, str):  # else a build says what is wrong
+                check_label_table(task, name, directory)
+
+
+def infer_metadata(
+    source: str, selected: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], list[str]]:
+    """What `headwater init` writes, and what it asks a person to check."""
+    from headwater.infer import draft_source
+
+    draft = draft_source(source, **selected)
+    return draft.schema().to_dict(), draft.every_check()
+
+
+def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: Say) -> None:
+    """Nobody has looked at an inferred schema: say what was taken for granted, and where."""
+    if not assumed:
+        return
+    lines = "".join(f"\n  {line}" for line in assumed)
+    say(f"no --metadata given; assumed ({len(assumed)}):{lines}")
+    where = f"edit {path} and run again with --metadata {path}"
+    if strict:
+        raise ValueError(f"{len(assumed)} assumptions are made, and the run is strict: {where}")
+    say(f"to change any of it, {where}")
+
+
+def build_store(
+    source: str, schema: headwater.Schema, out: Path, *, seeds_dir: Path | None,
+    selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
+    verify: str = "once",
+) -> Path:  # fmt: skip
+    """Build the store, unless it was built from this source as it is, with this schema, and is not
+    damaged.
+
+    Args:
+        schema: with the run's task alone (`read_schema`).
+        keep: a run learned from the store that is there: raise where another would take its place.
+        verify: whether the store is read to its last byte, as of `headwater.Store`.
+    """
+    import headwater
+    from headwater.progress import ProgressDisplay
+    from headwater.workspace import source_files
+
+    store, mark = out / STORE, out / BUILT
+    files = source_files(source, store)
+    stamped = (files or []) + _label_files(schema, seeds_dir)
+    inputs = {
+        "source": source,
+        "selected": {name: list(patterns) for name, patterns in selected.items()},
+        "files": {str(path): _stamp(path) for path in stamped},
+        "metadata": json.dumps(schema.to_dict()),
+    }
+    # Which store it was built into says whether that is still there, whatever ended since.
+    there = {"store": build_at(store)}
+    same = {**there, **read_json(mark)} == {**inputs, **there}
+    if store.exists() and keep and not same:
+        raise FileExistsError(
+            f"'{out}' holds a run of another source or other metadata, or the source has changed."
+            " Replace it by --overwrite, or choose another folder"
+        )
+    if store.exists() and same and (keep or files is not None):
+        # A server does not say what changed, and what a run learned from stays.
+        damage = _damage(store, verify)
+        if damage is None:
+            say(f"{store} is up to date")
+            return store
+        say(f"{store} is damaged and is built again: {damage}")
+    say(f"building {store}")
+    display = ProgressDisplay(sys.stderr)
+    try:
+        report = headwater.build(
+            source, str(store), metadata=schema, seeds_dir=seeds_dir, progress=display,
+            strict=strict, **selected,
+        )  # fmt: skip
+    finally:
+        display.close()
+    say(str(report))
+    write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
+    check_stores([str(store)], verify)
+    return store
+
+
+def _damage(store: Path, verify: str) -> str | None:
+    """What is wrong with a store; None where nothing is."""
+    import headwater
+
+    try:
+        check_stores([str(store)], verify)
+    except headwater.HeadwaterError as error:
+        return str(error)
+    return None
+
+
+def _label_files(schema: headwater.Schema, seeds_dir: Path | None) -> list[Path]:
+    """Label tables of the task."""
+    folder = seeds_dir or schema.directory or Path()
+    return [folder / name for task in schema.tasks for _, name in task.seeds]
+
+
+def _stamp(path: Path) -> list[int]:
+    """What changes when a file does: its size and when it was written."""
+    return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else []
+
+
+def read_schema(metadata: Path, task: str, say: Say) -> headwater.Schema:
+    """The metadata with one task, which they must have. The run's store has no other: none that
+    only was drafted can stop the run, or make it wait."""
+    import headwater
+
+    document = json.loads(metadata.read_text(encoding="utf-8"))
+    tasks = document.get("tasks") or {}
+    if task not in tasks:
+        near = difflib.get_close_matches(task, tasks, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"{metadata} has {', '.join(tasks)}"
+        raise TaskError(f"no task '{task}', {hint if tasks else f'{metadata} has none'}")
+    others = [name for name in tasks if name != task]
+    if others:
+        say(f"the store is built for {task}, without the tasks {', '.join(others)}")
+    schema = headwater.Schema.from_dict({**document, "tasks": {task: tasks[task]}})
+    return dataclasses.replace(schema, directory=metadata.resolve().parent)
+
+
+def check_anchor(schema: headwater.Schema, question: Question) -> None:
+    """Raise, before anything is built, unless --anchor names columns of its table."""
+    (task,) = schema.tasks
+    table = schema.table(task.anchor_table)
+    for name in task.anchor_key:
+        if table.spelling(name) is None:
+            known = table.column_names()
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean '{near[0]}'?" if near else ""
+            keys = ",".join(table.primary_key)
+            raise TaskError(
+                f"--anchor {question.anchor}: table '{table.name}' has no column '{name}'{hint};"
+                f" its primary key is {keys}: name the query's column so, and use --anchor"
+                f" {table.name}.{keys}"
+            )
+
+
+def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> None:
+    """Raise where a question's answers are not what they were taken for; say how it is split."""
+    with open_store(str(store)) as opened:
+        entry = opened.metadata["tasks"][find_task(opened.metadata, task)]
+    if question is None:
+        return
+    if question.target_type is None and entry["bad_targets"]:
+        raise ValueError(
+            f"{entry['bad_targets']:,} of {entry['rows']:,} values of '{question.target}' are"
+            " neither true nor false: say what they are by --target-type (numerical, categorical,"
+            " timestamp; boolean: these are NULL)"
+        )
+    if entry["split"] == "hash":
+        say(
+            f"train, val and test of {task} differ by {entry['anchor_table']}, not by time: give"
+            " --split-column to learn from the past and be tested on what came later"
+        )
+
+
+def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
+    """Raise, before anything is trained, where nothing can be learned, or scored on the split."""
+    with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
+        metadata, labels = sampler.database_metadata(), read_labels(str(store), sampler, task)
+    check_label_values(str(store), task, metadata, labels, cfg, scored=split)
+
+
+def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
+    """Raise, before anything is read, where the folder holds a run of another task or of other
+    settings."""
+    step = None if overwrite else checkpoint.newest_whole(out)
+    if step is not None:
+        record = checkpoint.load_record(out, step)
+        _check_same(out, record, {**record, "config": cfg.to_dict(), "tasks": [{"title": task}]})
+
+
+def _check_same(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    if found := checkpoint.differences(record, wanted):
+        raise FileExistsError(
+            f"'{out}' holds another run: {'; '.join(found)}. Replace it by --overwrite, or choose"
+            " another folder"
+        )
+
+
+def train_or_load(
+    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say,
+    overwrite: bool = False,
+) -> Run:  # fmt: skip
+    """Train; or go on with, or open, a run in `out` of this configuration on this very store. Of
+    another one it is an error, unless that is to be replaced."""
+    cfg, path = preset_config(preset, **overrides), str(store)
+    with open_store(path) as opened:
+        wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
+    done = None
+    try:
+        step = checkpoint.newest_whole(out)
+        if step is not None:
+            record = checkpoint.load_record(out, step)
+            if not overwrite:
+                _check_same(out, record, wanted)
+            done = None if checkpoint.differences(record, wanted) else step
+        if done == cfg.steps:
+            run = load(out, store=store, verify="header")
+            say(f"the model in {out} is trained already")
+            return run
+    except checkpoint.CheckpointError as error:
+        if not overwrite:
+            raise
+        say(f"{error}: it is replaced")
+        done = None
+    settings = {**overrides, "verify": "header"}  # it was verified when it was built or found
+    if done is not None:
+        say(f"training on {task} goes on after step {done} of {cfg.steps}")
+        return train(store, task=task, out=out, preset=preset, resume=True, **settings)
+    say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
+    return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **settings)
+
+
+def run_pipeline(
+    source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
+    question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
+    selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
+    overwrite: bool = False, tree_share: float = 0.0, verify: str = "once",
+    say: Say = lambda message: None,
+) -> dict[str, Any]:  # fmt: skip
+    """All stages. The result names the files and holds the evaluation.
+
+    Args:
+        task: name of the question, or without one a task of the metadata.
+        seeds_dir: where label tables are; by default in the folder of the given metadata.
+        selected: what infer() and build() of headwater take to choose tables.
+        strict: stop where without metadata anything must be assumed, or the build drops anything.
+        overwrite: replace what `out` holds of a run of another task, store or other settings.
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        verify: whether the store is read to its last byte, as of `headwater.Store`.
+        say: told what happens, a line or a paragraph at a time.
+    """
+    cfg = preset_config(preset, **overrides)  # complain before anything slow
+    check_installed(cfg.log_to)
+    check_share(tree_share)
+    cfg.check_scored(split)
+    check_folder(out, task, cfg, overwrite=overwrite)
+    out.mkdir(parents=True, exist_ok=True)
+    if seeds_dir is None and metadata is not None:
+        seeds_dir = metadata.resolve().parent
+        check_label_tables(read_metadata(metadata), seeds_dir)
+    say("reading the schema")
+    before = (out / METADATA).read_bytes() if (out / METADATA).exists() else None
+    has_store = (out / BUILT).exists()
+    path = write_metadata(
+        source, task, question, out, metadata, selected or {}, strict=strict, say=say
+    )
+    try:
+        schema = read_schema(path, task, say)
+        if question is not None:
+            check_anchor(schema, question)
+        store = build_store(
+            source, schema, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
+            strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite, verify=verify,
+        )  # fmt: skip
+    except BaseException as error:
+        if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):
+            path.write_bytes(before)  # of what is there
+        raise
+    check_seeds(store, task, question, say)
+    check_scored(store, task, cfg, split)
+    run = train_or_load(
+        store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
+    )
+    say(f"evaluating on {split}")
+    evaluation = run.evaluate(split, tree_share=tree_share, verify="header")
+    predictions = run.predictions_file(split, tree_share=tree_share)
+    rows = run.predict(split=split, tree_share=tree_share, path=predictions, verify="header")
+    files = {
+        "store": str(store),
+        "predictions": str(predictions),
+        "log": str(out / "log.jsonl"),
+        "curve": str(out / "loss.png"),
+        "page": str(out / PAGE),
+    }
+    return {"out": str(out), "evaluation": evaluation, "predicted": len(rows), "files": files}

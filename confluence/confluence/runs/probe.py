@@ -1,0 +1,270 @@
+"""A linear probe: what a frozen model's representations tell of a task.
+
+    train seeds ──► contexts ──► the model up to its heads ──► h at the target [n,D] ──► regression
+    a split     ──► the same                                                  [m,D] ──► its answers
+
+No weight of the model moves, and its heads are not used: a regression (`linear.py`) reads the
+vector that they would get. So a run that never saw the task, one of masked cells above all, can be
+asked what it has learned. The answers are scored like those of a run that was trained on the task
+(`evaluate.py`), with the same baselines and one more, `untrained`: the same probe of the model's
+first weights, which tells what its architecture shows of itself.
+
+The contexts are those of evaluation: nothing is masked or stale, epoch 0. Same run, store and
+settings: same result. Cost: a forward pass over the seeds, twice with the control.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from headwater import SemanticType
+from numpy.typing import NDArray
+
+from confluence.answers.read_out import clamped
+from confluence.config import Config
+from confluence.data.stores import TaskPlace
+from confluence.data.tasks import (
+    Floats,
+    Labels,
+    Task,
+    TaskError,
+    device_tables,
+    open_sampler,
+    read_labels,
+    read_row_shape,
+    read_task,
+    to_device,
+)
+from confluence.data.verification import check_stores, open_store
+from confluence.model.expand import as_dense
+from confluence.model.outputs import softmax
+from confluence.model.row_attention import RowShape
+from confluence.model.transformer import Inputs, Params, Tables, init, read_context
+from confluence.report.evaluation_files import PROBE
+from confluence.report.page import keep_result
+from confluence.scores import linear
+from confluence.scores.evaluate import Predictions, evaluate
+from confluence.scores.linear import Ridge, Softmax
+from confluence.trees.tree_baselines import tree_baselines, visible_history
+
+if TYPE_CHECKING:
+    from confluence.runs.run import Run, VisibleUntil
+
+TRAIN_SEEDS = 100_000  # most that are read, drawn at random
+UNTRAINED = "untrained"
+KINDS = {
+    SemanticType.NUMERICAL: "ridge regression",
+    SemanticType.TIMESTAMP: "ridge regression",
+    SemanticType.BOOLEAN: "logistic regression",
+    SemanticType.CATEGORICAL: "softmax regression",
+}
+
+
+def probe(
+    run: Run, split: str = "val", *, task: str | None = None, regime: str | None = None,
+    visible_until: VisibleUntil = None, resamples: int | None = None, trees: bool = True,
+    verify: str = "once",
+) -> dict[str, Any]:  # fmt: skip
+    """Fit a probe on the train split of a task and score it on another; also as a file.
+
+    Args:
+        run: trained on this task, on others, or on masked cells.
+        task: of the run, or any task of its stores ("store/task" where several stores have it).
+        split, regime, visible_until, resamples, trees, verify: as in `Run.evaluate`. Train seeds
+            see what the regime shows them.
+
+    Returns:
+        What `Run.evaluate` does, and "probe": {"regression", "width", "train_seeds", "strength"}.
+    """
+    place = find_task_place(run, task)
+    check_stores([place.store], verify)
+    asked = dataclasses.replace(run, config=question_config(run.config))
+    cfg = asked.regime_config(place, split, regime, visible_until)
+    with open_sampler(place.store, cfg, place.name) as sampler:
+        labels = read_labels(place.store, sampler, place.name)
+        target = read_task(sampler.database_metadata(), labels, place.name)
+        reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
+        models = [run.params, reader.first_weights(run.config)]
+        train = reader.read(models, sampler.epoch("train", task=place.name), limit=TRAIN_SEEDS)
+        wanted = reader.read(models, sampler.epoch(split, task=place.name))
+    probes = [fit_probe(h, train.seeds, labels, target) for h in train.vectors]
+    answers = [
+        read_scores(fitted.linear.scores(h), target)
+        for fitted, h in zip(probes, wanted.vectors, strict=True)
+    ]
+    result = evaluate(
+        _predictions(wanted, answers[0]), labels, target, split=split, metric=cfg.metric,
+        visible_until=cfg.visible_until,
+        trees={
+            UNTRAINED: _by_first_weights(answers[1][0], wanted.seeds, labels),
+            **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
+        },
+        has_history=visible_history(place.store, cfg, target, labels, split),
+        resamples=resamples,
+    )  # fmt: skip
+    result |= {
+        "task": place.title,
+        "step": run.step,
+        "probe": {
+            "regression": KINDS[target.stype],
+            "width": cfg.width,
+            "train_seeds": int(np.sum(labels.is_known[train.seeds])),
+            "strength": probes[0].strength,
+        },
+    }
+    keep_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
+    return result
+
+
+def find_task_place(run: Run, task: str | None) -> TaskPlace:
+    """Where a task is: one of the run's, or another one of its stores."""
+    if run.places and (task is None or task in run.titles):
+        return run.place(task)
+    found: list[tuple[str, str, str]] = []  # path of a store; a task's full name, and its name
+    for path in run.stores:
+        with open_store(path) as store:
+            for entry in store.metadata["tasks"]:
+                name = str(entry["name"])
+                found.append((path, f"{store.metadata['name']}/{name}", name))
+    names = [name for _, _, name in found]
+    meant = [one for one in found if task is None or task in one[1:]]
+    if len(meant) == 1:
+        path, full, name = meant[0]
+        return TaskPlace(store=path, name=name, title=full if names.count(name) > 1 else name)
+    if task is not None and len(meant) > 1 and len({full for _, full, _ in meant}) == 1:
+        store_name = meant[0][1].partition("/")[0]
+        raise TaskError(f"two of the run's stores are '{store_name}': rename one")
+    said = "which task?" if task is None else f"which '{task}'?" if meant else f"no task '{task}':"
+    titles = [full if names.count(name) > 1 else name for _, full, name in found]
+    raise TaskError(f"{said} the run's stores have {', '.join(titles) or 'none'}")
+
+
+def question_config(cfg: Config) -> Config:
+    """A run's settings for contexts of a task's seeds, nothing masked and nothing stale."""
+    return cfg.asked().replace(objective="task", seed_tables=None)
+
+
+# ---------------------------------------------------------------------------- the representations
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """What models make of some seeds, in the order of the batches."""
+
+    vectors: tuple[NDArray[np.float32], ...]  # [n,D] of each model
+    seeds: NDArray[np.int64]  # [n] within the task
+    anchor_rows: NDArray[np.uint32]  # [n]
+    obs_times: NDArray[np.int64]  # [n] µs
+
+
+class Reader:
+    """The compiled model without its heads."""
+
+    def __init__(self, cfg: Config, tables: Tables, metadata: Mapping[str, Any]) -> None:
+        self._cfg = cfg.replace(visible_until=None)  # the sampler's, and may have no hash
+        self._context = _jitted_context(self._cfg, read_row_shape(metadata, cfg))
+        self._tables = tables
+
+    def first_weights(self, cfg: Config) -> Params:
+        """Those that a run with these settings has drawn before any step."""
+        return init(jax.random.key(cfg.seed), cfg, self._tables.columns.shape[1])
+
+    def read(
+        self, models: Sequence[Params], batches: Iterable[Any], *, limit: int | None = None
+    ) -> Vectors:
+        """The vectors at the targets of a pass, or of its first seeds."""
+        bodies = [_without_heads(params) for params in models]
+        parts: list[list[NDArray[np.float32]]] = [[] for _ in models]
+        info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
+        count = 0
+        for batch in batches:
+            inputs, sequences = to_device(batch), int(batch["num_sequences"][0])
+            sequences = sequences if limit is None else min(sequences, limit - count)
+            found = [self._context(params, inputs, self._tables) for params in bodies]
+            for own, h in zip(parts, found, strict=True):
+                own.append(np.asarray(jax.device_get(h))[:sequences])
+            for name, values in info.items():
+                values.append(np.array(batch.info[name])[:sequences])
+            count += sequences
+            if count == limit:
+                break
+
+        def joined(name: str, dtype: type) -> NDArray[Any]:
+            return np.concatenate([np.empty(0, dtype), *info[name]]).astype(dtype)
+
+        empty = np.empty((0, self._cfg.width), np.float32)
+        return Vectors(
+            vectors=tuple(np.concatenate([empty, *own]) for own in parts),
+            seeds=joined("seed_index", np.int64),
+            anchor_rows=joined("anchor_rows", np.uint32),
+            obs_times=joined("obs_time", np.int64),
+        )
+
+
+def _without_heads(params: Params) -> Params:
+    """What `read_context` reads, so that runs with other heads are the same to the compiler."""
+    return {n: v for n, v in params.items() if n == "heads.norm" or not n.startswith("heads.")}
+
+
+@functools.lru_cache(maxsize=8)
+def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
+    """One function for all passes of a configuration, so that only the first one compiles it."""
+
+    def at_target(params: Params, batch: Inputs, tables: Tables) -> jax.Array:
+        """[B,D]"""
+        return read_context(params, as_dense(batch), tables, cfg, row_shape=row_shape)[:, 0]
+
+    return jax.jit(at_target)
+
+
+# --------------------------------------------------------------------------------- the regression
+
+
+def fit_probe(
+    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task
+) -> linear.Fitted:
+    """A regression from the vectors of seeds to their labels; those without one are left out."""
+    known = labels.is_known[seeds]
+    if not known.any():
+        raise TaskError(f"no train seed of task '{task.name}' that was read has a label")
+    seeds, vectors = seeds[known], vectors[known]
+    targets, anchors = labels.targets[seeds], labels.anchor_rows[seeds]
+    if task.stype == SemanticType.CATEGORICAL:
+        return linear.fit(Softmax(task.category_limit), vectors, targets.astype(np.int64), anchors)
+    if task.stype == SemanticType.BOOLEAN:
+        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors)
+    return linear.fit(Ridge(), vectors, targets, anchors)
+
+
+def read_scores(scores: Floats, task: Task) -> tuple[Floats, Floats]:
+    """(values, probabilities) as `predict.read_answers` gives them. [n,K] → [n], [n]"""
+    if task.stype in (SemanticType.BOOLEAN, SemanticType.CATEGORICAL):
+        shares = softmax(scores)
+        if task.stype == SemanticType.BOOLEAN:
+            return shares[:, 1], shares[:, 1]
+        return shares.argmax(axis=1).astype(np.float64), shares.max(axis=1)
+    values, nothing = scores[:, 0], np.full(len(scores), np.nan)
+    if task.stype == SemanticType.NUMERICAL:
+        return clamped(values, task), nothing
+    return values, nothing
+
+
+def _predictions(wanted: Vectors, answers: tuple[Floats, Floats]) -> Predictions:
+    values, probabilities = answers
+    return Predictions(
+        seed_index=wanted.seeds.astype(np.uint32), anchor_rows=wanted.anchor_rows,
+        obs_times=wanted.obs_times, values=values, probabilities=probabilities,
+        null_probabilities=np.full(values.size, np.nan),
+    )  # fmt: skip
+
+
+def _by_first_weights(values: Floats, seeds: NDArray[np.int64], labels: Labels) -> dict[str, Any]:
+    """The answers by the first weights, as a baseline."""
+    by_seed = np.full(labels.splits.size, np.nan)
+    by_seed[seeds] = values
+    return {"model": "the same probe of the model's first weights", "values": by_seed}

@@ -1,0 +1,116 @@
+"""What a number is worth: baselines that every evaluation stands beside.
+
+The best constant of the train labels; the best constant of each entity's own train labels that were
+known before the seed's time, which falls back to the global constant where an entity has none (the
+share is reported); and, where the caller made them, boosted trees (`trees/tree_baselines.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from headwater import SemanticType
+from numpy.typing import NDArray
+
+from confluence.data.tasks import NO_TIME, TRAIN, Floats, Labels, Task
+from confluence.trees.history import label_lists
+from confluence.trees.time_lists import Moments
+
+TITLES = {  # for people, by the name in a result
+    "global_constant": "global constant",
+    "per_entity": "per entity",
+    "own_columns": "trees, own columns",
+    "history": "trees, history",
+    "untrained": "probe, untrained",
+}
+
+
+def title_of(baseline: str) -> str:
+    """What people call a baseline."""
+    return TITLES.get(baseline, baseline.replace("_", " "))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What a baseline is, for the result, and what it predicts."""
+
+    about: dict[str, Any]
+    values: Floats | None  # [rows scored] as `Predictions.values`; None: it is missing
+
+
+def best_constant(stype: SemanticType, metric: str) -> tuple[str, Callable[[Floats], float]]:
+    """The constant that suits a target, by name: base rate, majority, median or mean."""
+    if stype == SemanticType.BOOLEAN:
+        return "base rate", lambda labels: float(labels.mean())
+    if stype == SemanticType.CATEGORICAL:
+        return "majority", lambda labels: float(np.bincount(labels.astype(np.int64)).argmax())
+    if metric == "mae":
+        return "median", lambda labels: float(np.median(labels))
+    return "mean", lambda labels: float(labels.mean())
+
+
+def entity_histories(
+    labels: Labels, rows: NDArray[np.int64], *, visible_until_us: int, label_window_us: int,
+    inclusive: bool = True,
+) -> list[Floats]:  # fmt: skip
+    """For each row, the train labels of its anchor that were known at its time.
+
+    A label is known when the store says so, else `label_window_us` after its obs_time, and always
+    strictly later than it. A row without time sees all labels of its anchor but its own.
+
+    Args:
+        inclusive: what is known at that time itself is known.
+    """
+    known = label_lists(labels, label_window_us)
+    owners = known.owners[rows]
+    cutoffs = np.minimum(labels.obs_times[rows], visible_until_us)
+    moments = Moments(obs_times=labels.obs_times[rows], cutoffs=cutoffs, inclusive=inclusive)
+    begins = known.lists.starts[owners]
+    ends = begins + known.lists.counts(owners, moments.limits)
+    histories = []
+    for row, cutoff, begin, end in zip(rows, cutoffs, begins, ends, strict=True):
+        seeds = known.seeds[begin:end]
+        histories.append(labels.targets[seeds[seeds != row] if cutoff == NO_TIME else seeds])
+    return histories
+
+
+def baselines(
+    labels: Labels, rows: NDArray[np.int64], task: Task, *, metric: str, visible_until_us: int,
+    trees: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Baseline]:  # fmt: skip
+    """All baselines on the rows scored, by name.
+
+    Args:
+        trees: what `history_trees.tree_baselines` returned, or others of that form.
+    """
+    name, constant = best_constant(task.stype, metric)
+    train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
+    overall = constant(train if train.size else np.zeros(1))
+    histories = entity_histories(
+        labels, rows, visible_until_us=visible_until_us, label_window_us=task.label_window_us,
+        inclusive=task.inclusive,
+    )  # fmt: skip
+    own = np.array([constant(h) if h.size else overall for h in histories], np.float64)
+    without = sum(1 for h in histories if not h.size)
+    found = {
+        "global_constant": Baseline(
+            about={"constant": f"{name} of the train labels", "value": overall},
+            values=np.full(rows.size, overall),
+        ),
+        "per_entity": Baseline(
+            about={
+                "constant": f"{name} of the entity's train labels known by then",
+                "fallback": "global_constant",
+                "fallback_share": without / rows.size if rows.size else 0.0,
+            },
+            values=own,
+        ),
+    }
+    for which, tree in (trees or {}).items():
+        about = {key: value for key, value in tree.items() if key != "values"}
+        values = tree["values"][rows] if "values" in tree else None
+        found[which] = Baseline(about=about, values=values)
+    return found

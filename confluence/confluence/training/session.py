@@ -1,0 +1,288 @@
+"""One session of training: from the first step or a checkpoint to the last step, or to a stop.
+
+    checkpoint ──► state, losses, place in the stream ──► fit ──► log, evaluations, checkpoints
+
+Everything a run does beside stepping happens here, at steps that the configuration names: lines of
+the log, evaluation on val, checkpoints. A state is saved after it was evaluated, so that a run that
+goes on evaluates at the same steps as one that was never stopped.
+
+Where several ranks train, each has a session. They step and evaluate together; rank 0 alone reads
+and writes the folder, and tells the others what they need of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from headwater import SemanticType
+
+from confluence.answers.read_out import predict
+from confluence.config import Config
+from confluence.data.stores import (
+    Mixture,
+    OpenStore,
+    SeedWeights,
+    category_limit,
+    first_biases,
+    row_shape,
+)
+from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables
+from confluence.folder import checkpoint
+from confluence.folder.checkpoint import Keeper, Score
+from confluence.folder.log import Log
+from confluence.folder.trackers import Sinks
+from confluence.ranks.group import ALONE, AgreedStop, Group
+from confluence.ranks.stop import StopRequest, TrainingStopped
+from confluence.report.page import write_page
+from confluence.scores.evaluate import evaluate
+from confluence.scores.metrics import main_metric
+from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
+from confluence.training.step import (
+    Constants,
+    Feed,
+    Predictor,
+    StepRunner,
+    TrainState,
+    first_state,
+    fit,
+    memory_explained,
+)
+from confluence.training.step_counter import RankLog
+from confluence.training.warm_start import start_from
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Session:
+    """What one process needs to train a run, or to go on with it."""
+
+    out: Path
+    config: Config
+    stores: tuple[OpenStore, ...]
+    record: Mapping[str, Any]  # checkpoint.make_record
+    group: Group = ALONE  # the ranks that train together
+
+    @functools.cached_property
+    def mixture(self) -> Mixture:
+        """The train batches of all stores."""
+        return Mixture(self.stores)
+
+    def train(self, resume_step: int | None) -> TrainState:
+        """Train up to the last step, from a checkpoint's step if given, and save."""
+        cfg = self.config
+        width = int(self.record["embedder"]["dim"])
+        state, losses = self._first_state(width, resume_step)
+        try:
+            with self._log(losses, resume_step) as log, StopRequest() as stop:
+                self._begin(log, resume_step)
+                agreed = AgreedStop(self.group, stop)
+                try:
+                    state = self._fit(state, width, log, agreed)
+                except KeyboardInterrupt:
+                    raise KeyboardInterrupt(self._what_is_left(log)) from None
+                agreed.adopt()
+                done = len(log.losses)
+                if done < cfg.steps:
+                    log.event("stop", step=done, by=stop.name(), **log.summary())
+        finally:
+            if self.group.is_first:
+                with contextlib.suppress(OSError):  # no log yet, or no room: a page can wait
+                    write_page(self.out)
+        if done < cfg.steps:
+            raise TrainingStopped(
+                f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
+                f" '{self.out}': the same command goes on from there"
+                " (`train` and `pretrain`: with --resume)",
+                stop.signal_number or 0,
+            )
+        return self.group.local(state)
+
+    def open(self, step: int) -> TrainState:
+        """The state of a run that is done."""
+        state, _ = self._first_state(int(self.record["embedder"]["dim"]), step)
+        return self.group.local(state)
+
+    def _log(self, losses: list[float], resume_step: int | None) -> Log | RankLog:
+        if not self.group.is_first:
+            return RankLog(steps_done=len(losses))
+        cfg = self.config
+        log = Log(
+            self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
+            contexts_per_step=cfg.batch_size * cfg.accumulate,
+            read_stats=self.stores[0].sampler.stats,
+            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
+        )  # fmt: skip
+        if self.group.watchdog is not None:
+            self.group.watchdog.on_end = lambda message: log.event("error", message=message)
+        return log
+
+    def _begin(self, log: Log | RankLog, resume_step: int | None) -> None:
+        place = {
+            "stores": [store.path for store in self.stores],
+            "store_weights": [store.weight for store in self.stores],
+            "tasks": {p.title: p.weight for store in self.stores for p in store.places},
+            "ranks": self.group.size,
+        }
+        device = jax.devices()[0].device_kind
+        if resume_step is not None:
+            log.event(
+                "resume", step=resume_step, device=device, config=self.config.to_dict(), **place
+            )
+        else:
+            log.event("start", device=device, config=self.config.to_dict(), **place)
+
+    def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
+        """Rank 0's state to begin with, and the losses up to it; samplers go to their place."""
+        make = functools.partial(first_state, self.config, width, first_biases(self.stores))
+        state = make() if self.group.is_first else jax.eval_shape(make)
+        if self.config.init_from is not None and step is None and self.group.is_first:
+            start = Path(self.config.init_from)
+            state = start_from(state, start, self.config, width)
+        losses: list[float] = [] if step is None else [0.0] * step
+        position = None
+        if step is not None and self.group.is_first:
+            state, losses = self._restore(state, step)
+            position = checkpoint.load_record(self.out, step)["samplers"]
+        position = self.group.tell(position)
+        if position is not None:
+            self.mixture.load_state_dict(position)
+        return self.group.broadcast(state), losses
+
+    def _restore(self, like: TrainState, step: int) -> tuple[TrainState, list[float]]:
+        """The state after a step, and the losses up to it."""
+        rest = {"optimizer": like.optimizer, "step": like.step}
+        params, rest, losses = checkpoint.from_parts(self.out, step, (like.params, rest))
+        return TrainState(params, rest["optimizer"], rest["step"]), losses
+
+    def _fit(
+        self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop
+    ) -> TrainState:
+        cfg, limit, group = self.config, category_limit(self.stores), self.group
+        shape = row_shape(self.stores, cfg)
+        tables = [device_tables(store.sampler, limit) for store in self.stores]
+        runner = StepRunner(
+            cfg,
+            [Constants(t, s.scales(cfg)) for t, s in zip(tables, self.stores, strict=True)],
+            text_width=width, category_limit=limit, row_shape=shape, group=group,
+        )  # fmt: skip
+        predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
+        held_out = [HeldOut(cfg, t, row_shape=shape) for t in tables]
+        keeper = Keeper(self.out) if group.is_first else None
+
+        def on_state(state: TrainState, step: int, position: Any) -> None:
+            group.beat(f"the state after step {step}")
+            state, score = group.local(state), None
+            if _every(cfg.eval_every, step):
+                if cfg.objective == "masked_cells":
+                    score = self._evaluate_masked(held_out, state, step, log)
+                else:
+                    score = self._evaluate(predictors, state, step, log)
+            if keeper is None:
+                return
+            is_last = step == cfg.steps or stop.is_made()
+            is_best = score is not None and keeper.is_best(score)
+            if is_last or is_best or _every(cfg.save_every, step):
+                state = group.host(state)
+                rest = {"optimizer": state.optimizer, "step": state.step}
+                parts = checkpoint.to_parts(state.params, rest, log.losses)
+                keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
+                log.event("save", step=step, best=is_best)
+
+        started = time.perf_counter()
+        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights(), group=group)
+        with memory_explained(cfg):
+            state = fit(
+                state, runner, feed,
+                steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.ask,
+                is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
+            )  # fmt: skip
+        if len(log.losses) == cfg.steps:
+            log.event(
+                "end", steps=cfg.steps, seconds=time.perf_counter() - started,
+                parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
+                **log.summary(),
+            )  # fmt: skip
+        return state
+
+    def _weights(self) -> list[SeedWeights]:
+        days = self.config.half_life_days
+        return [] if days is None else [SeedWeights(self.stores, days)]
+
+    def _evaluate(
+        self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog
+    ) -> Score | None:
+        """Score the weights on val, each rank its share of the seeds; None where the
+        metric cannot be computed, and on ranks that do not save.
+
+        Several tasks have the mean of their scores, errors of numbers and times in units of the
+        spread of their train labels, so that all count alike.
+        """
+        cfg = self.config
+        scores = []
+        for store, predictor in zip(self.stores, predictors, strict=True):
+            for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
+                if not np.any(labels.splits == VAL):
+                    continue
+                batches = self.group.watched(store.sampler.epoch("val", task=task.name))
+                predictions = predict(predictor, state.params, batches, task)
+                predictions = self.group.joined(predictions)
+                if not self.group.is_first:
+                    continue
+                result = evaluate(
+                    predictions, labels, task, split="val", metric=cfg.metric,
+                    visible_until=cfg.visible_until,
+                )  # fmt: skip
+                log.event("evaluate", step=step, **{**result, "task": place.title})
+                scores.append(_score(result, task, cfg.metric))
+        if not scores or None in scores:
+            return None
+        known = [score for score in scores if score is not None]
+        if len(known) == 1:
+            return known[0]
+        mean = sum(score.goodness for score in known) / len(known)
+        return Score(f"mean over {len(known)} tasks", mean, mean)
+
+    def _evaluate_masked(
+        self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog
+    ) -> Score | None:
+        """The loss of masked cells on val; None where val has no contexts."""
+        stores = [
+            (store.path, own.sums(state.params, store.sampler, "val", watched=self.group.watched))
+            for own, store in zip(held_out, self.stores, strict=True)
+        ]
+        result = evaluate_held_out(stores, "val", self.config.visible_until, self.group.gather)
+        log.event("evaluate", step=step, **result)
+        loss = result["loss"]
+        return None if loss is None else Score("masked-cell loss", loss, -loss)
+
+    def _what_is_left(self, log: Log | RankLog) -> str:
+        """What to say of a run that was interrupted between checkpoints."""
+        said = f"interrupted after step {len(log.losses)} of {self.config.steps}: "
+        steps = checkpoint.saved_steps(self.out)
+        if not steps:
+            return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
+        return (
+            f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
+            " (`train` and `pretrain`: with --resume)"
+        )
+
+
+def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:
+    name, sign = main_metric(task.stype, metric)
+    value = result["metrics"][name]
+    if value is None:
+        return None
+    spread = task.std / US_PER_DAY if task.stype == SemanticType.TIMESTAMP else task.std
+    return Score(name, value, value if sign > 0 else -value / spread)
+
+
+def _every(interval: int, step: int) -> bool:
+    """Whether something that happens every so many steps is due; 0: never."""
+    return interval > 0 and step % interval == 0

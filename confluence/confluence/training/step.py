@@ -1,0 +1,473 @@
+"""Training: state, the compiled step on one device or on those of a group, and the loop.
+
+The loop keeps the device busy: batch k+1 is fetched and put on the device while step k runs, and
+the metrics of step k are read after step k+1 is dispatched, except where the state is asked for.
+Everything compiles once; a second compilation is an error, not a slow run. Parameters and optimizer
+state are donated, batches never.
+
+With `accumulate` = n a step takes n batches. Their losses and gradients are summed, not averaged,
+and divided by the number of labelled sequences of all: the update of one batch n times as large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.sharding import Mesh
+
+from confluence.config import Config
+from confluence.data.tasks import to_device
+from confluence.folder.log_events import StepReport
+from confluence.model.expand import as_dense
+from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
+from confluence.model.masked_loss import loss_with_masks
+from confluence.model.row_attention import RowShape
+from confluence.model.transformer import (
+    Inputs,
+    Output,
+    Params,
+    Tables,
+    attention_path,
+    forward,
+    init,
+)
+from confluence.ranks.group import ALONE, Group, over_ranks, part_of_draw
+from confluence.training.optimizer import learning_rate_share, make_optimizer
+
+
+class NonFiniteLossError(FloatingPointError):
+    """The loss is NaN or infinite; the message names the step and the batch."""
+
+
+@contextlib.contextmanager
+def memory_explained(cfg: Config) -> Iterator[None]:
+    """A step that the device has no memory for is a MemoryError that says what needs less."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        message = str(error)
+        if "RESOURCE_EXHAUSTED" not in message:
+            raise
+        is_dense = attention_path(cfg) == "dense"
+        raise MemoryError(
+            f"a step of {cfg.batch_size} contexts of {cfg.sequence_length} cells does not fit into"
+            f" the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
+            " batch_size and an accumulate as many times as large, which learns the same,"
+            f"{' with attention=rows,' if is_dense else ''} with a"
+            " smaller sequence_length or width"
+        ) from error
+
+
+class RecompilationError(RuntimeError):
+    """A function that must compile once compiled again: shapes changed during a run."""
+
+
+class TrainState(NamedTuple):
+    """All that a step changes; the whole of it is donated."""
+
+    params: Params
+    optimizer: Any  # optax state
+    step: Array  # [] int32, steps applied
+
+
+def first_state(
+    cfg: Config, text_width: int, first_biases: Mapping[str, float] | None = None
+) -> TrainState:
+    """Initial parameters and optimizer state, from `cfg.seed`."""
+    params = init(jax.random.key(cfg.seed), cfg, text_width, first_biases)
+    return TrainState(
+        params=params,
+        optimizer=make_optimizer(cfg, text_width).init(params),
+        step=jnp.zeros((), jnp.int32),
+    )
+
+
+class Constants(NamedTuple):
+    """What steps know of one store of the run."""
+
+    tables: Tables
+    scales: TaskScales
+
+
+class Fed(NamedTuple):
+    """A batch on the device, and the number of its store in the run."""
+
+    inputs: Inputs
+    store: int = 0
+
+
+class GradientSums(NamedTuple):
+    """Sums over the labelled sequences of one or more batches."""
+
+    gradients: Params
+    loss: Array  # [] float32
+    weight: Array  # [] float32, their number
+    masked: Array  # [] float32, of the masked cells beside a task, before `auxiliary_weight`
+
+
+def no_gradients(params: Params) -> GradientSums:
+    """The sums over no batch."""
+    zero = jnp.zeros((), jnp.float32)
+    return GradientSums(jax.tree.map(jnp.zeros_like, params), zero, zero, zero)
+
+
+def gradient_sums(
+    state: TrainState,
+    batch: Inputs,
+    part: Array,
+    tables: Tables,
+    scales: TaskScales,
+    *,
+    cfg: Config,
+    category_limit: int,
+    row_shape: RowShape | None = None,
+    mesh: Mesh | None = None,
+) -> GradientSums:
+    """Loss and gradients of one batch, the `part`-th of its step; with a mesh of all ranks."""
+    sums = functools.partial(loss_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape)
+    summed = over_ranks(sums, mesh)
+
+    def loss_of(params: Params) -> tuple[Array, tuple[Array, Array]]:
+        loss, weight, masked = summed(params, batch, state.step, part, tables, scales)
+        return loss, (weight, masked)
+
+    gradient_of = jax.value_and_grad(loss_of, has_aux=True)
+    (loss, (weight, masked)), gradients = gradient_of(state.params)
+    return GradientSums(gradients, loss, weight, masked)
+
+
+def loss_sums(
+    params: Params,
+    batch: Inputs,
+    step: Array,
+    part: Array,
+    tables: Tables,
+    scales: TaskScales,
+    *,
+    cfg: Config,
+    category_limit: int,
+    row_shape: RowShape | None,
+    shard: tuple[Array | int, int],
+) -> tuple[Array, Array, Array]:
+    """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
+    batch = as_dense(batch)
+    hidden = None
+    if cfg.cell_dropout > 0:
+        key = jax.random.fold_in(jax.random.key(cfg.seed + 1), step)
+        key = jax.random.fold_in(key, part)
+        B, S = batch["is_padding"].shape
+        whole = jax.random.bernoulli(key, cfg.cell_dropout, (B * shard[1], S))  # as of one rank
+        hidden = part_of_draw(whole, shard)
+    truth = read_truth(batch, scales)
+    if cfg.masks_cells:
+        return loss_with_masks(
+            params, batch, truth, tables, scales, cfg,
+            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+        )  # fmt: skip
+    output = forward(
+        params, batch, tables, cfg,
+        category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+    )  # fmt: skip
+    loss, weight = batch_loss(output, truth, batch, scales)
+    return loss, weight, jnp.zeros((), jnp.float32)
+
+
+def apply_sums(
+    state: TrainState, sums: GradientSums, *, cfg: Config, text_width: int
+) -> tuple[TrainState, dict[str, Array]]:
+    """The update of a step from its sums: mean, clipping, optimizer."""
+    weight = jnp.maximum(1.0, sums.weight)
+    gradients = jax.tree.map(lambda gradient: gradient / weight, sums.gradients)
+    optimizer = make_optimizer(cfg, text_width)
+    updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, updates)
+    metrics = {
+        "loss": sums.loss / weight,
+        "gradient_norm": optax.tree.norm(gradients),
+        "learning_rate": cfg.learning_rate * learning_rate_share(state.step, cfg),
+    }
+    if cfg.auxiliary_weight > 0:
+        metrics["masked_loss"] = sums.masked / weight
+        metrics["task_loss"] = (sums.loss - cfg.auxiliary_weight * sums.masked) / weight
+    return TrainState(params, optimizer_state, state.step + 1), metrics
+
+
+class StepRunner:
+    """The compiled step of one run, with what it knows of each of the run's stores.
+
+    With one batch per step all is one function. Else one adds a batch's sums and one applies them.
+    Stores differ in the sizes of their tables: what reads a batch compiles once for each.
+    """
+
+    def __init__(
+        self, cfg: Config, stores: Sequence[Constants], *, text_width: int, category_limit: int,
+        row_shape: RowShape | None = None, group: Group = ALONE,
+    ) -> None:  # fmt: skip
+        sums_of = functools.partial(
+            gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape,
+            mesh=group.mesh,
+        )  # fmt: skip
+        apply = functools.partial(apply_sums, cfg=cfg, text_width=text_width)
+
+        def train_step(
+            state: TrainState, batch: Inputs, store: Constants
+        ) -> tuple[TrainState, dict[str, Array]]:
+            part = jnp.zeros((), jnp.int32)
+            return apply(state, sums_of(state, batch, part, *store))
+
+        def add_batch(
+            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, store: Constants
+        ) -> GradientSums:
+            more = sums_of(state, batch, part, *store)
+            return GradientSums(
+                *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
+            )
+
+        def apply_step(
+            state: TrainState, sums: GradientSums
+        ) -> tuple[TrainState, dict[str, Array]]:
+            return apply(state, sums)
+
+        self.accumulate = cfg.accumulate
+        results = group.placement()
+        self._step: Any = jax.jit(train_step, donate_argnums=0, **results)
+        self._zeros: Any = jax.jit(no_gradients, **results)
+        self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
+        self._apply: Any = jax.jit(apply_step, donate_argnums=0, **results)
+        parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
+        self._parts, self._stores = group.same((parts, tuple(stores)))
+
+    def step(
+        self, state: TrainState, first: Fed, next_input: Callable[[Array], Fed] | None = None
+    ) -> tuple[TrainState, dict[str, Array]]:
+        """Dispatch one step; the state passed in must not be used again.
+
+        Args:
+            next_input: gives the step's further batches, if it takes any; it is told a result that
+                is there as soon as the device has finished with the batch before.
+        """
+        if self.accumulate == 1:
+            new_state, metrics = self._step(state, first.inputs, self._stores[first.store])
+            return new_state, metrics
+        assert next_input is not None, "a step of several batches needs a way to get them"
+        sums, batch = self._zeros(state.params), first
+        for part, index in enumerate(self._parts):
+            if part > 0:
+                batch = next_input(sums.loss)
+            sums = self._add(sums, state, batch.inputs, index, self._stores[batch.store])
+        new_state, metrics = self._apply(state, sums)
+        return new_state, metrics
+
+    def assert_one_compilation(self) -> None:
+        """Raise if a part of the step compiled more than once, or once for each store."""
+        assert_compilations(self._apply, "apply_step")
+        for function in (self._step, self._add):
+            assert_compilations(function, function.__name__, limit=len(self._stores))
+
+
+def assert_compilations(
+    jitted: Any, name: str, *, compiled_before: int = 0, limit: int = 1
+) -> None:
+    """Raise if a jitted function has compiled more often than `limit` since then."""
+    count = jitted._cache_size() - compiled_before
+    if count > limit:
+        raise RecompilationError(
+            f"'{name}' compiled {count} times, expected {limit}: shapes changed"
+        )
+
+
+class Feed:
+    """The train batches on their way to the device: where their stream stands, and how long the
+    device had to wait for them.
+
+    The device waits while it has finished a step and the next batch is not there. A fetch that
+    ended before the step did made nobody wait, however long it took; of another all of it counts,
+    so what is said is never too little.
+    """
+
+    def __init__(
+        self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
+        read_position: Callable[[], Any] = lambda: None,
+        weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
+    ) -> None:  # fmt: skip
+        """`weigh`: what the sequences of a batch weigh in the loss, [B] float32; None: all 1."""
+        self._next_batch = next_batch  # and the number of its store
+        self._weigh = weigh
+        self.group = group
+        self.read_position = read_position  # after the batches handed out, e.g. a state_dict
+        self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
+        self.wait_seconds = 0.0  # of these, in which the device waited
+        self.cells = 0  # of the contexts handed out, without padding
+        self._batches = 0  # handed out by this process
+
+    def next_on_device(self, running: Array | None = None) -> Fed:
+        """The next batch, on its way to the device. `running`: what the device works on now."""
+        started = time.perf_counter()
+        batch, store = self._next_batch()
+        inputs, weights = to_device(batch), self._weigh(batch, store)
+        if weights is not None:
+            inputs[SEED_WEIGHTS] = jax.device_put(weights)
+        on_device = Fed(self.group.shards(inputs), store)
+        self.group.beat(f"train batch {self._batches}")
+        self._batches += 1
+        is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
+        waited = is_ready is None or is_ready()
+        seconds = time.perf_counter() - started
+        self.fetch_seconds += seconds
+        self.wait_seconds += seconds if waited else 0.0
+        self.cells += int(np.sum(batch["num_cells"]))
+        return on_device
+
+
+def fit(
+    state: TrainState,
+    runner: StepRunner,
+    feed: Feed,
+    *,
+    steps: int,
+    on_report: Callable[[StepReport], None],
+    is_due: Callable[[int], bool] = lambda step: False,
+    on_state: Callable[[TrainState, int, Any], None] = lambda state, step, position: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainState:
+    """Train up to a number of steps and return the last state.
+
+    Args:
+        state: where to begin; with k steps applied, the feed must give the batches after theirs.
+        on_report: called once per step, one step late.
+        is_due: whether the state after a step is wanted. That costs the overlap of one step.
+        on_state: called with it, e.g. to evaluate or save, and where the feed stood after the
+            step's batches; also after the last step. It must not keep the state.
+        should_stop: asked after each step; then that step is the last.
+    """
+    reader = _Reader(feed, on_report, accumulate=runner.accumulate)
+    step = int(state.step)
+    batch = feed.next_on_device() if step < steps else Fed({})
+    is_last = step >= steps
+    while not is_last:
+        step += 1
+        feed.group.beat(f"step {step}")
+        state, metrics = runner.step(state, batch, feed.next_on_device)
+        position, cells = feed.read_position(), feed.cells
+        is_last = step >= steps or should_stop()
+        if not is_last:
+            batch = feed.next_on_device(metrics["loss"])  # while the step runs
+        reader.read()
+        reader.pending = (step, metrics, cells)
+        if is_last or is_due(step):
+            reader.read()
+            on_state(state, step, position)
+            reader.restart()
+    runner.assert_one_compilation()
+    return state
+
+
+class _Reader:
+    """Reads the metrics of steps that have been dispatched, and takes the time between them."""
+
+    def __init__(
+        self, feed: Feed, on_report: Callable[[StepReport], None], *, accumulate: int
+    ) -> None:
+        self.pending: tuple[int, dict[str, Array], int] | None = None  # cells: up to that step's
+        self._accumulate = accumulate
+        self._feed = feed
+        self._on_report = on_report
+        self._fetched, self._waited, self._cells = 0.0, 0.0, 0
+        self.restart()
+
+    def restart(self) -> None:
+        """What comes until now belongs to no step."""
+        self._read_at = time.perf_counter()
+
+    def read(self) -> None:
+        """Wait for the step that is pending, if any, and report it."""
+        if self.pending is None:
+            return
+        step, metrics, cells = self.pending
+        self.pending = None
+        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        if not np.isfinite(values["loss"] + values["gradient_norm"]):
+            raise NonFiniteLossError(
+                f"loss is {values['loss']} at step {step} ({self._batches_of(step)}), gradient norm"
+                f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}"
+            )
+        feed, started = self._feed, self._read_at
+        self.restart()
+        report = StepReport(
+            step=step,
+            seconds=self._read_at - started,
+            fetch_seconds=feed.fetch_seconds - self._fetched,
+            wait_seconds=feed.wait_seconds - self._waited,
+            cells=cells - self._cells,
+            **values,
+        )
+        self._fetched, self._waited, self._cells = feed.fetch_seconds, feed.wait_seconds, cells
+        self._on_report(report)
+
+    def _batches_of(self, step: int) -> str:
+        """The train batches of a step: of the one store as `Sampler.batch` counts them, of several
+        as they were mixed."""
+        end = step * self._accumulate
+        if self._accumulate == 1:
+            return f"train batch {end - 1}"
+        return f"train batches {end - self._accumulate} to {end - 1}"
+
+
+@functools.lru_cache(maxsize=8)
+def _jitted_forward(cfg: Config, category_limit: int, row_shape: RowShape | None) -> Any:
+    """One function for all passes of a configuration, so that only the first one compiles it."""
+
+    def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
+        return forward(
+            params, as_dense(batch), tables, cfg,
+            category_limit=category_limit, row_shape=row_shape,
+        )  # fmt: skip
+
+    return jax.jit(predict)
+
+
+class Predictor:
+    """The compiled forward pass: outputs of the heads, on the host, for batches of one shape."""
+
+    def __init__(
+        self, cfg: Config, tables: Tables, *, category_limit: int,
+        row_shape: RowShape | None = None,
+    ) -> None:  # fmt: skip
+        # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
+        cfg = cfg.replace(visible_until=None)
+        self._predict = _jitted_forward(cfg, category_limit, row_shape)
+        self._tables = tables
+
+    def outputs(
+        self, params: Params, batches: Iterator[Any]
+    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+        """Pairs of (outputs of the sequences that count, their host-side info), batch by batch."""
+        pending: tuple[Output, dict[str, Any], int] | None = None
+        compiled_before = self._predict._cache_size()
+        for batch in batches:
+            output = self._predict(params, to_device(batch), self._tables)
+            if pending is not None:
+                yield _first_sequences(*pending)
+            info = {name: np.array(value) for name, value in batch.info.items()}
+            pending = (output, info, int(batch["num_sequences"][0]))
+        if pending is not None:
+            yield _first_sequences(*pending)
+        assert_compilations(self._predict, "predict", compiled_before=compiled_before)
+
+
+def _first_sequences(
+    output: Output, info: dict[str, Any], count: int
+) -> tuple[Output, dict[str, Any]]:
+    """Cut a batch's outputs to the sequences that count."""
+    on_host = jax.device_get(output)
+    host = Output(*(np.asarray(part)[:count] for part in on_host))  # type: ignore[arg-type]
+    return host, {name: value[:count] for name, value in info.items()}

@@ -1,0 +1,370 @@
+"""Boosted trees on the anchor's own columns, and on what happened to it before.
+
+    own_columns.py ──► the anchor's row                       ┐
+    history.py     ──► counts, recencies and means of rows    ├──► LightGBM ──► an answer
+                       that point at it, its known labels     ┘                 per question
+
+Both are baselines, and the second is the strong one: what a careful person would make by hand from
+the tables, one key and two keys away, as visible at each question's time. It may also answer beside
+a model (`with_trees.py`). Seeds weigh by age as in the run's training.
+
+Where the database is frozen, or ends before the question, what is visible is older than the
+question; train seeds, which lie before that, would see fresh data. So each of them is shown COPIES
+times with its cutoff moved back by a gap drawn from the gaps of the questions. Same store and
+settings, same trees. Cost: O(F m log n) and the trees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from headwater import SemanticType
+from headwater.keys import time_us
+from numpy.typing import NDArray
+
+from confluence.config import Config
+from confluence.data.tasks import (
+    NO_TIME,
+    SPLITS,
+    TRAIN,
+    US_PER_DAY,
+    Floats,
+    Labels,
+    Task,
+    weights_by_age,
+)
+from confluence.data.verification import open_store
+from confluence.trees.boosted import MISSING, Features, TreeAnswers, fit_and_predict
+from confluence.trees.history import WINDOWS, History, label_features, label_lists
+from confluence.trees.own_columns import own_columns
+from confluence.trees.time_lists import ALWAYS, Ints, Moments, Questions, count_features
+
+FRESH, OLD, UNTIMED = range(3)  # kinds of questions, by what they see
+COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
+MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
+MAX_FEATURES = 1_000
+HELD_OUT = 0.2  # of the train seeds, by which the number of trees is chosen
+HISTORY_MODEL = (
+    "boosted trees on counts, recencies and means of the rows that point at the anchor, its known"
+    " labels and its own columns"
+)
+
+
+def seeds_of(
+    labels: Labels, index: Ints, until_us: int, *, inclusive: bool, gaps: Ints | int = 0
+) -> Questions:
+    """Seeds of the task that see the database up to a time, less a gap [m] in µs."""
+    obs = labels.obs_times[index]
+    stale = np.where(obs == NO_TIME, NO_TIME, obs - gaps)
+    moments = Moments(
+        obs_times=obs, cutoffs=np.minimum(stale, until_us), inclusive=inclusive
+    )  # fmt: skip
+    rows = labels.anchor_rows[index].astype(np.int64)
+    return Questions(index=index, anchor_rows=rows, moments=moments)
+
+
+def at_places(questions: Questions, places: Any) -> Questions:
+    """Some of the questions: where a mask is true, or at these places."""
+    moments = questions.moments
+    return Questions(
+        index=questions.index[places], anchor_rows=questions.anchor_rows[places],
+        moments=Moments(
+            obs_times=moments.obs_times[places], cutoffs=moments.cutoffs[places],
+            inclusive=moments.inclusive,
+        ),
+    )  # fmt: skip
+
+
+def anchors_of(history: History, questions: Questions) -> Ints:
+    """Rows of the anchors within their table. [m]"""
+    return questions.anchor_rows - history.row_range(history.anchor_table)[0]
+
+
+def unseen(history: History, questions: Questions) -> bool:
+    """Whether nothing that is visible to a question can be its own anchor."""
+    return history.anchors_unseen(anchors_of(history, questions), questions.moments)
+
+
+def until_of(cfg: Config) -> int:
+    """`visible_until` in µs, NO_TIME where it is rolling."""
+    until = cfg.visible_until
+    return int(NO_TIME) if until is None else time_us(until)
+
+
+def train_seeds(labels: Labels, wanted: Questions, until_us: int, *, inclusive: bool) -> Questions:
+    """The labelled train seeds, as fresh or stale as what the questions see."""
+    rng = np.random.default_rng(0)
+    index = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
+    moments = wanted.moments
+    gaps = (moments.obs_times - moments.cutoffs)[moments.obs_times != NO_TIME]
+    copies = COPIES if gaps.size and gaps.max() > 0 else 1
+    most = MAX_TRAIN_SEEDS // copies
+    if index.size > most:
+        index = np.sort(rng.choice(index, most, replace=False))
+    index = np.tile(index, copies)
+    drawn = rng.choice(gaps, index.size) if copies > 1 else 0
+    return seeds_of(labels, index, until_us, inclusive=inclusive, gaps=drawn)
+
+
+# ------------------------------------------------------------------------------------ the features
+
+
+def history_features(history: History, questions: Questions, *, anchors_unseen: bool) -> Features:
+    """Counts, recencies and means of every path, the anchor's known labels, and the time of year.
+
+    Args:
+        anchors_unseen: `unseen` of these questions, and of others that are to have the same
+            features.
+    """
+    moments, labels = questions.moments, history.labels
+    anchors = anchors_of(history, questions)
+    found: dict[str, Floats] = {
+        "days not visible": _gaps(moments), "day of the year": _days_of_year(moments),
+    }  # fmt: skip
+    categories: set[str] = set()
+    if history.knows_labels:
+        known = label_lists(labels, history.task.label_window_us)
+        found |= label_features(labels, known, questions, history.task.stype)
+        categories |= {"labels: last"} if history.task.categories else set()
+    for path in history.paths(anchors, moments):
+        counted = count_features(path.lists, path.owners, moments, WINDOWS)
+        found |= {f"{path.name}: {name}": values for name, values in counted.items()}
+        for column in history.value_columns(path.table, anchors_unseen=anchors_unseen):
+            if not path.has_values or len(found) >= MAX_FEATURES:
+                break
+            of_column, category = history.column_features(path, column, moments.limits)
+            found |= of_column
+            categories |= {category} if category else set()
+    return Features(
+        index=questions.index,
+        values=np.column_stack(list(found.values())),
+        names=tuple(found),
+        is_category=tuple(name in categories for name in found),
+    )
+
+
+def _gaps(moments: Moments) -> Floats:
+    """Days before obs_time of which nothing is visible. [m]"""
+    gaps = (moments.obs_times - moments.cutoffs) / US_PER_DAY
+    return np.where(moments.obs_times == NO_TIME, np.nan, gaps)
+
+
+def _days_of_year(moments: Moments) -> Floats:
+    """Days from the last New Year to obs_time, UTC. [m]"""
+    times = moments.obs_times.astype("datetime64[us]")
+    days = (times - times.astype("datetime64[Y]")) / np.timedelta64(1, "D")
+    return np.where(moments.obs_times == NO_TIME, np.nan, days)
+
+
+def joined(first: Features, second: Features) -> Features:
+    """Two kinds of features of the same questions; the first has each once, ascending."""
+    rows = np.searchsorted(first.index, second.index)
+    return Features(
+        index=second.index,
+        values=np.column_stack([first.values[rows], second.values]),
+        names=first.names + second.names,
+        is_category=first.is_category + second.is_category,
+    )
+
+
+# ----------------------------------------------------------------------------------- the baselines
+
+
+def visible_history(
+    store_path: str, cfg: Config, task: Task, labels: Labels, split: str
+) -> NDArray[np.bool_]:
+    """Whether each seed of a split sees a row that points at its anchor, or an earlier label of it.
+
+    Returns: [seeds of the task], False outside the split.
+    """
+    with open_store(store_path) as store:
+        history = History(store, task, labels, shown=cfg.context_labels)
+        index = np.flatnonzero(labels.splits == SPLITS[split])
+        seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
+        found = np.zeros(labels.splits.size, bool)
+        found[index] = history.has_history(anchors_of(history, seeds), seeds.moments)
+        known = label_lists(labels, task.label_window_us)
+        earlier = known.lists.counts(known.owners[index], seeds.moments.limits)
+        has_time = seeds.moments.obs_times != NO_TIME
+        found[index] |= (earlier > 0) & has_time & history.knows_labels
+    return found
+
+
+def tree_baselines(
+    store_path: str, cfg: Config, task: Task, labels: Labels, split: str, *,
+    history: TreeAnswers | None = None,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Predictions of boosted trees for every seed of a split, by baseline, or why there are none.
+
+    Args:
+        labels: whose `splits` say what is train and what is to be scored.
+        history: what "history" answers to the seeds of the split in their order, where that is
+            known already.
+
+    Returns: "own_columns" and "history", each {"model", "features", "values"} with values float64
+    by seed of the task, NaN outside the split; or {"missing": reason}.
+    """
+    if (reason := why_missing()) is not None:
+        return {name: {"missing": reason} for name in ("own_columns", "history")}
+    index = np.flatnonzero(labels.splits == SPLITS[split])
+    trees = HistoryTrees(store_path, cfg, task, labels)
+    wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
+
+    def baseline(model: str, answers: TreeAnswers) -> dict[str, Any]:
+        values = np.full(labels.targets.size, np.nan)
+        values[index] = answers.values
+        return {"model": model, "features": list(answers.features), "values": values}
+
+    own = trees.answers(*wanted, own_columns_alone=True)
+    history = trees.answers(*wanted) if history is None else history
+    return {
+        "own_columns": baseline("boosted trees on the anchor's own columns", own),
+        "history": baseline(HISTORY_MODEL, history),
+    }
+
+
+def why_missing() -> str | None:
+    """Why there are no trees here; None where there are."""
+    try:
+        import lightgbm  # noqa: F401
+    except (ImportError, OSError) as error:  # OSError: its OpenMP library is missing
+        return MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"
+    return None
+
+
+class HistoryTrees:
+    """What boosted trees that learn from a task's train seeds answer to questions."""
+
+    def __init__(self, store_path: str, cfg: Config, task: Task, labels: Labels) -> None:
+        """
+        Args:
+            cfg: of the run: the regime, whose labels contexts show, and what seeds weigh by age.
+            labels: whose `splits` say what is train.
+        """
+        self._store_path = store_path
+        self._cfg = cfg
+        self._task = task
+        self._labels = labels
+
+    def answers(
+        self, index: Ints, anchor_rows: Ints, obs_times: Ints, *, own_columns_alone: bool = False
+    ) -> TreeAnswers:
+        """An answer to each question, in their order.
+
+        Those that see fresh data, those that see old data and those without a time have trees of
+        their own, so that a question after the end of the database changes no answer but of
+        others such.
+
+        Args:
+            index: [m] which question; of seeds their numbers within the task.
+            anchor_rows: [m] global rows.
+            obs_times: [m] µs, NO_TIME where there is none.
+            own_columns_alone: without what happened; then each seed once, ascending.
+        """
+        # Own columns do not age: `_own` sees to what is visible of them.
+        cutoffs = obs_times if own_columns_alone else self.cutoffs(obs_times)
+        moments = Moments(obs_times=obs_times, cutoffs=cutoffs, inclusive=self._task.inclusive)
+        wanted = Questions(index=index, anchor_rows=anchor_rows, moments=moments)
+        kinds = np.where(cutoffs < obs_times, OLD, FRESH)
+        kinds[obs_times == NO_TIME] = UNTIMED
+        if not index.size:
+            return TreeAnswers(np.empty(0))
+        values, features = np.empty(index.size), tuple[str, ...]()
+        shares: Floats | None = None
+        for kind in np.unique(kinds):
+            part = kinds == kind
+            said = self._alike(at_places(wanted, part), own_columns_alone=own_columns_alone)
+            values[part], features = said.values, said.features
+            if said.shares is not None:
+                shares = np.empty((index.size, said.shares.shape[1])) if shares is None else shares
+                shares[part] = said.shares
+        return TreeAnswers(values, shares, features)
+
+    def cutoffs(self, obs_times: Ints) -> Ints:
+        """Up to when questions may look: their time, where the database is frozen, or where it
+        ends. Rows at that end are seen, under an exclusive cutoff too: they are before the
+        question. [m]"""
+        end = last_time(self._store_path)
+        end += 0 if self._task.inclusive or end == NO_TIME else 1
+        ends = np.where(obs_times == NO_TIME, NO_TIME, end)
+        return np.minimum(np.minimum(obs_times, until_of(self._cfg)), ends)
+
+    def _alike(self, wanted: Questions, *, own_columns_alone: bool) -> TreeAnswers:
+        """What the same trees answer to all of these."""
+        cfg, task, labels = self._cfg, self._task, self._labels
+        train = train_seeds(labels, wanted, until_of(cfg), inclusive=task.inclusive)
+        # Times are told from the question on; seeds without a time are no help there.
+        is_timed = train.moments.obs_times != NO_TIME
+        from_question = (
+            task.stype == SemanticType.TIMESTAMP and is_timed.any()
+            and (wanted.moments.obs_times != NO_TIME).all()
+        )  # fmt: skip
+        train = at_places(train, is_timed) if from_question else train
+        if not (wanted.index.size and train.index.size):
+            return TreeAnswers(np.full(wanted.index.size, np.nan))
+        both = (train, wanted)
+        features = [self._own(questions) for questions in both]
+        if not own_columns_alone:
+            with open_store(self._store_path) as store:
+                history = History(
+                    store, task, labels, shown=cfg.context_labels, train_until=until_of(cfg)
+                )
+                none = all(unseen(history, questions) for questions in both)
+                features = [
+                    joined(own, history_features(history, questions, anchors_unseen=none))
+                    for own, questions in zip(features, both, strict=True)
+                ]
+        targets = labels.targets[train.index]
+        said = fit_and_predict(
+            features[0], targets - train.moments.obs_times if from_question else targets,
+            features[1], task.stype, metric=cfg.metric, weights=self._weights(train.index),
+            held_out=self._held_out(train.index), classes=len(task.categories),
+        )  # fmt: skip
+        if not from_question:
+            return said
+        return said._replace(values=said.values + wanted.moments.obs_times)
+
+    def _own(self, questions: Questions) -> Features:
+        """The own columns of each question once."""
+        _, place = np.unique(questions.index, return_index=True)
+        once = at_places(questions, place)
+        return own_columns(self._store_path, self._cfg, self._task, once)
+
+    def _held_out(self, seeds: Ints) -> NDArray[np.bool_]:
+        """The seeds asked last, a fifth of them; where all have one time, those of a fifth of the
+        anchors."""
+        times = self._labels.obs_times[seeds]
+        since = np.quantile(times.astype(np.float64), 1.0 - HELD_OUT)
+        if since > times.min():
+            return np.asarray(times >= since)
+        anchors, whose = np.unique(self._labels.anchor_rows[seeds], return_inverse=True)
+        lot = np.random.default_rng(0).permutation(anchors.size)
+        return np.asarray(lot[whose.reshape(-1)] < HELD_OUT * anchors.size)
+
+    def _weights(self, seeds: Ints) -> Floats | None:
+        """What train seeds weigh by their age, 1 in the mean, as in training."""
+        half_life = self._cfg.half_life_days
+        times = self._labels.obs_times[seeds]
+        has_time = times != NO_TIME
+        if half_life is None or not has_time.any():
+            return None
+        weights = weights_by_age(times, float(times[has_time].max()), half_life)
+        return np.where(has_time, weights / weights[has_time].mean(), 1.0)
+
+
+def last_time(store_path: str) -> int:
+    """The latest time of all rows of a store, of any table, µs; NO_TIME where none has one."""
+    found = []
+    with open_store(store_path) as store:
+        for table in store.metadata["tables"]:
+            if table["temporal_column"] is None:
+                continue
+            low, high = map(int, table["row_range"])
+            while low < high:  # the first row without a time, which stand last
+                middle = (low + high) // 2
+                is_timed = store.core.row_time(middle) < NO_TIME
+                low, high = (middle + 1, high) if is_timed else (low, middle)
+            if low > int(table["row_range"][0]):
+                found.append(int(store.core.row_time(low - 1)))
+    return max((time for time in found if time > ALWAYS), default=int(NO_TIME))
