@@ -71,12 +71,13 @@ def problems_of_values(settings: Any) -> Iterator[str]:
         if value is None:
             continue
         if about.within is not None and not _is_within(about.within, value):
-            yield f"{name} is {value}, must be {_in_signs(about.within)}"
+            yield f"{name} is {value}, must be {in_signs(about.within)}"
         if about.words and not set(value if isinstance(value, tuple) else [value]) <= {
             *about.words
         }:
             some = "some" if isinstance(value, tuple) else "one"
-            yield f"{name} is {value!r}, expected {some} of {about.words}"
+            or_none = " or None" if type(None) in setting_kinds(type(settings))[name] else ""
+            yield f"{name} is {value!r}, expected {some} of {about.words}{or_none}"
 
 
 def _is_within(within: str, value: float) -> bool:
@@ -85,7 +86,8 @@ def _is_within(within: str, value: float) -> bool:
     return above and (value <= high if within[-1] == "]" else value < high)
 
 
-def _in_signs(within: str) -> str:
+def in_signs(within: str) -> str:
+    """A range for people: "≥ 1", "in [0, 1)"."""
     low, high = within[1:-1].split(", ")
     if float(high) < math.inf:
         return f"in {within}"

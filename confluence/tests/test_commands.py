@@ -159,16 +159,29 @@ def help_of(*arguments: str) -> str:
     return " ".join(done.stdout.split())
 
 
+def test_help_imports_nothing_large() -> None:
+    code = """
+import sys
+from confluence.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    print([n for n in ("jax", "optax", "orbax", "duckdb", "pyarrow") if n in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("[]\n")
+
+
 def test_help_shows_what_people_set_and_all_of_it_if_asked() -> None:
     options = {f"--{name.replace('_', '-')} " for name in settings_of(Config)}
     short, long = help_of("train", "--help"), help_of("train", "--help-all")
     assert len([option for option in options if option in short]) <= 25
     assert all(option in long for option in options)
-    rows = f"--max-rows VALUE R, rows per context [{PRESETS['small']().max_rows}]"
+    rows = f"--max-rows VALUE R, rows per context (in [1, 65535]) [{PRESETS['small']().max_rows}]"
     assert rows in short and rows in long
-    weight = "--weight-decay VALUE AdamW, not for norms, biases and temperatures [0.1]"
+    weight = "--weight-decay VALUE AdamW, not for norms, biases and temperatures (≥ 0) [0.1]"
     assert weight in long and weight not in short
-    assert "which children: recent, uniform [recent]" in short
+    assert "which children (recent, uniform) [recent]" in short
 
 
 @pytest.mark.parametrize(

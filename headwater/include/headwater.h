@@ -487,8 +487,8 @@ typedef struct hw_batch hw_batch;
 /* Called about every 100 ms while waiting; nonzero ends the wait with HW_INTERRUPTED. */
 typedef int (*hw_interrupt_callback)(void *context);
 
-/* hw_sampler_options_init makes the defaults. An option that is 0 where its least value is more is
- * the default too. What each means: hw_sampler_options_fields. */
+/* hw_sampler_options_init makes the defaults. An option that is 0 takes its default if 0 is below
+ * its least value. What each means: hw_sampler_options_fields. */
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
@@ -550,8 +550,8 @@ typedef struct hw_sampler_options {
                              that is visible (docs/2-sampling.md, "Age of the database"); off: 0 */
 } hw_sampler_options;
 
-/* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header, to the
- * defaults; lists are NULL. Any thread. */
+/* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at
+ * least sizeof(size_t), to the defaults; lists are NULL. Any thread. */
 HW_API void hw_sampler_options_init(hw_sampler_options *options, size_t bytes);
 
 typedef enum hw_option_type {

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
@@ -65,11 +66,11 @@ static const hw_option_field FIELDS[] = {
      "how often each task has its turn; by default equally often"},
     {"visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
      "by split a time after which nothing is ever shown"},
-    {"num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, MOST_U32, NULL, 0,
+    {"num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
      "threads that make batches; by default the usable cores, at most 16"},
-    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {3}, 0, 0x7fffffff, NULL, 0,
+    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {3}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "batches made ahead; 0: each is made when it is asked for, without threads"},
-    {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, 0x7fffffff, NULL, 0,
+    {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "the same of the stream of val"},
     {"text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
      "U, texts per batch; by default chosen from a sample"},
@@ -110,7 +111,7 @@ static const hw_option_field FIELDS[] = {
     {"max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
      CONTENTS, "M, masked cells of one type in a sequence; by default chosen from a sample"},
     {"never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
-     0, "columns that are never masked, besides those of docs/2-sampling.md"},
+     CONTENTS, "columns that are never masked, besides those of docs/2-sampling.md"},
     {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last"},
     {"database_age", HW_OPTION_FLAG, AT(database_age), 1, {0}, 0, 1, NULL, CONTENTS,
@@ -243,8 +244,12 @@ static hw_status check_range(const hw_option_field *field, const hw_sampler_opti
         double value =
             read_value(field, (const uint8_t *)options + field->offset + i * bytes_of(field));
         if (!(value >= field->least && value <= field->most)) {
-            return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %.10g, expected %.10g to %.10g",
-                            field->name, value, field->least, field->most);
+            char place[16] = "";
+            if (field->count > 1) {
+                snprintf(place, sizeof place, "[%u]", i);
+            }
+            return hwi_fail(error, HW_BAD_ARGUMENT, "%s%s is %.10g, expected %.10g to %.10g",
+                            field->name, place, value, field->least, field->most);
         }
     }
     return HW_OK;

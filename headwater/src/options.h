@@ -6,6 +6,8 @@
 
 #define HWI_MAX_SEQUENCE 65535u
 #define HWI_MAX_BATCH 65536u
+#define HWI_MAX_THREADS 256u
+#define HWI_MAX_PREFETCH 1024
 #define HWI_MAX_CHILD_WIDTH 4096u
 #define HWI_MAX_PEER_LABELS 1024u
 #define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */

@@ -218,6 +218,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     memset(made->offsets, 0xff, sizeof made->offsets); /* no array yet: the sample needs none */
     size_t covered =
         options->struct_bytes < sizeof *options ? options->struct_bytes : sizeof *options;
+    hw_sampler_options_init(&made->options, sizeof made->options); /* what the caller knows not */
     memcpy(&made->options, options, covered);
     hw_sampler_options given = made->options;
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {

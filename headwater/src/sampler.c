@@ -11,9 +11,7 @@
 #include "error.h"
 
 enum {
-    MAX_THREADS = 256,
     DEFAULT_MAX_THREADS = 16,
-    MAX_PREFETCH = 1024,
     SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
 };
 #define MOST_RAISED_BYTES ((uint64_t)1 << 30)
@@ -153,19 +151,6 @@ static uint32_t usable_cores(void) {
     return (uint32_t)(count < 1 ? 1 : count > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : count);
 }
 
-static hw_status check_limits(const hw_sampler_options *options, hw_error *error) {
-    if (options->num_threads > MAX_THREADS) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "num_threads is %u, expected at most %d",
-                        options->num_threads, MAX_THREADS);
-    }
-    if (options->num_prefetch > MAX_PREFETCH || options->num_prefetch_val > MAX_PREFETCH) {
-        return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "num_prefetch is %d and num_prefetch_val %d, expected at most %d",
-                        options->num_prefetch, options->num_prefetch_val, MAX_PREFETCH);
-    }
-    return HW_OK;
-}
-
 /* Batches that cannot all be in memory are refused here, where the caller can lower something, and
  * not by the system when their pages are first written. */
 static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count, hw_error *error) {
@@ -236,7 +221,7 @@ static uint32_t raised_prefetch(const hw_sampler *sampler, uint32_t prefetch) {
     uint64_t needed = 1 + (held + context_count - 1) / context_count;
     uint64_t most = prefetch + MOST_RAISED_BYTES / (slab_bytes > 0 ? slab_bytes : 1);
     needed = needed < most ? needed : most;
-    needed = needed < MAX_PREFETCH ? needed : MAX_PREFETCH;
+    needed = needed < HWI_MAX_PREFETCH ? needed : HWI_MAX_PREFETCH;
     return needed > prefetch ? (uint32_t)needed : prefetch;
 }
 
@@ -277,7 +262,6 @@ static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
 static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     const hw_sampler_options planned = sampler->plan->options;
     int32_t train = planned.num_prefetch, val = train == 0 ? 0 : planned.num_prefetch_val;
-    HW_TRY(check_limits(&planned, error));
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
     uint32_t count = planned.num_threads;
     if (count == 0) {

@@ -20,7 +20,7 @@ from headwater.cli import add_no_verify, add_source
 import confluence
 from confluence.cli import commands as does
 from confluence.config import PRESETS, Config
-from confluence.settings import GROUPS, setting_kinds, settings_of, tuple_kind
+from confluence.settings import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind
 
 SPLITS = ("train", "val", "test")
 EXPERT = GROUPS[-1]
@@ -325,8 +325,18 @@ def _add_ranks(command: argparse.ArgumentParser) -> None:
 def setting_text(field: str, usual: Config) -> str:
     """What the help says of a setting, and what it usually is."""
     about = settings_of(Config)[field]
-    words = f": {', '.join(about.words)}" if about.words else ""
-    return f"{about.doc}{words} [{getattr(usual, field)}]".replace("%", "%%")
+    words = f" ({', '.join(about.words)})" if about.words else ""
+    within = f" ({in_signs(about.within)})" if about.within else ""
+    return f"{about.doc}{words}{within} [{_typed(getattr(usual, field))}]".replace("%", "%%")
+
+
+def _typed(value: Any) -> str:
+    """A value as it is given on a command line."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ",".join(map(_typed, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _task(text: str) -> tuple[str, float]:

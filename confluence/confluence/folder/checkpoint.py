@@ -11,7 +11,7 @@ for bit on one machine. Random keys need no place here: they are made from the s
 A checkpoint appears under its name by one rename, when all of it is written; it goes by another
 rename, before anything of it is removed. So a kill at any time leaves only whole checkpoints, and
 the last good one stays: older ones are removed after a newer one is there. Kept are the last
-`keep_last` and the best one by the score on val, where there is one.
+`KEEP_LAST` and the best one by the score on val, where there is one.
 
 Checksums are compared whenever something is read: files are compressed without one, so a flipped
 bit would come back as other weights. A run resumes from the newest checkpoint that is whole;

@@ -24,16 +24,13 @@ from .keys import Time
 from .questions import anchor_rows, observation_times
 from .sampler_options import (
     MASK_RATIO,
-    choices,
+    bound,
+    deciding,
     help_text,
     members,
-    signature,
+    own_signature,
     split_number,
-    split_ratios_of,
-    staleness_days,
     thread_count,
-    time_split_us,
-    visible_until_us,
 )
 from .seed_sources import SeedSources
 from .statistics import prometheus_text, sampler_metadata, sampler_stats
@@ -45,65 +42,59 @@ if TYPE_CHECKING:
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 2
 STREAMS = ("train", "val")
-SIGNATURE = signature()
 
 
 class Sampler:
     # Its docstring, with all options, is put together below.
 
     def __init__(self, *positional: Any, **named: Any) -> None:
-        bound = SIGNATURE.bind(*positional, **named)
-        bound.apply_defaults()
-        given = bound.arguments
+        given = bound(positional, named)
         self.store, self._owns_store = _opened(given)
         self._finalizer: weakref.finalize[..., Any] | None = None
         try:
-            self._core = self._open(given)
+            found = self._numbers(given)
+            keys = referenced_columns(self.store.metadata) if self._masks else None
+            self._core = binding.Sampler(self.store.core, **found, never_masked=keys)
+            self._finalizer = weakref.finalize(self, self._core.shutdown)
+            self.shape = self._core.shape()
+            self._options = self._deciding(found)
         except BaseException:
+            self.shutdown()
             self._close_store()
             raise
-        self._finalizer = weakref.finalize(self, self._core.shutdown)
-        self.rank, self.world_size = given["rank"], given["world_size"]
+        self.rank, self.world_size = found["rank"], found["world_size"]
         self._told_left_out: set[str] = set()
-        self.shape = self._core.shape()
-        self._options = self._deciding(given)
 
-    def _open(self, given: Mapping[str, Any]) -> binding.Sampler:
-        tasks, tables = given["tasks"], given["seed_tables"]
-        self._seeds = SeedSources(self.store, tasks, tables)
+    def _numbers(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What the library gets of the options."""
+        self._seeds = SeedSources(self.store, given["tasks"], given["seed_tables"])
         self._masks = given["objective"] != "task" or bool(given["mask_ratio"])
         if given["objective"] != "task" and given["mask_ratio"] == 0:
             raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
-        numbers = {
-            **given,
-            "tasks": None if tasks is None else self._seeds.numbers,
-            "task_weights": self._seeds.weights(given["task_weights"]),
-            "seed_tables": self._seeds.table_numbers(),
-            "num_threads": thread_count(given["num_threads"], given["local_world_size"]),
-        }
-        keys = referenced_columns(self.store.metadata) if self._masks else None
-        return binding.Sampler(self.store.core, **members(numbers), never_masked=keys)
+        return members(
+            {
+                **given,
+                "tasks": None if given["tasks"] is None else self._seeds.numbers,
+                "task_weights": self._seeds.weights(given["task_weights"]),
+                "seed_tables": self._seeds.table_numbers(),
+                "num_threads": thread_count(given["num_threads"], given["local_world_size"]),
+            }
+        )
 
-    def _deciding(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _deciding(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The options that decide contexts, as a saved state holds them."""
-        decide = (name for name, choice in choices().items() if choice.option.decides_contexts)
-        found = {name: given[name] for name in decide}
-        weights, stale, split = (found[n] for n in ("task_weights", "staleness", "time_split"))
-        budget = (self.shape["text_budget"] - 1) // self.shape["contexts_per_batch"]
-        del found["text_budget"]  # of a batch, which may be of another size
-        ratio = MASK_RATIO if given["mask_ratio"] is None else float(given["mask_ratio"])
-        return found | {
-            "split_ratios": list(split_ratios_of(given["split_ratios"])),
-            "max_rows": self.shape["max_rows"],
-            "texts_per_sequence": None if given["text_mode"] == "resident" else budget,
-            "visible_until": list(visible_until_us(given["visible_until"])),
+        options, shape = deciding(found), self.shape
+        del options["text_budget"]  # of a batch, which may be of another size
+        budget = (shape["text_budget"] - 1) // shape["contexts_per_batch"]
+        weights = options["task_weights"]
+        return options | {
+            "max_rows": shape["max_rows"],
+            "texts_per_sequence": budget if shape["text_budget"] else None,
             "tasks": self._seeds.names(),
-            "task_weights": None if weights is None else dict(weights),
+            "task_weights": weights and dict(zip(self._seeds.names(), weights, strict=True)),
             "seed_tables": self._seeds.are_tables,
-            "staleness": None if stale is None else list(staleness_days(stale)),
-            "time_split": None if split is None else list(time_split_us(split) or ()),
-            "mask_ratio": ratio if self._masks else None,
-            "max_targets_per_type": self.shape["max_targets_per_type"] if self._masks else None,
+            "mask_ratio": (found["mask_ratio"] or MASK_RATIO) if self._masks else None,
+            "max_targets_per_type": shape["max_targets_per_type"] if self._masks else None,
         }
 
     def __repr__(self) -> str:
@@ -363,7 +354,7 @@ class Sampler:
         return binding.SPLITS[split]
 
 
-Sampler.__signature__ = SIGNATURE  # type: ignore[attr-defined]
+Sampler.__init__.__signature__ = own_signature()  # type: ignore[attr-defined]
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}

@@ -8,9 +8,11 @@ of any kind, None where C chooses.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 import os
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Any
 
 from . import binding
 from .binding.options import OPTIONS, Option
+from .errors import nearest
 from .keys import NO_TIME_US, Time, time_us
 from .store import word
 
@@ -39,6 +42,13 @@ DOCS = {  # of those that Python takes in another form
     "task_weights": "how often each task has its turn, by name; None: equally often",
     "seed_tables": "with masked cells: the rows of these tables, each at its own time, are the"
     " seeds; functions that take a task then take a table",
+    "time_split": "(at, until): deals the seeds of train anew, for a backtest: train are those"
+    " whose label is known by `at`, val those asked from then on and before `until`, and the others"
+    ' are in no split (docs/2-sampling.md, "Splits by time")',
+    "layout": "arrays that are ready to compute with, or at most a fifth as large, which"
+    " `headwater.expand` makes dense",
+    "peer_labels": "most rows with the labels of other anchors that became known last, at most"
+    " 1024",
     "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
 }
 CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0
@@ -115,6 +125,28 @@ def signature(table: Table = OPTIONS) -> inspect.Signature:
     )
 
 
+def own_signature() -> inspect.Signature:
+    """That of `Sampler.__init__`."""
+    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    return inspect.Signature([self, *signature().parameters.values()])
+
+
+def bound(positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """All options by name, with their defaults; TypeError for one that there is not."""
+    made = signature()
+    strange = next((name for name in named if name not in made.parameters), None)
+    if strange is not None:
+        hint = f", did you mean '{NAMES[strange]}'?" if strange in NAMES else ""
+        hint = hint or nearest(strange, made.parameters)
+        raise TypeError(f"a sampler has no option '{strange}'{hint}")
+    try:
+        arguments = made.bind(*positional, **named)
+    except TypeError as error:
+        raise TypeError(f"Sampler(): {error}") from None
+    arguments.apply_defaults()
+    return arguments.arguments
+
+
 def help_text(table: Table = OPTIONS) -> str:
     """What each option means, a paragraph for each."""
     docs = {name: doc for name, (_, doc) in OWN.items()}
@@ -127,7 +159,9 @@ def meaning(choice: Choice) -> str:
     """Which words an option takes, and what it means."""
     words = [f'"{one}"' for one in choice.option.words if one != "default"]
     doc = DOCS.get(choice.name, choice.option.doc)
-    return f"{' or '.join(words)}: {doc}" if words else doc
+    for of_c, name in NAMES.items():
+        doc = re.sub(rf"\b{of_c}\b", name, doc)
+    return f"{', '.join(words)}: {doc}" if words else doc
 
 
 # ---- checks, and what C gets -------------------------------------------------------------------
@@ -137,10 +171,8 @@ def members(given: Mapping[str, Any], table: Table = OPTIONS) -> dict[str, Any]:
     """What hw_sampler_options holds of options; those of the front itself are left alone."""
     found: dict[str, Any] = {}
     for name, choice in choices(table).items():
-        read = READERS.get(name)
-        found[choice.option.name] = (
-            _plain(choice, given[name]) if read is None else read(given[name])
-        )
+        read = READERS.get(name, functools.partial(_plain, choice))
+        found[choice.option.name] = read(given[name])
     shares = found["staleness_max_days"]
     found["staleness_zero_share"], found["staleness_max_days"] = shares
     return found
@@ -156,23 +188,63 @@ def _plain(choice: Choice, value: Any) -> Any:
         return word(choice.name, value, {one: i for i, one in enumerate(option.words)})
     if option.type == binding.constants.HW_OPTION_FLAG:
         return bool(value)
-    is_real = option.type == binding.constants.HW_OPTION_DOUBLE
-    number = float(value) if is_real else operator.index(value)
-    if not option.least <= number <= option.most:
-        raise ValueError(f"{choice.name} is {value}, expected {_range(option)}")
+    number = _number(choice, value)
+    if not option.least <= number <= option.most or number == 2**64:
+        raise ValueError(f"{choice.name} is {value}, expected {option.least:g} to {_most(option)}")
     return number
 
 
-def _range(option: Option) -> str:
-    if option.most >= 2**31 - 1:
-        return f"at least {option.least:g}"
-    return f"{option.least:g} to {option.most:g}"
+def _number(choice: Choice, value: Any) -> int | float:
+    if choice.option.type == binding.constants.HW_OPTION_DOUBLE:
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise ValueError(f"{choice.name} is {value!r}, expected a number")
+        return float(value)
+    return whole(choice.name, value)
+
+
+def _most(option: Option) -> str:
+    whole = {2.0**64: 2**64 - 1}.get(option.most, option.most)
+    return str(whole if isinstance(whole, int) else f"{whole:.10g}")
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number; ValueError with the option's name."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} is {value!r}, expected a whole number") from None
+
+
+def deciding(found: Mapping[str, Any], table: Table = OPTIONS) -> dict[str, Any]:
+    """The options that decide contexts, as JSON has them, by what `members` made of them."""
+    return {
+        name: _kept(choice, found)
+        for name, choice in choices(table).items()
+        if choice.option.decides_contexts
+    }
+
+
+def _kept(choice: Choice, found: Mapping[str, Any]) -> Any:
+    option, value = choice.option, found[choice.option.name]
+    if choice.name == "staleness":
+        return [found["staleness_zero_share"], value] if value else None
+    if choice.name == "max_hops":
+        return value - 1 if value else None
+    if option.words:
+        word = option.words[value]
+        return None if word == "default" else word
+    if _is_chosen(option) and value == 0:
+        return None
+    return list(value) if isinstance(value, tuple) else value
 
 
 def split_ratios_of(given: Sequence[float]) -> tuple[float, ...]:
     ratios = tuple(float(ratio) for ratio in given)
     if len(ratios) != 3:
         raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
+    for split, ratio in zip(binding.SPLITS, ratios, strict=True):
+        if not 0 <= ratio <= 1:
+            raise ValueError(f"split_ratios: '{split}' is {ratio:g}, expected 0 to 1")
     return ratios
 
 
@@ -182,19 +254,19 @@ def split_number(split: str) -> int:
 
 def thread_count(num_threads: int | None, local_world_size: int) -> int:
     """num_threads, or the usable cores for each process of the machine."""
-    for name, value in (("num_threads", num_threads), ("local_world_size", local_world_size)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}, expected at least 1")
     if num_threads is not None:
-        return num_threads
+        return whole("num_threads", num_threads)
+    if whole("local_world_size", local_world_size) < 1:
+        raise ValueError(f"local_world_size is {local_world_size}, expected at least 1")
     return min(max(len(os.sched_getaffinity(0)) // local_world_size, 1), MAX_THREADS)
 
 
 def hop_limit(max_hops: int | None) -> int:
     """C has 0 for no limit, and else 1 more."""
-    if max_hops is not None and max_hops < 0:
-        raise ValueError(f"max_hops is {max_hops}, expected at least 0")
-    return 0 if max_hops is None else max_hops + 1
+    limit = 0 if max_hops is None else whole("max_hops", max_hops) + 1
+    if not (max_hops is None or 1 <= limit < 2**32):
+        raise ValueError(f"max_hops is {max_hops}, expected 0 to {2**32 - 2}")
+    return limit
 
 
 def staleness_days(given: tuple[float, float] | None) -> tuple[float, float]:

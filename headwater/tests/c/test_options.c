@@ -60,13 +60,16 @@ static void only_the_bytes_that_are_said_are_written(void **state) {
 
 static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
     (void)state;
-    uint32_t count = 0, end = sizeof(size_t);
+    static const size_t sizes[] = {1, 4, 4, 4, 8, 8}; /* by type */
+    size_t end = sizeof(size_t);
+    uint32_t count = 0;
     const hw_option_field *fields = hw_sampler_options_fields(&count);
     assert_int_equal(count, 42);
     for (uint32_t i = 0; i < count; i++) {
         const hw_option_field *field = &fields[i];
         assert_true(field->offset >= end); /* in the order of the struct */
-        end = field->offset + 1;
+        int is_list = field->type >= HW_OPTION_TIMES;
+        end = field->offset + (is_list ? sizeof(void *) : field->count * sizes[field->type]);
         assert_true(end <= sizeof(hw_sampler_options));
         assert_true(field->least <= field->most && strlen(field->doc) > 8);
         uint32_t words = 0;
@@ -99,7 +102,7 @@ static void values_out_of_range_are_named(void **state) {
     refused(store, &options, "sequence_length is 1, expected 2 to 65535");
     hw_sampler_options_init(&options, sizeof options);
     options.num_prefetch = -1;
-    refused(store, &options, "num_prefetch is -1, expected 0 to 2147483647");
+    refused(store, &options, "num_prefetch is -1, expected 0 to 1024");
     hw_sampler_options_init(&options, sizeof options);
     options.child_order = (hw_child_order)2;
     refused(store, &options, "child_order is 2, expected 0 to 1");
@@ -109,6 +112,9 @@ static void values_out_of_range_are_named(void **state) {
     hw_sampler_options_init(&options, sizeof options);
     options.packing = 2;
     refused(store, &options, "packing is 2, expected 0 to 1");
+    hw_sampler_options_init(&options, sizeof options);
+    options.split_ratios[1] = -0.1;
+    refused(store, &options, "split_ratios[1] is -0.1, expected 0 to 1");
     hw_sampler_options_init(&options, sizeof options);
     options.split_ratios[0] = 0.9;
     refused(store, &options, "split_ratios sum to 1.1, expected 1");

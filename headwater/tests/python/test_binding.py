@@ -92,6 +92,14 @@ def option_claims(option: Option) -> Iterator[str]:
     member = f"((hw_sampler_options *)0)->{option.name}"
     place = f"offsetof(hw_sampler_options, {option.name}) == {option.offset}"
     yield f"_Static_assert({place}, {quoted(option.name)});"
+    if option.type == constants.HW_OPTION_NUMBERS:
+        count = f"offsetof(hw_sampler_options, {option.name.removesuffix('s')}_count)"
+        if option.name == "never_masked":
+            count = "offsetof(hw_sampler_options, never_masked_count)"
+        yield f"_Static_assert({count} == {option.count}, {quoted(option.name)});"
+    elif option.count > 1 and not option.is_list:
+        size = f"sizeof({member}) / sizeof({member}[0])"
+        yield f"_Static_assert({size} == {option.count}, {quoted(option.name)});"
     if option.is_list:
         yield is_of(member, LISTS_OF_C[option.type])
     elif not option.words:
@@ -319,6 +327,21 @@ def test_an_interrupt_ends_work_that_calls_back() -> None:
         timer.join()
         signal.signal(signal.SIGINT, before)
     assert ended.is_set()
+
+
+def test_work_that_does_not_look_at_the_answer_is_waited_for() -> None:
+    """As faults are told: what hears of them ends at the first, and C tells of all."""
+    told: list[int] = []
+
+    def work(tell: Callable[..., int]) -> None:
+        told.extend(tell(number) for number in range(5))
+
+    def hear(number: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        listen(work, hear)
+    assert told == [1] * 5
 
 
 def test_an_error_of_the_work_or_of_who_hears_of_it_comes_out() -> None:

@@ -435,7 +435,10 @@ def test_the_seed_of_a_derived_task_is_its_anchor_at_its_time(path: Path) -> Non
             {"mask_ratio": 0.5, "max_targets_per_type": 33},
             "max_targets_per_type is 33, expected at",
         ),
-        ({"mask_ratio": 0.5, "max_targets_per_type": 0}, "max_targets_per_type is 0, expected at"),
+        (
+            {"mask_ratio": 0.5, "max_targets_per_type": 0},
+            "max_targets_per_type is 0, expected 1 to",
+        ),
         ({"objective": "masked_cells", "label_rows": 2}, "label_rows is 2, contexts of masked"),
         ({"seed_tables": ["orders"]}, "seed_tables go with the objective 'masked_cells'"),
         (

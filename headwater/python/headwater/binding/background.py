@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 END = None  # in the place of what was said
@@ -19,8 +19,11 @@ def listen(work: Callable[[Callable[..., int]], None], hear: Callable[..., objec
     said: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
     answers: SimpleQueue[int] = SimpleQueue()
     failures: list[BaseException] = []
+    ended = Event()
 
     def tell(*words: Any) -> int:
+        if ended.is_set():
+            return 1
         said.put(words)
         return answers.get()
 
@@ -38,7 +41,8 @@ def listen(work: Callable[[Callable[..., int]], None], hear: Callable[..., objec
             hear(*words)
             answers.put(0)
     except BaseException:
-        answers.put(1)
+        ended.set()
+        answers.put(1)  # to the one that waits, if one does
         raise
     finally:
         worker.join()

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .structs import Numbers, Times, Weights, Words
+from .structs import Numbers, Words
 
 UINT32_MAX = 2**32 - 1
 
@@ -97,9 +97,6 @@ CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
     c_uint64: u64,
     c_int64: i64,
     c_double: float,
-    c_double * 3: tuple,
     Numbers: u32_array,
-    Times: i64_array,
-    Weights: weights,
     Words: words,
 }

@@ -85,6 +85,9 @@ class Handle:
         self.__del__ = partial(close, self.out)
         _untrack(self)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("stores, samplers and batches cannot be pickled: open them in each process")
+
     def close(self) -> None:
         """Drop it now: only where no other thread can be in a function that has it."""
         address, self.out.value = c_void_p(self.out.value), None
