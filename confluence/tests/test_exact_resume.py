@@ -288,7 +288,7 @@ def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: 
         for step in scores
         if scores[step] > max([-1.0, *(scores[s] for s in scores if s < step)])
     ]
-    assert checkpoint.saved_steps(out) == sorted({best, *[*saved, STEPS][-2:]})
+    assert checkpoint.saved_steps(out) == sorted({best, *sorted({*saved, STEPS})[-2:]})
     run = confluence.load(out, which="best")
     assert run.step == best
     assert run.evaluate("val")["metrics"]["auroc"] == scores[best]
