@@ -1,9 +1,9 @@
 """A PostgreSQL database as a source: `postgresql://[user@]host[:port]/database[?libpq options]`.
 
 One connection, one REPEATABLE READ READ ONLY transaction: catalog and rows are of one moment. Rows
-come by binary COPY as an Arrow stream (the driver is ADBC's) straight into DuckDB, so memory is
-bounded by a batch. Passwords come from where libpq looks (PGPASSWORD, PGPASSFILE, ~/.pgpass); an
-address that holds one is refused, since addresses end in histories, process lists and logs.
+come by binary COPY (adbc.py). Passwords come from where libpq looks (PGPASSWORD, PGPASSFILE,
+~/.pgpass); an address that holds one is refused, since addresses end in histories, process lists
+and logs.
 
 How values of each type travel is in `postgres_types.py`.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from . import binding
+from .adbc import Reader, words
 from .errors import SourceError
 from .postgres_types import (
     AS_BYTES,
@@ -30,7 +30,7 @@ from .postgres_types import (
     reading_of,
 )
 from .selection import Selection
-from .sources import Key, SourceData, SourceTable, brief, describe_copy, quote
+from .sources import Key, SourceData, SourceTable, describe_copy, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -155,7 +155,7 @@ def _connected(address: str, connection: DuckDBPyConnection) -> Iterator[_Server
 
 
 def _connect_error(address: str, error: Exception) -> SourceError:
-    said = _words(error)
+    said = words(error)
     hints = (
         ("no password supplied", "set PGPASSWORD or write a password file (~/.pgpass)"),
         ("password authentication failed", "check the user, and PGPASSWORD or the password file"),
@@ -167,21 +167,12 @@ def _connect_error(address: str, error: Exception) -> SourceError:
     return SourceError(f"cannot connect to '{shown_address(address)}': {said}{advice}")
 
 
-def _words(error: Exception) -> str:
-    """What the server or libpq says, on one line."""
-    text = str(error).partition(" SQLSTATE:")[0].partition("LINE 1:")[0]
-    for mark in ("[libpq] ", "ERROR:  ", "Failed to connect: ", "FATAL:  "):
-        text = text.replace(mark, "")
-    text = re.sub("^(Invalid Input Error: )?(arrow_scan: get_next failed\\(\\): )?", "", text)
-    text = re.sub("^[A-Z_]+: |^Invalid: ", "", text)  # ADBC's and Arrow's class of it
-    return " ".join(brief(Exception(text)).split()).rstrip(". ")
-
-
-class _Server:
-    """The snapshot, and DuckDB as the reader of what it streams."""
+class _Server(Reader):
+    """The snapshot."""
 
     def __init__(self, link: Any, connection: DuckDBPyConnection, shown: str) -> None:
-        self.link, self.connection, self.shown = link, connection, shown
+        super().__init__(link, connection, f"'{shown}'")
+        self.shown = shown
         self.has_encoding = True  # without one, texts are whatever bytes were put in
         self.undecodable_count = 0
 
@@ -198,48 +189,6 @@ class _Server:
             raise SourceError(
                 f"'{self.shown}' is PostgreSQL {version // 10000}, expected 11 or later"
             )
-
-    def run(self, statement: str) -> None:
-        from adbc_driver_manager import AdbcStatement, Error
-
-        with closing(AdbcStatement(self.link)) as prepared:
-            prepared.set_sql_query(statement)
-            try:
-                prepared.execute_update()
-            except Error as error:
-                raise SourceError(
-                    f"'{self.shown}' refuses '{statement}': {_words(error)}"
-                ) from error
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """A small result."""
-        with self.stream(query, "its catalog", "") as cursor:
-            return [tuple(row) for row in cursor.execute("SELECT * FROM stream").fetchall()]
-
-    @contextmanager
-    def stream(self, query: str, what: str, advice: str) -> Iterator[DuckDBPyConnection]:
-        """A cursor of DuckDB in which `stream` is the result of a query, to be read once."""
-        import duckdb
-        from adbc_driver_manager import AdbcStatement, Error
-
-        cursor = self.connection.cursor()
-        try:
-            with closing(AdbcStatement(self.link)) as prepared:
-                prepared.set_sql_query(query)
-                try:
-                    stream, _ = prepared.execute_query()
-                    cursor.register("stream", binding.steady_stream(stream))
-                    yield cursor
-                    cursor.unregister("stream")
-                except duckdb.OutOfMemoryException:
-                    raise  # the build says what to do
-                except (Error, duckdb.Error) as error:
-                    said = _words(error)
-                    raise SourceError(
-                        f"cannot read {what} of '{self.shown}': {said}{advice}"
-                    ) from error
-        finally:
-            cursor.close()
 
 
 # ---- catalog ---------------------------------------------------------------------------------

@@ -1,29 +1,73 @@
-"""An SQLite file as a source: every table, copied in chunks by the standard library's sqlite3.
+"""An SQLite file as a source: every table, read by ADBC's driver of SQLite.
 
 SQLite stores a type per value. A column gets the narrowest DuckDB type that holds every value
-exactly; blobs arrive as hexadecimal text. Most columns hold one type (or integers and reals), so a
-table is copied with the types that its values turn out to have (`pack_rows`, in C). Where a value
-contradicts those before it, the copy is begun again with types from a pass that counts them all.
+exactly; blobs arrive as hexadecimal text. The driver takes a column's type from the first rows, so
+a pass over the table finds the storage classes of its values first, a second one how long texts
+and blobs are, and what is read begins with a row that has a value of each column's type.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .adbc import Reader, words
 from .errors import SourceError
 from .selection import Selection
-from .sources import SourceColumn, SourceData, SourceTable, quote
+from .sources import Key, SourceColumn, SourceData, SourceTable, literal, quote
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-CHUNK_ROWS = 245_760  # two row groups of DuckDB
-TABLE_LIST_VERSION = (3, 37)  # of SQLite: PRAGMA table_list
-CHUNK_CELLS = 1 << 22  # of a wide table fewer rows, so that a chunk takes some 40 MB
+LOCK_WAIT_MS = 5_000
+LOCKS = Path("/proc/locks")
+BATCH_ROWS = 8_192
+BATCH_CELLS = 1 << 20  # of a wide table fewer rows, so that a batch takes some 10 MB
+BATCH_BYTES = 64 << 20  # of rows as long as the longest; the driver's offsets end at 2 GiB
+BATCH_OPTION = "adbc.sqlite.query.batch_rows"
+LETTERS = 8  # in a number
+COLUMNS_MAX = 2_000  # of a result of SQLite
+SUMMANDS_MAX = 500  # half as deep as an expression of SQLite may be
+EXCLUDING = " (--exclude-table leaves it out)"
+
+# Storage classes as bits of a mask, by the first letter of what typeof() says.
+FIRST = ord("b")
+BLOB, INTEGER, NULL, REAL, TEXT = (1 << (ord(letter) - FIRST) for letter in "binrt")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the values of a column travel; {0} is the column."""
+
+    type: str  # DuckDB's name of what they become
+    first: str  # a value that tells the driver the type
+    sqlite: str = "{0}"
+    duckdb: str = "{0}"
+    length: str = ""  # of a value, in bytes, where it is not a number
+
+
+_LENGTH = "coalesce(octet_length({0}), 0)"
+# DuckDB takes some texts that are not UTF-8 for such: it is told to look.
+_DECODED = (
+    "CASE WHEN {0} IS NOT NULL AND TRY(decode(encode({0}))) IS NULL "
+    "THEN hw_decode(encode({0})) ELSE {0} END"
+)
+_INTEGER = _Reading("BIGINT", "0")
+_REAL = _Reading("DOUBLE", "0.0")
+_TEXT = _Reading("VARCHAR", "''", duckdb=_DECODED, length=_LENGTH)
+_BLOB = _Reading("VARCHAR", "x''", duckdb="lower(hex({0}))", length=_LENGTH)
+_MIXED = _Reading(
+    "VARCHAR",
+    "''",
+    "CASE typeof({0}) WHEN 'blob' THEN lower(hex({0})) ELSE CAST({0} AS TEXT) END",
+    duckdb=_DECODED,
+    length=f"2 * {_LENGTH}",
+)
+_WIDE = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{2**53} AND {2**53}"
 
 
 def load_sqlite(
@@ -35,43 +79,98 @@ def load_sqlite(
     selection.refuse_schemas("SQLite")
     if not path.is_file():
         raise SourceError(f"there is no SQLite file '{path}'")
-    uri = f"{path.resolve().as_uri()}?mode=ro"
+    decoder = _Decoder()
+    with _set_up(connection, decoder), _opened(path, connection) as file:
+        names, notes = _choose(file, selection, path)
+        tables = []
+        for index, name in enumerate(names):
+            tell(name)
+            table = _Table(file, name)
+            tables.append(table.load(index, names))
+            notes += table.notes
+        return SourceData(path.stem, tuple(tables), decoder.count, notes=tuple(notes))
+
+
+class _Decoder:
+    """Reads texts that are not UTF-8, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def decode(self, data: bytes) -> str:
+        self.count += 1
+        return data.decode("utf-8", "replace")
+
+
+@contextmanager
+def _set_up(connection: DuckDBPyConnection, decoder: _Decoder) -> Iterator[None]:
+    """DuckDB with the function hw_decode, and no thread but this one: after Ctrl-C another would
+    go on in a statement that is no more, which the driver does not survive. SQLite itself takes
+    most of the time."""
+    import duckdb
+
+    threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
+    connection.execute("SET threads = 1")
+    connection.create_function("hw_decode", decoder.decode, ["BLOB"], "VARCHAR")
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as database:
-            database.execute("BEGIN")  # one snapshot for all tables
-            names, notes = _choose(database, selection, path)
-            tables, broken = [], 0
-            for index, name in enumerate(names):
-                tell(name)
-                reader = _SqliteTable(database, connection, name, index)
-                try:
-                    tables.append(reader.load(names))
-                except sqlite3.Error as error:
-                    raise SourceError(
-                        f"cannot read table '{name}' of the SQLite file '{path}': {error} "
-                        "(--exclude-table leaves it out)"
-                    ) from error
-                broken += reader.undecodable_count
-                notes += reader.notes
-            return SourceData(path.stem, tuple(tables), broken, notes=tuple(notes))
-    except sqlite3.Error as error:
-        raise SourceError(f"cannot read the SQLite file '{path}': {error}") from error
+        yield
+    finally:
+        with suppress(duckdb.FatalException):  # after another error, which is to be told
+            connection.remove_function("hw_decode")
+            connection.execute(f"SET threads = {threads}")
 
 
-def _choose(
-    database: sqlite3.Connection, selection: Selection, path: Path
-) -> tuple[list[str], list[str]]:
+@contextmanager
+def _opened(path: Path, connection: DuckDBPyConnection) -> Iterator[Reader]:
+    """The file in one transaction, which is one snapshot for all tables."""
+    try:
+        import adbc_driver_manager
+        import adbc_driver_sqlite
+    except ImportError as error:
+        raise SourceError(
+            "reading SQLite needs its driver: pip install 'headwater[build]'"
+        ) from error
+    if not os.access(path, os.R_OK):  # the driver would say that memory ran out
+        raise SourceError(f"no right to read the SQLite file '{path}'")
+    if _is_locked_here(path):
+        raise SourceError(
+            f"this process holds a lock on the SQLite file '{path}' by another connection, which "
+            "reading would end: close that connection first"
+        )
+    place = f"the SQLite file '{path}'"
+    try:
+        database = adbc_driver_sqlite.connect(f"{path.resolve().as_uri()}?mode=ro")
+        with closing(database), closing(adbc_driver_manager.AdbcConnection(database)) as link:
+            file = Reader(link, connection, place)
+            file.run(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
+            file.run("BEGIN")
+            yield file
+    except adbc_driver_manager.Error as error:
+        raise SourceError(f"cannot read {place}: {words(error)}") from error
+
+
+def _is_locked_here(path: Path) -> bool:
+    """Whether another SQLite than the driver's, as Python's own, holds a lock on the file. A lock
+    belongs to the process, and ends with the first descriptor of the file that is closed in it."""
+    own, inode = str(os.getpid()), str(path.stat().st_ino)
+    try:
+        lines = LOCKS.read_text().splitlines()
+    except OSError:
+        return False  # not Linux
+    locks = [line.split() for line in lines if " POSIX " in line and "->" not in line]
+    return any(lock[4] == own and lock[5].split(":")[-1] == inode for lock in locks)
+
+
+def _choose(file: Reader, selection: Selection, path: Path) -> tuple[list[str], list[str]]:
     """Tables that pass the filters, a view only where it is named; and notes of what is left out.
     What a virtual table keeps its contents in (an index of full texts) is no table of the user."""
-    shadows = set()
-    if sqlite3.sqlite_version_info >= TABLE_LIST_VERSION:
-        query = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'"
-        shadows = {name for (name,) in database.execute(query)}
-    rows = database.execute(
-        "SELECT name, type = 'view' FROM sqlite_master WHERE type IN ('table', 'view') "
-        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+    found = file.rows(
+        "SELECT name, type = 'view' AS is_view FROM sqlite_master "
+        "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "AND name NOT IN (SELECT name FROM pragma_table_list "
+        "WHERE schema = 'main' AND type = 'shadow') ORDER BY sqlite_master.rowid",
+        "the list of tables",
     )
-    found = [row for row in rows if row[0] not in shadows]
     kept = selection.choose([(name,) for name, _ in found], where=str(path))
     chosen: list[str] = []
     views: list[str] = []
@@ -82,183 +181,136 @@ def _choose(
     return chosen, [f"not read unless named by --table: {listed}"] if views else []
 
 
-class _SqliteTable:
-    """One table on its way from SQLite to DuckDB, in chunks of NumPy columns."""
+class _Table:
+    """One table on its way from SQLite to DuckDB."""
 
-    def __init__(
-        self,
-        database: sqlite3.Connection,
-        connection: DuckDBPyConnection,
-        name: str,
-        index: int,
-    ) -> None:
-        self.database, self.connection = database, connection
-        self.name, self.index = name, index
-        self.undecodable_count = 0
+    def __init__(self, file: Reader, name: str) -> None:
+        self.file, self.name = file, name
         self.notes: list[str] = []
 
-    def load(self, names: list[str]) -> SourceTable:
-        info = [
-            row
-            for row in self.database.execute(f"PRAGMA table_xinfo({quote(self.name)})")
-            if row[6] != 1  # hidden columns of virtual tables; generated ones are data
-        ]
-        columns = [str(row[1]) for row in info]
-        if not columns:
+    def load(self, index: int, tables: list[str]) -> SourceTable:
+        info = self.rows(
+            f"SELECT name, pk, type FROM pragma_table_xinfo({literal(self.name)}) "
+            "WHERE hidden <> 1"  # columns of virtual tables; generated ones are data
+        )
+        if not info:
             raise SourceError(f"table '{self.name}' has no columns")
-        try:
-            row_count, kinds = self.read(columns)
-        except sqlite3.OperationalError as error:
-            if "decode" not in str(error):
-                raise
-            self.database.text_factory = self.decode  # slower, so only where it is needed
-            self.undecodable_count = 0
-            row_count, kinds = self.read(columns)
-            self.database.text_factory = str
-        parts = sorted((row[5], row[1]) for row in info if row[5])
+        names = [quote(row[0]) for row in info]
+        readings, row_bytes = self.readings(names)
         return SourceTable(
             name=self.name,
-            index=self.index,
-            row_count=row_count,
+            index=index,
+            row_count=self.copy(index, names, readings, row_bytes),
             columns=tuple(
-                SourceColumn(row[1], _SQLITE_TYPES[kind], str(row[2]).upper())
-                for row, kind in zip(info, kinds, strict=True)
+                SourceColumn(row[0], reading.type, row[2].upper())
+                for row, reading in zip(info, readings, strict=True)
             ),
-            primary_key=tuple(name for _, name in parts),
-            foreign_keys=tuple(self.foreign_keys(names)),
+            primary_key=_primary_key(info),
+            foreign_keys=tuple(self.foreign_keys(tables)),
         )
 
-    def kinds(self, columns: list[str]) -> list[str]:
-        """Per column the narrowest kind that holds every value it really has, exactly: integers
-        beyond 2^53 beside reals are text, as doubles would make one key of two."""
-        counts = ", ".join(
-            f"count(*) FILTER (WHERE {measure.format(quote(name))})"
-            for name in columns
-            for measure in _SQLITE_MEASURES
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.file.rows(query, f"table '{self.name}'", EXCLUDING)
+
+    def stream(self, query: str, columns: int, row_bytes: int = 1) -> Any:
+        rows = min(BATCH_ROWS, BATCH_CELLS // columns, BATCH_BYTES // row_bytes)
+        options = {BATCH_OPTION: str(max(rows, 1))}
+        return self.file.stream(query, f"table '{self.name}'", EXCLUDING, options)
+
+    def measure(self, expressions: list[str], folded: list[str]) -> list[int]:
+        """What DuckDB folds of what SQLite says of every row, as c0, c1, ...; 0 for only NULL."""
+        if not expressions:
+            return []
+        selected = ", ".join(f"{expression} AS c{j}" for j, expression in enumerate(expressions))
+        results = ", ".join(f"coalesce({fold}, 0)" for fold in folded)
+        query = f"SELECT {selected} FROM {quote(self.name)}"
+        with self.stream(query, len(expressions)) as cursor:
+            return list(cursor.execute(f"SELECT {results} FROM stream").fetchall()[0])
+
+    def masks(self, names: list[str]) -> list[int]:
+        """Per column the storage classes of its values. The letters of several columns come as one
+        number, 7 bits each: fewer values on their way."""
+        letters = [
+            f"(unicode(typeof({name})) << {7 * (j % LETTERS)})" for j, name in enumerate(names)
+        ]
+        return self.measure(
+            [" | ".join(letters[j : j + LETTERS]) for j in range(0, len(names), LETTERS)],
+            [
+                f"bit_or(1 << (((c{j // LETTERS} >> {7 * (j % LETTERS)}) & 127) - {FIRST}))"
+                for j in range(len(names))
+            ],
         )
-        row = self.database.execute(f"SELECT {counts} FROM {quote(self.name)}").fetchone()
-        kinds, step = [], len(_SQLITE_MEASURES)
-        for position in range(0, len(row), step):
-            integer, real, text, blob, wide = (
-                count > 0 for count in row[position : position + step]
-            )
-            if text or (blob and (integer or real)) or (wide and real):
-                kinds.append("mixed" if integer or real or blob else "text")
-            else:
-                kinds.append("blob" if blob else "real" if real else "integer")
-        return kinds
 
-    def read(self, columns: list[str]) -> tuple[int, list[str]]:
-        """Copy the table; its rows, and the kind of each column."""
-        asked = self.undecodable_count
-        found = self.copy([quote(name) for name in columns], "?" * len(columns))
-        if found is not None:
-            row_count, letters = found
-            return row_count, [_LETTER_KINDS[letter] for letter in letters]
-        self.undecodable_count = asked
-        kinds = self.kinds(columns)
-        names = zip(columns, kinds, strict=True)
-        selected = [_SQLITE_READ[kind].format(quote(name)) for name, kind in names]
-        found = self.copy(selected, "".join(_KIND_LETTERS[kind] for kind in kinds))
-        assert found is not None
-        return found[0], kinds
+    def readings(self, names: list[str]) -> tuple[list[_Reading], int]:
+        """Per column the narrowest type that holds every value it has, exactly; and how many bytes
+        the texts and blobs of a row have at most."""
+        masks = self.masks(names)
+        readings = [_reading_of(mask) for mask in masks]
+        numbers = [j for j, mask in enumerate(masks) if mask & INTEGER and readings[j] is _REAL]
+        lengths = [
+            r.length.format(name) for name, r in zip(names, readings, strict=True) if r.length
+        ]
+        expressions = [_WIDE.format(names[j]) for j in numbers]
+        for first in range(0, len(lengths), SUMMANDS_MAX):
+            expressions.append(" + ".join(lengths[first : first + SUMMANDS_MAX]))
+        largest = self.measure(expressions, [f"max(c{j})" for j in range(len(expressions))])
+        for j in numbers:
+            if largest.pop(0):  # doubles would make one key of two
+                readings[j] = _MIXED
+        return readings, max(sum(largest), 1)
 
-    def copy(self, selected: list[str], letters: str) -> tuple[int, str] | None:
-        """Copy what is selected to raw.t<index>: rows and kinds (`pack_rows`) that were found; None
-        if the values of a column have none in common."""
-        from ._rows import pack_rows
+    def copy(self, index: int, names: list[str], readings: list[_Reading], row_bytes: int) -> int:
+        """Copy to raw.t<index>; the number of rows."""
+        numbered = list(enumerate(zip(names, readings, strict=True)))
+        first = ", ".join(f"{reading.first} AS c{j}" for j, (_, reading) in numbered)
+        selected = ", ".join(reading.sqlite.format(name) for _, (name, reading) in numbered)
+        converted = ", ".join(f"{r.duckdb.format(f'c{j}')} AS c{j}" for j, (_, r) in numbered)
+        rest = "OFFSET 1"  # slower
+        if len(names) < COLUMNS_MAX:
+            first, selected, rest = f"{first}, 1 AS mark", f"{selected}, 0", "WHERE mark = 0"
+        query = f"SELECT {first} UNION ALL SELECT {selected} FROM {quote(self.name)}"
+        with self.stream(query, len(names) + 1, row_bytes) as cursor:
+            cursor.execute(f"CREATE TABLE raw.t{index} AS SELECT {converted} FROM stream {rest}")
+            return int(cursor.fetchall()[0][0])
 
-        cursor = self.database.execute(f"SELECT {', '.join(selected)} FROM {quote(self.name)}")
-        self.create(letters)
-        limit = min(CHUNK_ROWS, max(CHUNK_CELLS // len(letters), 1))
-        total = 0
-        while True:
-            chunk, count, kinds = pack_rows(cursor, letters, limit)
-            found = kinds.decode()
-            if "!" in found:
-                return None
-            if count == 0:
-                return total, letters
-            self.settle_types(letters, found)
-            letters, total = found, total + count
-            self.connection.register("chunk", chunk)
-            self.connection.execute(f"INSERT INTO raw.t{self.index} SELECT * FROM chunk")
-            self.connection.unregister("chunk")
-
-    def create(self, letters: str) -> None:
-        kinds = [_SQLITE_TYPES[_LETTER_KINDS[letter]] for letter in letters]
-        columns = ", ".join(f"c{j} {kind}" for j, kind in enumerate(kinds))
-        self.connection.execute(f"CREATE OR REPLACE TABLE raw.t{self.index} ({columns})")
-
-    def settle_types(self, before: str, after: str) -> None:
-        """Give columns that held only NULL so far the types they turn out to have."""
-        if after == before:
-            return
-        if before == "?" * len(before):
-            self.create(after)
-            return
-        for j, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old != new:
-                kind = _SQLITE_TYPES[_LETTER_KINDS[new]]
-                self.connection.execute(f"ALTER TABLE raw.t{self.index} ALTER c{j} TYPE {kind}")
-
-    def decode(self, data: bytes) -> str:
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            self.undecodable_count += 1
-            return data.decode("utf-8", "replace")
-
-    def foreign_keys(
-        self, names: list[str]
-    ) -> Iterator[tuple[tuple[str, ...], str, tuple[str, ...]]]:
+    def foreign_keys(self, names: list[str]) -> Iterator[Key]:
         """Declared keys in order of declaration; a missing column list means the primary key."""
         spelled = {name.casefold(): name for name in names}
         keys: dict[int, list[tuple[str, str, str | None]]] = {}
-        for row in self.database.execute(f"PRAGMA foreign_key_list({quote(self.name)})"):
-            keys.setdefault(row[0], []).append((row[2], row[3], row[4]))
+        for number, table, column, to in self.rows(
+            f'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list({literal(self.name)})'
+        ):
+            keys.setdefault(number, []).append((table, column, to))
         for number in sorted(keys, reverse=True):
             parent = spelled.get(keys[number][0][0].casefold())
+            child = tuple(column for _, column, _ in keys[number])
             if parent is None:
-                columns = "+".join(column for _, column, _ in keys[number])
                 self.notes.append(
-                    f"foreign key {self.name}.{columns} leads to {keys[number][0][0]}, which is "
-                    "not read"
+                    f"foreign key {self.name}.{'+'.join(child)} leads to {keys[number][0][0]}, "
+                    "which is not read"
                 )
                 continue
-            info = list(self.database.execute(f"PRAGMA table_info({quote(parent)})"))
-            primary = [name for _, name in sorted((row[5], row[1]) for row in info if row[5])]
-            known = {row[1].casefold(): row[1] for row in info}
-            child = tuple(column for _, column, _ in keys[number])
+            info = self.rows(f"SELECT name, pk FROM pragma_table_info({literal(parent)})")
             if keys[number][0][2] is None:
-                references = tuple(primary)
+                references = _primary_key(info)
             else:
+                known = {name.casefold(): name for name, _ in info}
                 references = tuple(known.get(str(to).casefold(), "") for _, _, to in keys[number])
             if all(references) and len(references) == len(child):
                 yield child, parent, references
 
 
-_SQLITE_TYPES = {
-    "integer": "BIGINT",
-    "real": "DOUBLE",
-    "text": "VARCHAR",
-    "blob": "VARCHAR",
-    "mixed": "VARCHAR",
-}
-_SQLITE_READ = {
-    "integer": "{0}",
-    "real": "CAST({0} AS REAL)",
-    "text": "{0}",
-    "blob": "lower(hex({0}))",
-    "mixed": "CASE typeof({0}) WHEN 'blob' THEN lower(hex({0})) ELSE CAST({0} AS TEXT) END",
-}
-# Kinds by what pack_rows calls them, and back: the SQL above makes text of "mixed" and of "blob".
-_LETTER_KINDS = {"?": "integer", "l": "integer", "g": "real", "u": "text", "x": "blob"}
-_KIND_LETTERS = {"integer": "l", "real": "g", "text": "u", "blob": "u", "mixed": "u"}
-# What kinds() counts: the storage classes, and integers that a double does not hold.
-_SQLITE_MEASURES = (
-    *(f"typeof({{0}}) = '{kind}'" for kind in ("integer", "real", "text", "blob")),
-    f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{2**53} AND {2**53}",
-)
-# hex(NULL) is '' in SQLite.
-_SQLITE_READ["blob"] = "CASE WHEN {0} IS NULL THEN NULL ELSE lower(hex({0})) END"
+def _primary_key(info: Sequence[tuple[Any, ...]]) -> tuple[str, ...]:
+    """Of names and their places in the key, 0 for none."""
+    return tuple(name for place, name in sorted((row[1], row[0]) for row in info if row[1]))
+
+
+def _reading_of(mask: int) -> _Reading:
+    """By the storage classes of a column's values."""
+    if mask & TEXT or (mask & BLOB and mask & (INTEGER | REAL)):
+        return _MIXED if mask & (INTEGER | REAL | BLOB) else _TEXT
+    if mask & BLOB:
+        return _BLOB
+    if mask & REAL:
+        return _REAL
+    return _INTEGER

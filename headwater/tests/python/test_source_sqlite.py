@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headwater import source_sqlite
-from headwater._rows import pack_rows
+from headwater.adbc import Reader
 from headwater.build import build
 from headwater.database import open_database
 from headwater.errors import SourceError
 from headwater.infer import draft_source, infer
+from headwater.interrupts import is_interrupt
+from headwater.selection import Selection
 from headwater.sources import SourceData, load_source
 from headwater.store import Store
 
 WIDE = 2**53 + 1  # no double holds it
+THIRD = "0.33333333333333332"  # all digits that a double needs
 
 # The values of a column, and the type and values it has as a source.
 COLUMNS: dict[str, tuple[list[Any], str, list[Any]]] = {
@@ -35,6 +43,7 @@ COLUMNS: dict[str, tuple[list[Any], str, list[Any]]] = {
     "real, then wide": ([0.5, 1, 1, 1, WIDE], "VARCHAR", ["0.5", "1", "1", "1", str(WIDE)]),
     "integer, then text": ([1, 2, 3, 4, "x"], "VARCHAR", ["1", "2", "3", "4", "x"]),
     "text, then real": (["x", None, None, 1e300, 1], "VARCHAR", ["x", None, None, "1.0e+300", "1"]),
+    "text and third": (["x", None, 1 / 3, 2, 4.5], "VARCHAR", ["x", None, THIRD, "2", "4.5"]),
     "text and blob": (["x", b"\x01", "y", b"", None], "VARCHAR", ["x", "01", "y", "", None]),
     "blob, then integer": ([b"\x01", None, None, 3, 4], "VARCHAR", ["01", None, None, "3", "4"]),
 }  # fmt: skip
@@ -63,12 +72,12 @@ def write(path: Path, columns: dict[str, list[Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 245_760])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 8_192])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_has_the_type_of_its_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunk: int
 ) -> None:
-    monkeypatch.setattr(source_sqlite, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(source_sqlite, "BATCH_ROWS", chunk)
     values, kind, expected = COLUMNS[name]
     path = write(tmp_path / "t.db", {"n": [1, 2, 3, 4, 5], "v": values})
     data, types, rows = load(tmp_path, path)
@@ -87,19 +96,57 @@ def test_all_columns_of_a_table_together(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("chunk", [1, 245_760])
+@pytest.mark.parametrize("chunk", [1, 8_192])
+def test_rows_of_only_null_stay_before_one_that_has_a_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """Those of a whole chunk were lost where no column had a value in it."""
+    monkeypatch.setattr(source_sqlite, "BATCH_ROWS", chunk)
+    path = write(tmp_path / "t.db", {"a": [None, None, 1.5], "b": [None, None, "x"]})
+    data, _, rows = load(tmp_path, path)
+    assert rows == [(None, None), (None, None), (1.5, "x")]
+    assert data.tables[0].row_count == 3
+
+
+# Bytes of a text, and what is read of it.
+TEXTS = {
+    b"\xc3\xa4": "ä",  # after it, DuckDB no longer looks by itself
+    b"\xff\x41": "\ufffdA",
+    b"\xc3\xa4\xff\\xFF": "ä\ufffd\\xFF",
+    b"\xe2\x80(": "\ufffd(",  # a character that breaks off
+    b"\xed\xa0\x80": "\ufffd" * 3,  # half of a pair of UTF-16
+    b"\xc0\x80": "\ufffd" * 2,  # longer than need be
+    b"\xef\xbf\xbd": "\ufffd",  # itself a replacement character
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 8_192])
 def test_texts_that_are_not_utf8_are_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(source_sqlite, "CHUNK_ROWS", chunk)
-    path = write(tmp_path / "t.db", {"v": ["a", "b", "c"], "w": [1, 2, "x"]})
+    monkeypatch.setattr(source_sqlite, "BATCH_ROWS", chunk)
+    path = write(tmp_path / "t.db", {"v": list(TEXTS), "w": [1, 2.5, *TEXTS][: len(TEXTS)]})
     database = sqlite3.connect(path)
-    database.execute("UPDATE t SET v = CAST(x'ff41' AS TEXT) WHERE v = 'b'")
+    database.execute("UPDATE t SET v = CAST(v AS TEXT)")
+    database.execute("UPDATE t SET w = CAST(w AS TEXT) WHERE typeof(w) = 'blob' AND w <> x'ff41'")
     database.commit()
     database.close()
     data, _, rows = load(tmp_path, path)
-    assert rows == [("a", "1"), ("\ufffdA", "2"), ("c", "x")]
-    assert data.undecodable_count == 1
+    expected = list(TEXTS.values())
+    assert rows == list(zip(expected, ["1", "2.5", "ä", "ff41", *expected[2:5]], strict=True))
+    assert data.undecodable_count == 5 + 3
+
+
+def test_texts_that_are_not_utf8_are_counted_in_all_tables(tmp_path: Path) -> None:
+    tables = "".join(
+        f"CREATE TABLE t{i}(v TEXT); INSERT INTO t{i} VALUES (CAST(x'ff41' AS TEXT));"
+        for i in range(3)
+    )
+    connection = open_database(tmp_path)
+    data = load_source(script(tmp_path / "t.db", tables), connection)
+    assert data.undecodable_count == 3
+    assert connection.execute("FROM raw.t2").fetchall() == [("\ufffdA",)]
+    connection.close()
 
 
 def test_an_empty_table_has_integers(tmp_path: Path) -> None:
@@ -107,36 +154,161 @@ def test_an_empty_table_has_integers(tmp_path: Path) -> None:
     assert (types, rows, data.tables[0].row_count) == (["BIGINT", "BIGINT"], [], 0)
 
 
-def test_rows_are_packed_up_to_the_limit() -> None:
-    rows = iter([(1, "a"), (2, None), (3, "c")])
-    assert pack_rows(rows, "??", 2)[1:] == (2, b"lu")
-    assert pack_rows(rows, "lu", 2)[1:] == (1, b"lu")
-    assert pack_rows(rows, "lu", 2)[1:] == (0, b"lu")
+def test_a_batch_of_long_values_has_fewer_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of 8,192 photos does not fit into memory."""
+    asked = []
+    stream = Reader.stream
+
+    def spy(*arguments: Any) -> Any:
+        asked.extend(options["adbc.sqlite.query.batch_rows"] for options in arguments[4:])
+        return stream(*arguments)
+
+    monkeypatch.setattr(Reader, "stream", spy)
+    monkeypatch.setattr(source_sqlite, "BATCH_BYTES", 130)
+    columns = {"a": [b"x" * 20, b"", b"y"], "b": ["z" * 5, None, "z"], "c": [1, 2, "w" * 10]}
+    _, _, rows = load(tmp_path, write(tmp_path / "t.db", columns))
+    assert rows == [("78" * 20, "z" * 5, "1"), ("", None, "2"), ("79", "z", "w" * 10)]
+    assert asked[-1] == "4"  # 130 // (20 + 5 + 2 * 1): a mixed value may be a blob
 
 
-def test_long_texts_end_a_chunk() -> None:
-    rows = iter([("x" * (1 << 25),)] * 3)
-    assert [pack_rows(rows, "u", 100)[1] for _ in range(3)] == [2, 1, 0]
+def test_a_table_may_have_as_many_columns_as_sqlite_takes(tmp_path: Path) -> None:
+    columns = {f"c{j}": [j, f"x{j}"] if j % 3 else [None, j / 2] for j in range(2000)}
+    data, types, rows = load(tmp_path, write(tmp_path / "t.db", columns))
+    assert data.tables[0].column_names() == list(columns)
+    assert types == ["VARCHAR" if j % 3 else "DOUBLE" for j in range(2000)]
+    assert [row[:4] for row in rows] == [(None, "1", "2", None), (0.0, "x1", "x2", 1.5)]
+
+
+@pytest.mark.parametrize("name", ["a ?mode=rwc#b%41&c.db", "ä; '\"=.db", "sqlite:x.db"])
+def test_a_file_of_any_name_is_read_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / "files").mkdir()
+    path = write(tmp_path / "files" / name, {"a": [1]})
+    before = path.read_bytes()
+    assert load(tmp_path, path)[2] == [(1,)]
+    assert [file.name for file in (tmp_path / "files").iterdir()] == [name]
+    assert path.read_bytes() == before
+
+
+def elsewhere(program: str, *arguments: str) -> subprocess.Popen[str]:
+    """Another process: locks of this one do not hold against itself."""
+    command = [sys.executable, "-c", "import sqlite3, sys\n" + program, *arguments]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    )
+
+
+def test_a_file_that_is_locked_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_sqlite, "LOCK_WAIT_MS", 50)
+    path = write(tmp_path / "t.db", {"a": [1]})
+    program = "c = sqlite3.connect(sys.argv[1]); c.execute('BEGIN EXCLUSIVE'); print(flush=True)"
+    with elsewhere(program + "; input()", str(path)) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(SourceError, match=r"t\.db': database is locked"):
+            load(tmp_path, path)
+        other.communicate("\n")
+    assert load(tmp_path, path)[2] == [(1,)]
+
+
+@pytest.mark.skipif(not source_sqlite.LOCKS.exists(), reason="needs /proc/locks")
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_lock_of_this_process_is_not_ended(tmp_path: Path, mode: str) -> None:
+    """Another process could write in the middle of a transaction."""
+    path = write(tmp_path / "t.db", {"a": [1]})
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA journal_mode = {mode}")
+    database.execute("INSERT INTO t VALUES (2)")
+    with pytest.raises(SourceError, match=r"this process holds a lock .* close that connection"):
+        load(tmp_path, path)
+    program = "c = sqlite3.connect(sys.argv[1], timeout=0.1); c.execute('INSERT INTO t VALUES (3)')"
+    with elsewhere(program, str(path)) as other:
+        assert other.wait() != 0
+    database.commit()
+    database.close()
+    assert load(tmp_path, path)[2] == [(1,), (2,)]
+
+
+def test_all_tables_are_of_one_moment(tmp_path: Path) -> None:
+    source = script(
+        tmp_path / "t.db", "PRAGMA journal_mode = WAL; CREATE TABLE a(x); CREATE TABLE b(x);"
+    )
+    told = []
+
+    def tell(name: str) -> None:
+        told.append(name)
+        program = "c = sqlite3.connect(sys.argv[1]); c.execute('INSERT INTO b VALUES (1)')"
+        elsewhere(program + "; c.commit()", str(tmp_path / "t.db")).communicate()
+
+    connection = open_database(tmp_path)
+    data = load_source(source, connection, tell=tell)
+    assert told == ["a", "b"]
+    assert [table.row_count for table in data.tables] == [0, 0]
+    connection.close()
+    database = sqlite3.connect(tmp_path / "t.db")
+    assert database.execute("SELECT count(*) FROM b").fetchall() == [(2,)]
+    database.close()
+
+
+@pytest.mark.parametrize("step", ["measure", "copy"])
+def test_an_interrupt_ends_the_reading_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Also where the driver is in the middle of a table, here of one without end."""
+    source = script(
+        tmp_path / "t.db",
+        "CREATE VIEW endless AS WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) "
+        "SELECT i, 'text ' || i AS t FROM r",
+    )
+    if step == "copy":
+        readings = [source_sqlite._INTEGER, source_sqlite._TEXT]
+        monkeypatch.setattr(source_sqlite._Table, "readings", lambda *_: (readings, 1))
+    connection = open_database(tmp_path)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    start = time.monotonic()
+    try:
+        with pytest.raises((KeyboardInterrupt, RuntimeError)) as caught:
+            load_source(source, connection, selection=Selection(tables=("endless",)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert caught.type is KeyboardInterrupt or is_interrupt(caught.value)
+    assert 0.4 < time.monotonic() - start < 10
+    connection.close()
+
+
+def test_a_missing_driver_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
+    with pytest.raises(SourceError, match=r"pip install 'headwater\[build\]'"):
+        load(tmp_path, write(tmp_path / "t.db", {"a": [1]}))
 
 
 @pytest.mark.parametrize(
-    ("rows", "kinds", "error"),
+    ("damage", "said"),
     [
-        ([(1,)], "?!", ValueError),
-        ([(1,)], "??", TypeError),
-        ([[1]], "?", TypeError),
-        ([(2**63,)], "?", OverflowError),
-        (3, "?", TypeError),
+        (lambda data: b"no database " * 400, "the list of tables of.*file is not a database"),
+        (lambda data: data[:8192], "the list of tables of.*database disk image is malformed"),
+        (
+            lambda data: data[:8192] + b"\xee" * 40960 + data[49152:],
+            "table 't' of.*database disk image is malformed.*--exclude-table",
+        ),
     ],
 )
-def test_what_are_no_rows_is_refused(rows: Any, kinds: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        pack_rows(rows, kinds, 10)
-
-
-def test_a_value_of_another_kind_marks_its_column() -> None:
-    assert pack_rows([(1, object())], "??", 10)[2] == b"l!"
-    assert pack_rows([(1.5, 1)], "lu", 10)[2] == b"!!"
+def test_a_damaged_file_says_what_cannot_be_read(
+    tmp_path: Path, damage: Callable[[bytes], bytes], said: str
+) -> None:
+    path = write(tmp_path / "t.db", {"a": [f"text {i}" * 9 for i in range(3000)]})
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(SourceError, match=rf"cannot read {said}"):
+        load(tmp_path, path)
 
 
 def script(path: Path, text: str) -> str:
@@ -164,7 +336,6 @@ def test_views_are_read_where_they_are_named_and_listed_otherwise(tmp_path: Path
     assert [table.column_names() for table in schema.tables] == [["twice"]]
 
 
-@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="needs SQLite 3.37")
 def test_what_an_index_of_full_texts_keeps_is_no_table(tmp_path: Path) -> None:
     """Its five inner tables were read, and the draft did not build for a key among them."""
     source = script(
