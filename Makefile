@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
-C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch] headwater/ext/*.[ch])
+C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/python/headwater/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options)
@@ -117,7 +117,7 @@ sanitize: system-c $(VENV)/installed
 
 lint: $(VENV)/installed warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
-	    headwater/ext/*.[ch] headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
+	    headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c
 	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ expects() {
 
 # ---- before anything is installed ----------------------------------------------------------
 
-compiler="gcc libc6-dev python3-dev python3-venv"
+compiler="gcc libc6-dev python3-venv"
 chmod 755 /root # so that another user gets here
 for as in "env TRIBUTARY_NO_SYSTEM=1" "setpriv --reuid 65534 --regid 65534 --clear-groups"; do
     # shellcheck disable=SC2086 # a command

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what pip cannot, and only what is missing: tools/system-packages.sh demo | c | test.
-# `demo` needs a C compiler and Python's headers and venv; `c`, the C tests, also cmocka; `test` also a
+# `demo` needs a C compiler and Python's venv; `c`, the C tests, also cmocka; `test` also a
 # PostgreSQL server and iproute2 (for machines of network namespaces). As root on a system with apt it
 # prints what it will install and installs it; otherwise, and with TRIBUTARY_NO_SYSTEM=1, one message
 # lists what is missing, and the status is 1.
@@ -28,9 +28,6 @@ find_missing() {
     # Debian's name of the Python: python3, or python3.12 of one that is not the default.
     name=$(basename "$python")
     [ "$name" != python ] || name=python3
-    "$python" -c 'import os, sys, sysconfig
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' ||
-        missing="$missing $name-dev"
     "$python" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing $name-venv"
     if [ "$command" != demo ]; then
         has_cmocka || missing="$missing libcmocka-dev"
