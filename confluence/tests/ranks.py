@@ -105,7 +105,7 @@ sys.path.insert(0, sys.argv[1])
 """
 COMMAND = """
 import confluence.cli.main
-sys.exit(confluence.cli.main(sys.argv[2:]))
+sys.exit(confluence.cli.main.main(sys.argv[2:]))
 """
 LAUNCHING = """
 import sys

@@ -57,7 +57,7 @@ async def save_and_die(*arguments, **options):
 
 confluence.folder.log.Log.report = report_and_die
 orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
-sys.exit(confluence.cli.main(sys.argv[4:]))
+sys.exit(confluence.cli.main.main(sys.argv[4:]))
 """
 
 
@@ -77,7 +77,7 @@ def report_and_wait(self, of_step):
         time.sleep(0.5)
 
 confluence.folder.log.Log.report = report_and_wait
-sys.exit(confluence.cli.main(sys.argv[2:]))
+sys.exit(confluence.cli.main.main(sys.argv[2:]))
 """
 
 
