@@ -130,7 +130,7 @@ def test_latency_times_both_ways_of_asking(tiny: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["--latency", "0"], "--latency is 0, expected at least 1"),
-        (["--threads", "0"], "num_threads is 0, expected at least 1"),
+        (["--threads", "0"], "num_threads is 0, expected 1 to 256"),
         (["--task", "chur"], "did you mean 'churn'?"),
     ],
 )
