@@ -17,7 +17,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is known of a setting besides its type and default."""
+    """A setting apart from its type and default."""
 
     group: str  # one of GROUPS
     doc: str

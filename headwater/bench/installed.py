@@ -1,4 +1,4 @@
-"""Two installations of headwater beside each other, in one run: what crosses from C to Python.
+"""Compares two installations of headwater in one run: what crosses from C to Python.
 
     python headwater/bench/installed.py FOLDER FOLDER STORE [--turns 40] [--seconds 0.25]
                                         [--pairs 20]

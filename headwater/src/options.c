@@ -113,7 +113,7 @@ static const hw_option_field FIELDS[] = {
     {"never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
      CONTENTS, "columns that are never masked, besides those of docs/2-sampling.md"},
     {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
-     CONTENTS, "most rows with the labels of other anchors that became known last"},
+     CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
     {"database_age", HW_OPTION_FLAG, AT(database_age), 1, {0}, 0, 1, NULL, CONTENTS,
      "the age of a task's seed row is that of the newest row of any table that it may see"},
 };
@@ -124,95 +124,52 @@ const hw_option_field *hw_sampler_options_fields(uint32_t *count) {
     return FIELDS;
 }
 
-static size_t bytes_of(const hw_option_field *field) {
-    switch (field->type) {
-    case HW_OPTION_FLAG:
-        return sizeof(uint8_t);
-    case HW_OPTION_UINT32:
-        return sizeof(uint32_t);
-    case HW_OPTION_INT32:
-        return sizeof(int32_t);
-    case HW_OPTION_WORD:
-        return sizeof(hw_layout);
-    case HW_OPTION_UINT64:
-        return sizeof(uint64_t);
-    case HW_OPTION_DOUBLE:
-        return sizeof(double);
-    case HW_OPTION_TIMES:
-    case HW_OPTION_NUMBERS:
-    case HW_OPTION_WEIGHTS:
-    default:
-        return sizeof(const int64_t *);
-    }
+static int is_list(const hw_option_field *field) {
+    return field->type >= HW_OPTION_TIMES;
 }
 
-static double read_value(const hw_option_field *field, const void *at) {
-    uint32_t word = 0;
-    int32_t number = 0;
-    uint64_t wide = 0;
-    double real = 0;
-    switch (field->type) {
-    case HW_OPTION_FLAG:
-        return *(const uint8_t *)at;
-    case HW_OPTION_UINT32:
-    case HW_OPTION_WORD:
-        memcpy(&word, at, sizeof word);
-        return word;
-    case HW_OPTION_INT32:
-        memcpy(&number, at, sizeof number);
-        return number;
-    case HW_OPTION_UINT64:
-        memcpy(&wide, at, sizeof wide);
-        return (double)wide;
-    case HW_OPTION_DOUBLE:
-        memcpy(&real, at, sizeof real);
-        return real;
-    case HW_OPTION_TIMES:
-    case HW_OPTION_NUMBERS:
-    case HW_OPTION_WEIGHTS:
-    default:
-        return 0;
-    }
-}
+/* Of one value, by type; those of a list stand elsewhere. */
+static const size_t BYTES[] = {
+    sizeof(uint8_t), sizeof(hw_layout), sizeof(uint32_t),
+    sizeof(int32_t), sizeof(uint64_t),  sizeof(double),
+};
 
-static void write_value(const hw_option_field *field, void *at, double value) {
-    uint32_t word = value >= 0 ? (uint32_t)value : 0;
-    int32_t number = (int32_t)(field->type == HW_OPTION_INT32 ? value : 0);
-    uint64_t wide = value >= 0 ? (uint64_t)value : 0;
-    switch (field->type) {
-    case HW_OPTION_FLAG:
-        *(uint8_t *)at = value != 0;
-        break;
-    case HW_OPTION_UINT32:
-    case HW_OPTION_WORD:
-        memcpy(at, &word, sizeof word);
-        break;
-    case HW_OPTION_INT32:
-        memcpy(at, &number, sizeof number);
-        break;
-    case HW_OPTION_UINT64:
-        memcpy(at, &wide, sizeof wide);
-        break;
-    case HW_OPTION_DOUBLE:
-        memcpy(at, &value, sizeof value);
-        break;
-    case HW_OPTION_TIMES:
-    case HW_OPTION_NUMBERS:
-    case HW_OPTION_WEIGHTS:
-    default:
-        break;
-    }
+union value {
+    uint8_t flag;
+    uint32_t number; /* of a word too */
+    int32_t signed_number;
+    uint64_t wide;
+    double real;
+};
+
+static double read_value(const hw_option_field *field, const hw_sampler_options *options,
+                         uint32_t i) {
+    size_t bytes = BYTES[field->type];
+    union value value = {.wide = 0};
+    memcpy(&value, (const uint8_t *)options + field->offset + i * bytes, bytes);
+    return field->type == HW_OPTION_DOUBLE   ? value.real
+           : field->type == HW_OPTION_UINT64 ? (double)value.wide
+           : field->type == HW_OPTION_INT32  ? (double)value.signed_number
+           : field->type == HW_OPTION_FLAG   ? (double)value.flag
+                                             : (double)value.number;
 }
 
 static void set_default(const hw_option_field *field, hw_sampler_options *options) {
+    size_t bytes = BYTES[field->type];
     for (uint32_t i = 0; i < field->count; i++) {
-        write_value(field, (uint8_t *)options + field->offset + i * bytes_of(field),
-                    field->standard[i]);
+        double given = field->standard[i];
+        union value value = {.real = given};
+        if (field->type == HW_OPTION_UINT64) {
+            value.wide = (uint64_t)given;
+        } else if (field->type == HW_OPTION_INT32) {
+            value.signed_number = (int32_t)given;
+        } else if (field->type == HW_OPTION_FLAG) {
+            value.flag = given != 0;
+        } else if (field->type != HW_OPTION_DOUBLE) {
+            value.number = (uint32_t)given;
+        }
+        memcpy((uint8_t *)options + field->offset + i * bytes, &value, bytes);
     }
-}
-
-static int is_list(const hw_option_field *field) {
-    return field->type >= HW_OPTION_TIMES;
 }
 
 void hw_sampler_options_init(hw_sampler_options *options, size_t bytes) {
@@ -220,7 +177,7 @@ void hw_sampler_options_init(hw_sampler_options *options, size_t bytes) {
     memcpy(options, &bytes, sizeof bytes); /* struct_bytes */
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
         const hw_option_field *field = &FIELDS[i];
-        if (!is_list(field) && field->offset + field->count * bytes_of(field) <= bytes) {
+        if (!is_list(field) && field->offset + field->count * BYTES[field->type] <= bytes) {
             set_default(field, options);
         }
     }
@@ -229,20 +186,18 @@ void hw_sampler_options_init(hw_sampler_options *options, size_t bytes) {
 /* ---- checks ------------------------------------------------------------------------------ */
 
 static int is_zero(const hw_option_field *field, const hw_sampler_options *options) {
-    double sum = 0;
     for (uint32_t i = 0; i < field->count; i++) {
-        double value =
-            read_value(field, (const uint8_t *)options + field->offset + i * bytes_of(field));
-        sum += value < 0 || value > 0 || value != value;
+        if (read_value(field, options, i) != 0) { /* NaN too */
+            return 0;
+        }
     }
-    return sum == 0;
+    return 1;
 }
 
 static hw_status check_range(const hw_option_field *field, const hw_sampler_options *options,
                              hw_error *error) {
     for (uint32_t i = 0; i < field->count; i++) {
-        double value =
-            read_value(field, (const uint8_t *)options + field->offset + i * bytes_of(field));
+        double value = read_value(field, options, i);
         if (!(value >= field->least && value <= field->most)) {
             char place[16] = "";
             if (field->count > 1) {
@@ -255,16 +210,12 @@ static hw_status check_range(const hw_option_field *field, const hw_sampler_opti
     return HW_OK;
 }
 
-static hw_status check_ratios(const double *ratios, hw_error *error) {
-    double sum = ratios[0] + ratios[1] + ratios[2];
-    return fabs(sum - 1) > 1e-6
-               ? hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios sum to %g, expected 1", sum)
-               : HW_OK;
-}
-
 /* What options ask of one another. */
 static hw_status check_together(const hw_sampler_options *options, hw_error *error) {
-    HW_TRY(check_ratios(options->split_ratios, error));
+    double sum = options->split_ratios[0] + options->split_ratios[1] + options->split_ratios[2];
+    if (fabs(sum - 1) > 1e-6) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "split_ratios sum to %g, expected 1", sum);
+    }
     if (options->rank >= options->world_size) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "rank is %u, expected 0 to %u", options->rank,
                         options->world_size - 1);

@@ -43,7 +43,7 @@ from confluence.folder.files import build_at
 from confluence.model.transformer import Params, init
 
 FORMAT = 5
-KEEP_LAST = 2  # checkpoints that stay, beside the best on val
+KEEP_LAST = 2  # newest checkpoints that stay; the best on val stays, too
 FOLDER = "checkpoints"
 PARTS = ("params", "training")
 LONGEST_REASON = 200  # characters of another library's error

@@ -1,1 +1,1 @@
-"""What is shown of a run: the page, charts and tables, and the files of evaluations."""
+"""Reports on a run: its page, charts, tables, and the files of evaluations."""

@@ -1,2 +1,2 @@
-"""How good answers are: metrics, their intervals, the baselines beside them, and linear
+"""Scores of answers: metrics, their intervals, baselines to compare with, and linear
 regressions."""

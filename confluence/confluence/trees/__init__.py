@@ -1,2 +1,2 @@
-"""Boosted trees on what was visible to a question: lists over time, history, own columns, and what
-they answer."""
+"""Boosted trees on the rows that a question may see: lists over time, history, own columns, and
+the trees' answers."""

@@ -47,8 +47,6 @@ DOCS = {  # of those that Python takes in another form
     ' are in no split (docs/2-sampling.md, "Splits by time")',
     "layout": "arrays that are ready to compute with, or at most a fifth as large, which"
     " `headwater.expand` makes dense",
-    "peer_labels": "most rows with the labels of other anchors that became known last, at most"
-    " 1024",
     "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
 }
 CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0

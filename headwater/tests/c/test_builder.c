@@ -203,13 +203,16 @@ static void errors_of_the_stream_come_through(void **state) {
     stream.release(&stream);
 }
 
-/* Writes the pairs (child, parent) of the events' own key. */
+/* Writes six events, and then the pairs (child, parent) of their own key. */
 static hw_status write_pairs(struct bench *bench, const int32_t *children, const int32_t *parents,
                              uint64_t count, uint64_t null_count, uint64_t *edge_count) {
     struct ArrowArrayStream stream;
-    struct fixture_column columns[2] = {{"child", "i", children, NULL},
-                                        {"parent", "i", parents, NULL}};
-    fixture_stream(&stream, columns, 2, count, 2);
+    struct fixture_column events[EVENT_FIELDS];
+    const struct fixture_column pairs[] = {{"child", "i", children, NULL},
+                                           {"parent", "i", parents, NULL}};
+    good_columns(events);
+    assert_int_equal(write_rows(bench, events, EVENT_FIELDS, 6), HW_OK);
+    fixture_stream(&stream, pairs, 2, count, 2);
     hw_status status =
         hw_builder_write_edges(bench->b, 0, &stream, null_count, edge_count, &bench->error);
     stream.release(&stream);
@@ -218,10 +221,7 @@ static hw_status write_pairs(struct bench *bench, const int32_t *children, const
 
 static void edges_come_in_any_order(void **state) {
     struct bench *bench = *state;
-    struct fixture_column columns[EVENT_FIELDS];
     uint64_t edge_count = 0;
-    good_columns(columns);
-    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
     assert_int_equal(
         write_pairs(bench, (int32_t[]){5, 0, 3}, (int32_t[]){1, 5, 5}, 3, 2, &edge_count), HW_OK);
     assert_int_equal(edge_count, 3);
@@ -229,10 +229,7 @@ static void edges_come_in_any_order(void **state) {
 
 static void an_edge_out_of_range_is_refused(void **state) {
     struct bench *bench = *state;
-    struct fixture_column columns[EVENT_FIELDS];
     uint64_t edge_count = 0;
-    good_columns(columns);
-    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
     assert_int_equal(
         write_pairs(bench, (int32_t[]){5, 0, 3}, (int32_t[]){1, 5, 6}, 3, 2, &edge_count),
         HW_BAD_SOURCE);
@@ -241,10 +238,7 @@ static void an_edge_out_of_range_is_refused(void **state) {
 
 static void a_row_with_two_parents_is_refused(void **state) {
     struct bench *bench = *state;
-    struct fixture_column columns[EVENT_FIELDS];
     uint64_t edge_count = 0;
-    good_columns(columns);
-    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
     assert_int_equal(
         write_pairs(bench, (int32_t[]){2, 0, 2}, (int32_t[]){1, 2, 3}, 3, 0, &edge_count),
         HW_BAD_SOURCE);
@@ -253,10 +247,7 @@ static void a_row_with_two_parents_is_refused(void **state) {
 
 static void edges_of_rows_that_are_not_there_are_refused(void **state) {
     struct bench *bench = *state;
-    struct fixture_column columns[EVENT_FIELDS];
     uint64_t edge_count = 0;
-    good_columns(columns);
-    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
     assert_int_equal(write_pairs(bench, (int32_t[]){6}, (int32_t[]){0}, 1, 0, &edge_count),
                      HW_BAD_SOURCE);
     assert_non_null(strstr(bench->error.message, "holds 6 in row 0"));
@@ -264,10 +255,7 @@ static void edges_of_rows_that_are_not_there_are_refused(void **state) {
 
 static void more_null_keys_than_rows_are_refused(void **state) {
     struct bench *bench = *state;
-    struct fixture_column columns[EVENT_FIELDS];
     uint64_t edge_count = 0;
-    good_columns(columns);
-    assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 6), HW_OK);
     assert_int_equal(write_pairs(bench, (int32_t[]){1}, (int32_t[]){0}, 1, 6, &edge_count),
                      HW_BAD_ARGUMENT);
     assert_non_null(strstr(bench->error.message, "6 rows with a NULL key and 1 edges of 6 rows"));
