@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
-C_FILES := $(wildcard headwater/include/*.h headwater/src/*.[ch])
+C_FILES := $(wildcard headwater/include/*.h headwater/src/*/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/python/headwater/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options)
@@ -116,10 +116,10 @@ sanitize: system-c $(VENV)/installed
 # ---- checks and measurements ---------------------------------------------------------------
 
 lint: $(VENV)/installed warnings
-	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*.[ch] \
-	    headwater/tests/c/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
+	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*/*.[ch] \
+	    headwater/tests/c/*.[ch] headwater/tests/c/*/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c
-	$(BIN)/clang-tidy --quiet headwater/src/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
+	$(BIN)/clang-tidy --quiet headwater/src/*/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --config-file headwater/pyproject.toml headwater/python/headwater

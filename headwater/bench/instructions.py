@@ -29,24 +29,12 @@ import headwater
 ROOT = Path(__file__).resolve().parents[2]
 TOGGLE = "measure_batches*"  # a compiler may have cloned it under a longer name
 BATCHES = 4
-# A file belongs to the stage whose word its name begins with; the rest is "other".
+# A file belongs to the stage whose word its path in `src` begins with; the rest is "other".
 STAGES = {
-    "walk": (
-        "walk",
-        "draw",
-        "shown_edges",
-        "visible",
-        "children",
-        "cutoff",
-        "tally",
-        "labels",
-        "rng",
-        "order",
-        "stream",
-    ),
-    "emit": ("emit", "calendar", "canvas", "masks"),
-    "permute": ("permute",),
-    "text": ("batch_texts",),
+    "walk": ("walk/", "base/rng", "plan/order", "loader/batch_seeds"),
+    "emit": ("batch/emit", "batch/canvas", "batch/attention_masks", "base/calendar"),
+    "permute": ("batch/cell_order",),
+    "text": ("batch/texts",),
 }
 OURS = "/headwater/"
 POSITION = re.compile(r"^[+\-*\d]\S* (\d+)$")
@@ -55,7 +43,7 @@ NAMED = re.compile(r"^(fl|fi|fe|fn|cfi|cfl|cfn|ob|cob)=(?:\((\d+)\))?\s*(.*)$")
 
 def stage_of(file: str) -> str:
     """The stage of one of our source files."""
-    name = Path(file).name
+    name = "/".join(Path(file).parts[-2:])
     for stage, words in STAGES.items():
         if name.startswith(words):
             return stage

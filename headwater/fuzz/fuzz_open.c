@@ -2,9 +2,10 @@
  * Fuzzing open, verify and every accessor over a damaged store.
  *
  * The input is a list of edits of 6 bytes, {file, offset (3 bytes, little-endian), operation,
- * value}, applied to the bookstore of tests/c/fixtures.h: the operation sets a byte, adds to it, or
- * writes a 32-bit extreme. The whole is then resealed (checksums and build id right again), since
- * damage that a checksum finds exercises nothing else; an input whose first byte is odd is not.
+ * value}, applied to the bookstore of tests/c/support/fixtures.h: the operation sets a byte, adds
+ * to it, or writes a 32-bit extreme. The whole is then resealed (checksums and build id right
+ * again), since damage that a checksum finds exercises nothing else; an input whose first byte is
+ * odd is not.
  *
  * With libFuzzer: see fuzz/run.sh. Without, main replays the files named on the command line, or
  * makes `-n` random inputs from a fixed seed.
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "damage.h"
+#include "support/damage.h"
 
 #define EDIT_BYTES 6u
 #define MAX_EDITS 64u

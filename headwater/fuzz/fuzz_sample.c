@@ -5,8 +5,8 @@
  * where (3 bytes, little-endian), operation, value}. Edits fall behind the headers of the files
  * that hold ids: tables, graph, tasks and, for one edit in eight, the schema, which mostly does not
  * open then. An operation sets a byte, flips a bit, writes a 32-bit extreme, or copies a word of
- * another place of the file, so that ids become other ids. The whole is resealed (damage.h) and
- * surveyed (survey.h).
+ * another place of the file, so that ids become other ids. The whole is resealed (support/damage.h)
+ * and surveyed (support/survey.h).
  *
  * With libFuzzer: see fuzz/run.sh. Without, main replays the files named on the command line, or
  * makes `-n` random inputs from a fixed seed.
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "damage.h"
-#include "format.h"
-#include "league.h"
-#include "survey.h"
+#include "format/format.h"
+#include "support/damage.h"
+#include "support/league.h"
+#include "support/survey.h"
 
 #define EDIT_BYTES 6u
 #define MAX_EDITS 16u

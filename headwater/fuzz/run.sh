@@ -10,7 +10,8 @@ mkdir -p "$out/corpus-$target" "$out/stores"
 clang -std=c17 -g -O1 -pthread -ffp-contract=off -DHEADWATER_LIBFUZZER \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I"$root/include" -I"$root/src" -I"$root/tests/c" \
-    "$root"/fuzz/"$target".c "$root"/tests/c/fixtures.c "$root"/tests/c/damage.c \
-    "$root"/tests/c/league.c "$root"/tests/c/survey.c "$root"/src/*.c -lm -o "$out/$target"
+    "$root"/fuzz/"$target".c "$root"/tests/c/support/fixtures.c "$root"/tests/c/support/damage.c \
+    "$root"/tests/c/support/league.c "$root"/tests/c/support/survey.c "$root"/src/*/*.c -lm \
+    -o "$out/$target"
 TMPDIR=$out/stores exec "$out/$target" -max_len=100 -artifact_prefix="$out/" "$@" \
     "$out/corpus-$target"

@@ -439,7 +439,8 @@ HW_CHECK hw_status hw_store_text(const hw_store *store, uint32_t index, const ch
 /* float16 [count, text_dim], a view of the map. */
 HW_CHECK hw_status hw_store_vectors(const hw_store *store, hw_embedding_kind kind,
                                     const void **vectors, uint64_t *count, hw_error *error);
-/* Seeds of a task, views of the map, all [count]; format.h says what states and targets hold. */
+/* Seeds of a task, views of the map, all [count]; format/format.h says what states and targets
+ * hold. */
 typedef struct hw_seeds {
     uint32_t count;
     const uint32_t *anchors;

@@ -225,15 +225,15 @@ positions: line
 events: Ir
 
 ob=(1) /build/bench_sampler
-fl=(1) ../headwater/src/walk.c
+fl=(1) ../headwater/src/walk/walk.c
 fn=(1) hwi_walk_seed
 10 100
 +2 50
-cfi=(2) ../headwater/src/emit.c
+cfi=(2) ../headwater/src/batch/emit.c
 cfn=(2) hwi_emit_sequence
 calls=3 20
 12 7000
-fi=(3) ../headwater/src/rng.h
+fi=(3) ../headwater/src/base/rng.h
 5 7
 fe=(1)
 14 3
@@ -277,8 +277,8 @@ def test_instructions_count_for_the_file_of_the_function_and_libc_for_its_caller
 def test_every_source_of_the_hot_path_has_a_stage(scripts: Any) -> None:
     """Files that are split or renamed must not fall into "other" unseen."""
     stage_of = scripts("instructions").stage_of
-    hot = {"walk.c": "walk", "draw.c": "walk", "visible.c": "walk", "emit.c": "emit",
-           "permute.c": "permute", "batch_texts.c": "text"}  # fmt: skip
+    hot = {"walk/walk.c": "walk", "walk/child_draws.c": "walk", "batch/emit.c": "emit",
+           "batch/cell_order.c": "permute", "batch/texts.c": "text"}  # fmt: skip
     sources = Path(__file__).parents[2] / "src"
     for name, stage in hot.items():
         assert (sources / name).exists() and stage_of(f"../headwater/src/{name}") == stage

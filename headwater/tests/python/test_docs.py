@@ -11,7 +11,7 @@ from tiny_store import write_tiny
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-FORMAT_H = ROOT / "headwater" / "src" / "format.h"
+FORMAT_H = ROOT / "headwater" / "src" / "format" / "format.h"
 
 
 def _rows(page: str, columns: int) -> list[list[str]]:

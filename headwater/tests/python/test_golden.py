@@ -1,6 +1,6 @@
-"""The golden store (see tests/c/test_golden.c) through the binding.
+"""The golden store (see tests/c/store/test_golden.c) through the binding.
 
-`bookstore` of tests/c/fixtures.h, whose rows stand in fixtures.h as a table. The C test compares
+`bookstore` of tests/c/support/fixtures.h, whose rows stand there as a table. The C test compares
 its bytes; this one reads it as a user of Python would.
 """
 

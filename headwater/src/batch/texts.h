@@ -1,0 +1,64 @@
+/*
+ * Texts of a batch: numbered within each sequence first, and batch-wide once all sequences are
+ * there, so that sequences can be made in any order by any thread.
+ *
+ *     hwi_texts_number    each sequence, by its worker     store's number -> place in the sequence
+ *     hwi_batch_merge     one thread, no vector touched    distinct texts of the batch, in order
+ *     hwi_batch_gather    in parts, by any threads         vectors, place -> number in the batch
+ *
+ * Only the merge is serial, and only for its own batch: the other threads make the next ones. It
+ * costs a look-up for each distinct text of each sequence; the gather moves 2 * D_t bytes for each
+ * distinct text of the batch from anywhere in the store, which takes far longer.
+ */
+#ifndef HWI_TEXTS_H
+#define HWI_TEXTS_H
+
+#include "base/error.h"
+#include "walk/walk.h"
+
+struct hwi_packing; /* pack.h */
+
+/* Distinct ids in order of first appearance: open addressing, cleared by stamp. */
+struct hwi_id_set {
+    struct hwi_id_entry {
+        uint32_t stamp, id, place;
+    } *entries;
+    uint32_t mask, stamp;
+};
+
+/* A worker's part. */
+struct hwi_texts {
+    struct hwi_id_set sequence;
+};
+
+struct hwi_batch_scratch {
+    /* Per sequence: its distinct texts, and where its text cells stand. */
+    uint32_t *texts; /* [B, text_quota] the store's numbers; after the merge the batch's */
+    uint32_t *text_counts; /* [B] */
+    uint16_t *text_cells; /* [B, S] */
+    uint32_t *cell_counts; /* [B] */
+    /* Of the merge. */
+    struct hwi_id_set merged;
+    uint32_t *rows; /* [U] the store's number of each row of vectors; rows[0] stands for none */
+    uint32_t row_count; /* with row 0 */
+    uint32_t dirty_count; /* rows that the slab's last batch used */
+    uint32_t part_count;
+    struct hwi_packing *packing; /* NULL without packing; all the above is of the staging batch */
+};
+
+HWI_CHECK hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts,
+                                   hw_error *error);
+void hwi_texts_release(struct hwi_texts *texts);
+
+/* Numbers sequence b's texts from 1, over the store's numbers in its cells; those past the quota
+ * become text 0 and are added to *over_budget. Resident texts become the store's number + 1.
+ * HW_BAD_STORE if a number is out of range. */
+HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
+                                     uint8_t *slab, struct hwi_batch_scratch *scratch, uint32_t b,
+                                     uint64_t *over_budget, hw_error *error);
+/* Sequence b has no texts. */
+void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b);
+/* Distinct texts of a walk, counted from the records. */
+uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk);
+
+#endif

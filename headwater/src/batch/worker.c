@@ -1,0 +1,200 @@
+/*
+ * Sequences: walk to scratch (walk/walk.c), emit the scratch into the batch's memory (emit.c),
+ * number the texts (texts.c). A worker is the scratch of one thread. It holds several walks and
+ * takes a step of each in turn, so that one walk's reads are on their way while the others are at
+ * work; a walk that is complete is emitted at once, while its rows are in cache. With packing the
+ * sequences go to the staging slab of the batch's scratch, by its plan; pack.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "batch/emit.h"
+#include "batch/masked_cells.h"
+#include "batch/pack.h"
+#include "batch/texts.h"
+
+/* Walks of a worker: 4 to 16 measured alike. */
+enum { MOST_WALKS = 8 };
+
+struct hwi_worker {
+    const struct hwi_plan *plan;
+    struct hwi_walk walks[MOST_WALKS]; /* the first walk_count */
+    struct hwi_work works[MOST_WALKS]; /* what each walk is for */
+    uint32_t order[MOST_WALKS]; /* walks: the live ones first */
+    uint32_t walk_count, live_count, turn;
+    struct hwi_canvas canvas;
+    struct hwi_permuter permuter;
+    struct hwi_texts texts;
+    struct hwi_counters counters;
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+/* MOST_WALKS, or as many as may have their scratch. */
+static hw_status open_walks(struct hwi_worker *worker, hw_error *error) {
+    for (uint32_t i = 0; i < MOST_WALKS; i++) {
+        worker->order[i] = i;
+        HW_TRY(hwi_walk_open(worker->plan, &worker->walks[i], error));
+        worker->walk_count++;
+        if (worker->walks[0].scratch_bytes > HWI_MAX_SCRATCH_BYTES / (i + 2)) {
+            break; /* the next one would be too much */
+        }
+    }
+    return HW_OK;
+}
+
+hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                          hw_error *error) {
+    struct hwi_worker *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "a worker", sizeof *made);
+    }
+    made->plan = plan = hwi_making_plan(plan);
+    hw_status status = open_walks(made, error);
+    if (status == HW_OK) {
+        status = hwi_canvas_open(plan, &made->canvas, error);
+    }
+    if (status == HW_OK) {
+        status = hwi_permuter_open(plan, &made->permuter, error);
+    }
+    if (status == HW_OK) {
+        status = hwi_texts_open(plan, &made->texts, error);
+    }
+    if (status != HW_OK) {
+        hwi_worker_close(made);
+        return status;
+    }
+    *worker = made;
+    return HW_OK;
+}
+
+void hwi_worker_close(struct hwi_worker *worker) {
+    if (worker == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < worker->walk_count; i++) {
+        hwi_walk_release(&worker->walks[i]);
+    }
+    hwi_canvas_release(&worker->canvas);
+    hwi_permuter_release(&worker->permuter);
+    hwi_texts_release(&worker->texts);
+    free(worker);
+}
+
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
+    sum->sequences += own->sequences;
+    sum->cells += own->cells;
+    sum->rows += own->rows;
+    sum->walk_ns += own->walk_ns;
+    sum->emit_ns += own->emit_ns;
+    sum->text_ns += own->text_ns;
+    sum->stopped_by_rows += own->stopped_by_rows;
+    sum->texts_over_budget += own->texts_over_budget;
+    sum->contexts_cut += own->contexts_cut;
+    sum->contexts_dropped += own->contexts_dropped;
+    sum->cells_cut += own->cells_cut;
+    sum->packed_cells += own->packed_cells;
+    sum->packed_sequences += own->packed_sequences;
+    sum->masked_cells += own->masked_cells;
+    sum->masked_over_limit += own->masked_over_limit;
+    sum->withheld_cells += own->withheld_cells;
+    *own = (struct hwi_counters){0};
+}
+
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
+    hwi_counters_take(&worker->counters, sum);
+}
+
+/* ---- sequences --------------------------------------------------------------------------- */
+
+uint32_t hwi_worker_room(const struct hwi_worker *worker) {
+    return worker->walk_count - worker->live_count;
+}
+
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work) {
+    uint32_t walk = worker->order[worker->live_count++];
+    worker->works[walk] = *work;
+    worker->walks[walk].state = HWI_WALK_START;
+}
+
+void hwi_worker_abandon(struct hwi_worker *worker) {
+    worker->live_count = worker->turn = 0;
+}
+
+/* A step of one walk: its first begins it. */
+static hw_status step(struct hwi_walk *walk, const struct hwi_work *work, int *is_done,
+                      hw_error *error) {
+    if (walk->state != HWI_WALK_START) {
+        return hwi_walk_step(walk, is_done, error);
+    }
+    *is_done = !work->is_real;
+    return work->is_real ? hwi_walk_start(walk, &work->seed, error) : HW_OK;
+}
+
+static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const struct hwi_work *work,
+                      hw_error *error) {
+    const struct hwi_plan *plan = worker->plan;
+    struct hwi_batch_scratch *scratch = work->scratch;
+    uint8_t *slab = scratch->packing == NULL ? work->slab : scratch->packing->staging;
+    if (!work->is_real) {
+        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
+        hwi_texts_none(scratch, work->b);
+        return HW_OK;
+    }
+    uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
+    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, slab, work->b,
+                             &work->seed, text_cells, &scratch->cell_counts[work->b], error));
+    HW_TRY(hwi_texts_number(&worker->texts, plan, slab, scratch, work->b,
+                            &worker->counters.texts_over_budget, error));
+    worker->counters.sequences++;
+    worker->counters.cells += walk->cell_count;
+    worker->counters.rows += walk->row_count;
+    worker->counters.stopped_by_rows += walk->stopped_by_rows;
+    worker->counters.masked_cells += walk->chosen_count - walk->surplus_count;
+    worker->counters.masked_over_limit += walk->surplus_count;
+    worker->counters.withheld_cells += walk->withheld_count;
+    return HW_OK;
+}
+
+hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                             hw_error *error) {
+    uint64_t start = now_ns();
+    int is_done = 0;
+    for (;;) {
+        worker->turn = worker->turn + 1 < worker->live_count ? worker->turn + 1 : 0;
+        uint32_t walk = worker->order[worker->turn];
+        HW_TRY(step(&worker->walks[walk], &worker->works[walk], &is_done, error));
+        if (is_done) {
+            break;
+        }
+    }
+    uint32_t walk = worker->order[worker->turn];
+    uint64_t walked = now_ns();
+    HW_TRY(emit(worker, &worker->walks[walk], &worker->works[walk], error));
+    worker->counters.walk_ns += walked - start;
+    worker->counters.emit_ns += now_ns() - walked;
+    *finished = worker->works[walk];
+    worker->order[worker->turn] = worker->order[--worker->live_count];
+    worker->order[worker->live_count] = walk;
+    return HW_OK;
+}
+
+hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
+                               struct hwi_measure *measure, hw_error *error) {
+    struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
+    HW_TRY(hwi_walk_seed(walk, seed, error));
+    *measure = (struct hwi_measure){.cells = walk->cell_count,
+                                    .rows = walk->row_count,
+                                    .texts = hwi_texts_count(&worker->texts, walk),
+                                    .targets = hwi_masked_measure(walk)};
+    return HW_OK;
+}

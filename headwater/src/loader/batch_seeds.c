@@ -1,0 +1,187 @@
+/* Which seeds make which batch; see batch_seeds.h. */
+#include "loader/batch_seeds.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
+
+static const char *task_name(const struct hwi_plan *plan, uint32_t store_task, char *buffer,
+                             size_t buffer_bytes) {
+    uint32_t count = plan->store->info->task_count;
+    struct hwi_name name = store_task < count ? plan->store->tasks[store_task].name
+                                              : plan->store->tables[store_task - count].info->name;
+    return hwi_store_name(plan->store, name, buffer, buffer_bytes);
+}
+
+hw_status hwi_stream_check_split(hw_split split, hw_error *error) {
+    if ((unsigned)split >= HW_SPLIT_COUNT) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "split is %d, expected 0 (train) to 2 (test)",
+                        (int)split);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task, uint32_t *task,
+                          hw_error *error) {
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        if (plan->tasks[t].task == store_task) {
+            *task = t;
+            return HW_OK;
+        }
+    }
+    return hwi_fail(error, HW_BAD_ARGUMENT, "task %u is not among the %u tasks of this sampler",
+                    store_task, plan->task_count);
+}
+
+struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
+                                uint32_t i) {
+    assert(i < seeds->sequence_count);
+    uint64_t position = seeds->first + (uint64_t)i * plan->options.world_size;
+    if (seeds->ad_hoc == NULL) {
+        return hwi_order_seed(plan, seeds->split, seeds->task, position);
+    }
+    return (struct hwi_seed){
+        .task = seeds->task,
+        .split = HWI_SPLIT_AD_HOC,
+        .index = (uint32_t)position,
+        .anchor = seeds->ad_hoc->anchors[position],
+        .obs_time = seeds->ad_hoc->obs_times[position],
+    };
+}
+
+/* ---- endless ----------------------------------------------------------------------------- */
+
+uint64_t hwi_stream_step(const struct hwi_plan *plan) {
+    return (uint64_t)plan->shape.contexts_per_batch * plan->options.world_size;
+}
+
+hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                             uint64_t position, struct hwi_batch_seeds *seeds, hw_error *error) {
+    uint64_t count = plan->tasks[task].lists[split].count, last = 0;
+    if (__builtin_add_overflow(position, hwi_stream_step(plan), &last) ||
+        last / count > UINT32_MAX) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "position %llu of split '%s' is past the last epoch, 2^32 - 1",
+                        (unsigned long long)position, SPLIT_NAMES[split]);
+    }
+    *seeds = (struct hwi_batch_seeds){
+        .task = task,
+        .sequence_count = plan->shape.contexts_per_batch,
+        .first = position + plan->options.rank,
+        .split = split,
+    };
+    return HW_OK;
+}
+
+/* ---- passes ------------------------------------------------------------------------------ */
+
+static void add_part(const struct hwi_plan *plan, struct hwi_pass_plan *pass, uint32_t task,
+                     uint32_t count) {
+    uint64_t step = hwi_stream_step(plan);
+    pass->batch_count += (count + step - 1) / step;
+    pass->parts[pass->part_count++] =
+        (struct hwi_pass_part){.task = task, .count = count, .batch_end = pass->batch_count};
+}
+
+static hw_status allocate_parts(struct hwi_pass_plan *pass, uint32_t count, hw_error *error) {
+    pass->parts = calloc((size_t)count + 1, sizeof *pass->parts);
+    if (pass->parts == NULL) {
+        return hwi_no_memory(error, "the parts of a pass", count * sizeof *pass->parts);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_pass_plan_epoch(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                              uint32_t index, struct hwi_pass_plan *pass, hw_error *error) {
+    HW_TRY(hwi_stream_check_split(split, error));
+    uint32_t only = UINT32_MAX;
+    if (task != UINT32_MAX) {
+        HW_TRY(hwi_stream_task(plan, task, &only, error));
+    }
+    pass->split = split;
+    pass->index = index;
+    HW_TRY(allocate_parts(pass, plan->task_count, error));
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        if ((only == UINT32_MAX || only == t) && plan->tasks[t].lists[split].count > 0) {
+            add_part(plan, pass, t, plan->tasks[t].lists[split].count);
+        }
+    }
+    if (pass->part_count == 0 && only != UINT32_MAX) {
+        char name[64];
+        return hwi_fail(error, HW_BAD_TASK, "split '%s' of task '%s' has no seeds",
+                        SPLIT_NAMES[split], task_name(plan, task, name, sizeof name));
+    }
+    if (pass->part_count == 0) {
+        return hwi_fail(error, HW_BAD_TASK,
+                        "split '%s' has no seeds in any of the %u selected tasks",
+                        SPLIT_NAMES[split], plan->task_count);
+    }
+    return HW_OK;
+}
+
+static hw_status copy_seeds(struct hwi_pass_plan *pass, const uint32_t *anchors,
+                            const int64_t *obs_times, uint32_t count, hw_error *error) {
+    pass->anchors = malloc(((size_t)count + 1) * sizeof *pass->anchors);
+    pass->obs_times = malloc(((size_t)count + 1) * sizeof *pass->obs_times);
+    if (pass->anchors == NULL || pass->obs_times == NULL) {
+        return hwi_no_memory(error, "the seeds of a pass", (uint64_t)count * 12);
+    }
+    if (count > 0) {
+        memcpy(pass->anchors, anchors, count * sizeof *anchors);
+        memcpy(pass->obs_times, obs_times, count * sizeof *obs_times);
+    }
+    return HW_OK;
+}
+
+hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task, const uint32_t *anchors,
+                              const int64_t *obs_times, uint32_t count, struct hwi_pass_plan *pass,
+                              hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(plan, task, &selected, error));
+    const struct hwi_table *table = &plan->store->tables[plan->tasks[selected].info->anchor_table];
+    for (uint32_t i = 0; i < count; i++) {
+        if (!hwi_table_has(table, anchors[i])) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "anchors[%u] is row %u, outside the anchor table's rows %u to %u", i,
+                            anchors[i], table->info->row_start,
+                            table->info->row_start + table->info->row_count);
+        }
+    }
+    HW_TRY(allocate_parts(pass, 1, error));
+    HW_TRY(copy_seeds(pass, anchors, obs_times, count, error));
+    add_part(plan, pass, selected, count);
+    return HW_OK;
+}
+
+void hwi_pass_plan_release(struct hwi_pass_plan *pass) {
+    free(pass->parts);
+    free(pass->anchors);
+    free(pass->obs_times);
+    *pass = (struct hwi_pass_plan){0};
+}
+
+struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
+                                       const struct hwi_pass_plan *pass, uint64_t n) {
+    assert(n < pass->batch_count);
+    uint32_t p = 0;
+    while (pass->parts[p].batch_end <= n) {
+        p++;
+    }
+    const struct hwi_pass_part *part = &pass->parts[p];
+    uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end;
+    uint64_t world = plan->options.world_size;
+    uint64_t first = (n - before) * hwi_stream_step(plan) + plan->options.rank;
+    uint64_t left = first < part->count ? (part->count - first + world - 1) / world : 0;
+    uint32_t most = plan->shape.contexts_per_batch;
+    return (struct hwi_batch_seeds){
+        .task = part->task,
+        .sequence_count = left < most ? (uint32_t)left : most,
+        .first = (uint64_t)pass->index * part->count + first,
+        .ad_hoc = pass->anchors == NULL ? NULL : pass,
+        .split = pass->split,
+    };
+}

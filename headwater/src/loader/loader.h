@@ -1,0 +1,173 @@
+/*
+ * The loader: threads that make batches ahead of their reader.
+ *
+ *     stream (train, val, each pass)               job = one batch
+ *     ┌ ready ┬ gathering ┬ making ┬ making ┐      making      its sequences, by many threads
+ *     head                               tail      merging     its texts, by the last of them
+ *                                                  gathering   their vectors, by many threads
+ *
+ * A stream's queue is bounded (ready + in production), so memory is; its batches leave in order of
+ * their number, so timing never shows. A thread keeps its worker full of sequences: whenever one is
+ * finished it takes others of the oldest job that has any, of the first stream that wants work:
+ * train, val, then passes in the order they were opened. So it goes on into the next batch while
+ * the last sequences of the former are still in its worker, or in another thread's.
+ *
+ * What is done in parts (sequences while making, pieces of the vectors while gathering) is claimed
+ * under the mutex, a few sequences at a time, and given back without it: `pending` counts the parts
+ * of a phase that are not done, and whoever takes it to 0 alone moves the job on. A job that was
+ * dropped loses its unclaimed parts at once and is recycled by whoever takes `pending` to 0, so
+ * never while a thread holds a part of it. When it is over, threads un-claim what they hold.
+ *
+ * Which seeds make batch n is batch_seeds.c's arithmetic; how a sequence is made is
+ * batch/worker.c's.
+ *
+ *     loader.c    streams to the caller: waits, passes, positions
+ *     jobs.c      batches in production: started, moved from phase to phase, dropped, recycled
+ *     threads.c   the threads: claims, works, waits
+ *     sampler.c   opens and closes all of it, and tells what it knows
+ *
+ * One mutex guards everything below that does not say otherwise; it is never held while a sequence
+ * is made, memory is copied or a callback runs. Locks are taken in the order spare_mutex, mutex,
+ * the pool's. An error in a thread is latched: production ends, every later next returns it. So is
+ * one in the calling thread, but for HW_NO_MEMORY: nothing is lost, and the caller may ask again.
+ */
+#ifndef HWI_LOADER_H
+#define HWI_LOADER_H
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "batch/slab.h"
+#include "loader/batch_seeds.h"
+
+enum { HWI_ENDLESS_COUNT = 2 /* train, val */ };
+
+enum hwi_phase { HWI_MAKING, HWI_MERGING, HWI_GATHERING, HWI_READY };
+
+/* A batch that is being made, or made and waiting. */
+struct hwi_job {
+    struct hwi_job *next; /* in its stream's queue, or among the unused */
+    struct hwi_stream *stream;
+    struct hwi_batch_seeds seeds;
+    hw_batch *batch;
+    struct hwi_batch_scratch *scratch; /* stays with the job */
+    enum hwi_phase phase;
+    uint32_t part_count, claimed_count; /* of the phase */
+    atomic_uint pending; /* not guarded: parts of the phase that are not done, claimed or not */
+    int dropped; /* no longer in the queue: recycled when nothing is pending */
+};
+
+struct hwi_stream {
+    pthread_cond_t ready; /* the head is, or waiting makes no more sense */
+    struct hwi_job *head, *tail;
+    uint32_t depth, capacity; /* capacity 0: made in the calling thread */
+    uint32_t job_count; /* of the queue, and dropped ones in production */
+    uint64_t started, taken; /* batches since the position was set */
+    /* endless */
+    hw_split split;
+    uint64_t first_batch; /* schedule slot of batch 0 */
+    uint64_t *next_positions; /* [plan->task_count] of the next batch to start */
+    uint64_t *taken_positions; /* [plan->task_count] of the next batch to hand out */
+    /* finite */
+    struct hwi_pass_plan pass; /* parts NULL: endless */
+    int closed;
+};
+
+struct hw_pass {
+    struct hwi_stream stream; /* first: a job's stream leads back here */
+    struct hw_sampler *sampler; /* NULL: was closed before this pass */
+    struct hw_pass *next;
+};
+
+/* Parts [next, end) of a job's phase that a thread has claimed and not begun. */
+struct hwi_claim {
+    struct hwi_job *job;
+    uint32_t next, end;
+};
+
+/* All of it but the counters is the thread's alone once it runs. */
+struct hwi_thread {
+    pthread_t id;
+    struct hw_sampler *sampler;
+    struct hwi_worker *worker;
+    struct hwi_claim claim;
+    struct hwi_job **held; /* [held_count] the job of each work in the worker, in any order */
+    uint32_t held_count;
+    struct hwi_counters counters; /* of what it did beside its worker */
+};
+
+struct hw_sampler {
+    struct hwi_plan *plan; /* constant */
+    struct hwi_pool *pool;
+    pid_t pid; /* constant: of the process that has the threads */
+    int64_t opened_ns; /* constant */
+    pthread_mutex_t mutex;
+    pthread_cond_t work; /* there may be a part to claim, or it is over */
+    uint32_t idle_count; /* threads that wait for it */
+    int64_t idle_since_ns; /* the sum of when they began to */
+    struct hwi_stream endless[HWI_ENDLESS_COUNT];
+    struct hw_pass *passes;
+    struct hwi_job *unused_jobs;
+    hw_error failure; /* status HW_OK: none */
+    struct hwi_counters counters;
+    uint64_t batch_count, producer_wait_ns, consumer_wait_ns;
+    atomic_int shut_down; /* written with the mutex held */
+    struct hwi_thread *threads; /* constant [worker_count] */
+    uint32_t worker_count; /* constant */
+    uint32_t thread_count; /* that run: all of them unless one could not be started */
+    pthread_mutex_t join_mutex;
+    int joined; /* guarded by join_mutex */
+    pthread_mutex_t spare_mutex;
+    struct hwi_worker *spare; /* guarded by spare_mutex, like the scratch: batches made in the
+                                 calling thread */
+    struct hwi_batch_scratch *spare_scratch;
+};
+
+/* ---- shared by the three files ----------------------------------------------------------- */
+
+/* HW_FORKED unless the sampler's threads live in this process. */
+HWI_CHECK hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error);
+/* Ends waits by CLOCK_MONOTONIC. */
+HWI_CHECK hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error);
+
+/* jobs.c */
+void hwi_wake_everyone_locked(hw_sampler *sampler);
+/* Wakes as many idle threads as there is work for. */
+void hwi_wake_locked(hw_sampler *sampler, uint32_t count);
+void hwi_latch_locked(hw_sampler *sampler, hw_status status, const hw_error *error);
+/* A job of the stream with parts to claim, which may be started for it; NULL: nothing to do. */
+struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *stream);
+/* Sequences that one claim takes of a batch. */
+uint32_t hwi_claim_size_locked(const hw_sampler *sampler);
+/* Parts of the job are done. The last one's thread merges the texts, or hands the batch over. */
+void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t count);
+/* Parts that the thread claimed are not done and never will be. */
+void hwi_give_back_locked(hw_sampler *sampler, struct hwi_job *job, uint32_t count);
+/* The batch of the stream's head, which is ready; production goes on. */
+hw_batch *hwi_pop_locked(hw_sampler *sampler, struct hwi_stream *stream);
+/* Empties a stream's queue. */
+void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream);
+void hwi_free_unused_jobs(hw_sampler *sampler);
+void hwi_free_pass(hw_pass *pass);
+/* Seeds of the next batch that the stream will start. */
+HWI_CHECK hw_status hwi_next_seeds_locked(const hw_sampler *sampler,
+                                          const struct hwi_stream *stream,
+                                          struct hwi_batch_seeds *seeds, hw_error *error);
+void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stream,
+                              const struct hwi_batch_seeds *seeds);
+void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream,
+                            const struct hwi_batch_seeds *seeds);
+
+/* threads.c */
+void *hwi_produce(void *thread); /* main function of a thread */
+/* Makes a whole batch in the calling thread, which holds spare_mutex. */
+HWI_CHECK hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                                   hw_batch **batch, hw_error *error);
+
+static inline int hwi_is_finite(const struct hwi_stream *stream) {
+    return stream->pass.parts != NULL;
+}
+
+#endif

@@ -1,0 +1,361 @@
+/* A sampler as a whole: opened, asked, shut down, closed; see loader.h. */
+#define _GNU_SOURCE 1 /* sched_getaffinity */
+
+#include "loader/loader.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+    DEFAULT_MAX_THREADS = 16,
+    SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
+};
+#define MOST_RAISED_BYTES ((uint64_t)1 << 30)
+
+hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error) {
+    if (getpid() != sampler->pid) {
+        return hwi_fail(error, HW_FORKED,
+                        "the sampler was opened before this process was forked; open it after");
+    }
+    return HW_OK;
+}
+
+hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error) {
+    pthread_condattr_t attributes;
+    int failed = pthread_condattr_init(&attributes);
+    if (failed == 0) {
+        failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) ||
+                 pthread_cond_init(condition, &attributes);
+        pthread_condattr_destroy(&attributes);
+    }
+    return failed ? hwi_no_memory(error, "a condition", sizeof *condition) : HW_OK;
+}
+
+/* ---- statistics -------------------------------------------------------------------------- */
+
+static uint32_t ready_count_locked(const struct hwi_stream *stream) {
+    uint32_t count = 0;
+    for (const struct hwi_job *job = stream->head; job != NULL; job = job->next) {
+        count += job->phase == HWI_READY;
+    }
+    return count;
+}
+
+hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
+    hw_sampler_stats stats = {0};
+    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return stats;
+    }
+    const hw_shape *shape = &sampler->plan->shape;
+    pthread_mutex_lock(&sampler->mutex);
+    const struct hwi_counters *counters = &sampler->counters;
+    stats.batches = sampler->batch_count;
+    stats.sequences = counters->sequences;
+    stats.cells = counters->cells;
+    stats.padded_cells = sampler->batch_count * shape->batch_size * shape->sequence_length;
+    stats.rows = counters->rows;
+    stats.walk_ns = counters->walk_ns;
+    stats.emit_ns = counters->emit_ns;
+    stats.text_ns = counters->text_ns;
+    stats.stopped_by_rows = counters->stopped_by_rows;
+    stats.texts_over_budget = counters->texts_over_budget;
+    stats.contexts_cut = counters->contexts_cut;
+    stats.contexts_dropped = counters->contexts_dropped;
+    stats.cells_cut = counters->cells_cut;
+    stats.packed_cells = counters->packed_cells;
+    stats.packed_sequences = counters->packed_sequences;
+    stats.masked_cells = counters->masked_cells;
+    stats.masked_over_limit = counters->masked_over_limit;
+    stats.withheld_cells = counters->withheld_cells;
+    int64_t now = hwi_now_ns();
+    stats.producer_wait_ns =
+        sampler->producer_wait_ns + (uint64_t)(now * sampler->idle_count - sampler->idle_since_ns);
+    stats.consumer_wait_ns = sampler->consumer_wait_ns;
+    stats.elapsed_ns = (uint64_t)(now - sampler->opened_ns);
+    stats.threads = sampler->thread_count;
+    stats.train_queue = ready_count_locked(&sampler->endless[HW_TRAIN]);
+    stats.val_queue = ready_count_locked(&sampler->endless[HW_VAL]);
+    pthread_mutex_unlock(&sampler->mutex);
+    hwi_pool_measure(sampler->pool, &stats.slab_count, &stats.slab_bytes);
+    return stats;
+}
+
+/* ---- what the plan knows ----------------------------------------------------------------- */
+
+hw_shape hw_sampler_shape(const hw_sampler *sampler) {
+    return sampler->plan->shape;
+}
+
+hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
+                                uint32_t *count, hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_check_split(split, error));
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    *count = sampler->plan->tasks[selected].lists[split].count;
+    return HW_OK;
+}
+
+hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
+                            uint32_t count, hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    uint32_t seed_count = sampler->plan->tasks[selected].info->seed_count;
+    if (count != seed_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "task %u has %u seeds, not %u", task, seed_count,
+                        count);
+    }
+    if (count > 0) {
+        memcpy(splits, sampler->plan->tasks[selected].splits, count);
+    }
+    return HW_OK;
+}
+
+hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_target_stats *stats,
+                                  hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    *stats = sampler->plan->tasks[selected].stats;
+    if (sampler->plan->tasks[selected].info->target_stype == HW_TIMESTAMP) {
+        stats->column_mean = sampler->plan->time_mean_us;
+        stats->column_std = sampler->plan->time_std_us;
+    }
+    return HW_OK;
+}
+
+hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,
+                                  double *std, hw_error *error) {
+    const struct hwi_plan *plan = sampler->plan;
+    if (column >= plan->store->info->column_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "column %u, expected less than %u", column,
+                        plan->store->info->column_count);
+    }
+    *mean = *std = 0;
+    if (plan->store->columns[column].stype == HW_NUMERICAL) {
+        hwi_column_scale(plan, column, mean, std);
+    } else if (plan->store->columns[column].stype == HW_TIMESTAMP) {
+        *mean = plan->time_mean_us;
+        *std = plan->time_std_us;
+    }
+    return HW_OK;
+}
+
+/* ---- parts of a sampler ------------------------------------------------------------------ */
+
+static uint32_t usable_cores(void) {
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    return (uint32_t)(count < 1 ? 1 : count > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : count);
+}
+
+/* Batches that cannot all be in memory are refused here, where the caller can lower something, and
+ * not by the system when their pages are first written. */
+static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count, hw_error *error) {
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) {
+        return HW_OK;
+    }
+    uint64_t memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    uint64_t bytes = plan->slab_bytes + (plan->staging != NULL ? plan->staging->slab_bytes : 0);
+    if (bytes > memory_bytes / batch_count) {
+        return hwi_fail(error, HW_NO_MEMORY,
+                        "%u batches of %llu bytes do not fit into the %llu bytes of this machine's "
+                        "memory (batch size %u, sequence length %u, max_rows %u, text budget %u)",
+                        batch_count, (unsigned long long)bytes, (unsigned long long)memory_bytes,
+                        plan->shape.batch_size, plan->shape.sequence_length, plan->shape.max_rows,
+                        plan->shape.text_budget);
+    }
+    return HW_OK;
+}
+
+static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capacity,
+                             hw_error *error) {
+    struct hwi_stream *stream = &sampler->endless[split];
+    size_t count = (size_t)sampler->plan->task_count + 1;
+    stream->split = split;
+    stream->capacity = (uint32_t)capacity;
+    stream->next_positions = calloc(count, sizeof(uint64_t));
+    stream->taken_positions = calloc(count, sizeof(uint64_t));
+    if (stream->next_positions == NULL || stream->taken_positions == NULL) {
+        return hwi_no_memory(error, "the positions of a stream", count * sizeof(uint64_t));
+    }
+    return HW_OK;
+}
+
+/* ---- threads ----------------------------------------------------------------------------- */
+
+/* Everything a thread needs, so that starting it cannot fail for want of memory. */
+static hw_status open_workers(hw_sampler *sampler, uint32_t count, hw_error *error) {
+    sampler->threads = calloc((size_t)count + 1, sizeof *sampler->threads);
+    if (sampler->threads == NULL) {
+        return hwi_no_memory(error, "the threads", count * sizeof *sampler->threads);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct hwi_thread *thread = &sampler->threads[i];
+        thread->sampler = sampler;
+        sampler->worker_count++;
+        HW_TRY(hwi_worker_open(sampler->plan, &thread->worker, error));
+        uint32_t room = hwi_worker_room(thread->worker);
+        thread->held = calloc(room, sizeof(struct hwi_job *));
+        if (thread->held == NULL) {
+            return hwi_no_memory(error, "a thread", room * sizeof(struct hwi_job *));
+        }
+    }
+    return HW_OK;
+}
+
+/*
+ * Batches that the train stream may have ready or in production: num_prefetch, but no fewer than
+ * the sequences that fill all workers make, and one for the reader. With less, full queues would
+ * leave most of many threads without work. Not more than 1 GB is added.
+ */
+static uint32_t raised_prefetch(const hw_sampler *sampler, uint32_t prefetch) {
+    uint64_t held = 0, slab_bytes = sampler->plan->slab_bytes;
+    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+        held += hwi_worker_room(sampler->threads[i].worker);
+    }
+    uint32_t context_count = sampler->plan->shape.contexts_per_batch;
+    uint64_t needed = 1 + (held + context_count - 1) / context_count;
+    uint64_t most = prefetch + MOST_RAISED_BYTES / (slab_bytes > 0 ? slab_bytes : 1);
+    needed = needed < most ? needed : most;
+    needed = needed < HWI_MAX_PREFETCH ? needed : HWI_MAX_PREFETCH;
+    return needed > prefetch ? (uint32_t)needed : prefetch;
+}
+
+/* Starts the threads with every signal blocked: signals are the caller's business. They wait for
+ * the mutex until all of them are there. */
+static hw_status start_threads(hw_sampler *sampler, hw_error *error) {
+    sigset_t all, before;
+    sigfillset(&all);
+    int failed = 0;
+    pthread_mutex_lock(&sampler->mutex);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (uint32_t i = 0; i < sampler->worker_count && !failed; i++) {
+        struct hwi_thread *thread = &sampler->threads[i];
+        failed = pthread_create(&thread->id, NULL, hwi_produce, thread);
+        sampler->thread_count += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_unlock(&sampler->mutex);
+    return failed ? hwi_fail(error, HW_IO, "cannot start thread %u of %u: %s",
+                             sampler->thread_count + 1, sampler->worker_count, strerror(failed))
+                  : HW_OK;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
+    if (pthread_mutex_init(&sampler->mutex, NULL) != 0 ||
+        pthread_mutex_init(&sampler->join_mutex, NULL) != 0 ||
+        pthread_mutex_init(&sampler->spare_mutex, NULL) != 0) {
+        return hwi_no_memory(error, "a mutex", sizeof sampler->mutex);
+    }
+    HW_TRY(hwi_condition_init(&sampler->work, error));
+    HW_TRY(hwi_condition_init(&sampler->endless[HW_TRAIN].ready, error));
+    return hwi_condition_init(&sampler->endless[HW_VAL].ready, error);
+}
+
+/* Queues, memory and threads, by the plan. */
+static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
+    const hw_sampler_options planned = sampler->plan->options;
+    int32_t train = planned.num_prefetch, val = train == 0 ? 0 : planned.num_prefetch_val;
+    HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
+    uint32_t count = planned.num_threads;
+    if (count == 0) {
+        count = usable_cores();
+    }
+    if (train > 0) {
+        HW_TRY(open_workers(sampler, count, error));
+        train = (int32_t)raised_prefetch(sampler, (uint32_t)train);
+    }
+    HW_TRY(hwi_pool_open(sampler->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &sampler->pool,
+                         error));
+    HW_TRY(open_stream(sampler, HW_TRAIN, train, error));
+    HW_TRY(open_stream(sampler, HW_VAL, val, error));
+    return start_threads(sampler, error);
+}
+
+hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw_sampler **sampler,
+                          hw_error *error) {
+    hw_sampler *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "a sampler", sizeof *made);
+    }
+    made->pid = getpid();
+    made->opened_ns = hwi_now_ns();
+    hw_status status = init_locks(made, error);
+    if (status != HW_OK) {
+        free(made); /* the kinds of locks that can fail here hold nothing */
+        return status;
+    }
+    status = hwi_plan_open(store, options, &made->plan, error);
+    if (status != HW_OK) {
+        goto failed;
+    }
+    status = open_pipeline(made, error);
+    if (status != HW_OK) {
+        goto failed;
+    }
+    *sampler = made;
+    return HW_OK;
+failed:
+    hw_sampler_close(made);
+    return status;
+}
+
+void hw_sampler_shutdown(hw_sampler *sampler) {
+    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return; /* the threads are the parent's */
+    }
+    pthread_mutex_lock(&sampler->mutex);
+    atomic_store(&sampler->shut_down, 1);
+    hwi_wake_everyone_locked(sampler);
+    pthread_mutex_unlock(&sampler->mutex);
+    pthread_mutex_lock(&sampler->join_mutex);
+    for (uint32_t i = 0; !sampler->joined && i < sampler->thread_count; i++) {
+        pthread_join(sampler->threads[i].id, NULL);
+    }
+    sampler->joined = 1;
+    pthread_mutex_unlock(&sampler->join_mutex);
+    pthread_mutex_lock(&sampler->mutex);
+    for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
+        hwi_drop_jobs_locked(sampler, &sampler->endless[split]);
+    }
+    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
+        hwi_drop_jobs_locked(sampler, &pass->stream);
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+}
+
+void hw_sampler_close(hw_sampler *sampler) {
+    if (sampler == NULL || hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return;
+    }
+    hw_sampler_shutdown(sampler);
+    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
+        pass->sampler = NULL;
+    }
+    hwi_free_unused_jobs(sampler);
+    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+        hwi_worker_close(sampler->threads[i].worker);
+        free(sampler->threads[i].held);
+    }
+    hwi_worker_close(sampler->spare);
+    hwi_batch_scratch_close(sampler->spare_scratch);
+    for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
+        pthread_cond_destroy(&sampler->endless[split].ready);
+        free(sampler->endless[split].next_positions);
+        free(sampler->endless[split].taken_positions);
+    }
+    pthread_cond_destroy(&sampler->work);
+    pthread_mutex_destroy(&sampler->mutex);
+    pthread_mutex_destroy(&sampler->join_mutex);
+    pthread_mutex_destroy(&sampler->spare_mutex);
+    free(sampler->threads);
+    hwi_pool_close(sampler->pool);
+    hwi_plan_close(sampler->plan);
+    free(sampler);
+}

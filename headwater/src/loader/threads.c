@@ -1,0 +1,237 @@
+/* Production: threads keep their workers full of sequences; see loader.h. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "loader/loader.h"
+
+/* ---- works ------------------------------------------------------------------------------- */
+
+/* Sequence b of a batch, for a worker. */
+static struct hwi_work work_of(const hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                               hw_batch *batch, struct hwi_batch_scratch *scratch, uint32_t b) {
+    struct hwi_work work = {.slab = hwi_batch_slab(batch), .scratch = scratch, .b = b};
+    if (b < seeds->sequence_count) {
+        work.seed = hwi_stream_seed(sampler->plan, seeds, b);
+        work.is_real = 1;
+    }
+    return work;
+}
+
+/* Moves sequences from the claim into the worker, as far as there is room. */
+static hw_status fill_worker(struct hwi_thread *thread, hw_error *error) {
+    struct hwi_claim *claim = &thread->claim;
+    if (claim->next == 0 && claim->end > 0) {
+        HW_TRY(hwi_store_check_sizes(thread->sampler->plan->store, error)); /* once per batch */
+    }
+    while (claim->next < claim->end && hwi_worker_room(thread->worker) > 0) {
+        struct hwi_job *job = claim->job;
+        struct hwi_work work =
+            work_of(thread->sampler, &job->seeds, job->batch, job->scratch, claim->next++);
+        work.owner = job;
+        hwi_worker_start(thread->worker, &work);
+        thread->held[thread->held_count++] = job;
+    }
+    return HW_OK;
+}
+
+/* Advances the worker until one of its works is finished. */
+static hw_status finish_one(struct hwi_thread *thread, hw_error *error) {
+    struct hwi_work work;
+    HW_TRY(hwi_worker_advance(thread->worker, &work, error));
+    uint32_t i = 0;
+    while (thread->held[i] != work.owner) {
+        i++;
+    }
+    thread->held[i] = thread->held[--thread->held_count];
+    hwi_parts_done(thread, work.owner, 1);
+    return HW_OK;
+}
+
+static void gather_claim(struct hwi_thread *thread) {
+    struct hwi_claim claim = thread->claim;
+    thread->claim = (struct hwi_claim){0};
+    int64_t start = hwi_now_ns();
+    for (uint32_t part = claim.next; part < claim.end; part++) {
+        hwi_batch_gather(thread->sampler->plan, hwi_batch_slab(claim.job->batch),
+                         claim.job->scratch, part);
+    }
+    thread->counters.text_ns += (uint64_t)(hwi_now_ns() - start);
+    hwi_parts_done(thread, claim.job, claim.end - claim.next);
+}
+
+/* ---- threads ----------------------------------------------------------------------------- */
+
+static int is_over_locked(const hw_sampler *sampler) {
+    return atomic_load(&sampler->shut_down) || sampler->failure.status != HW_OK;
+}
+
+/* Claims parts of the oldest job that has any. Returns 1 if they are vectors to gather. */
+static int claim_locked(struct hwi_thread *thread) {
+    hw_sampler *sampler = thread->sampler;
+    struct hwi_job *job = NULL;
+    for (int split = 0; split < HWI_ENDLESS_COUNT && job == NULL; split++) {
+        job = hwi_find_work_locked(sampler, &sampler->endless[split]);
+    }
+    for (struct hw_pass *pass = sampler->passes; pass != NULL && job == NULL; pass = pass->next) {
+        job = hwi_find_work_locked(sampler, &pass->stream);
+    }
+    thread->claim = (struct hwi_claim){.job = job};
+    if (job == NULL) {
+        return 0;
+    }
+    int is_gather = job->phase == HWI_GATHERING;
+    uint32_t left = job->part_count - job->claimed_count;
+    uint32_t most = is_gather ? 1 : hwi_claim_size_locked(sampler);
+    thread->claim.next = job->claimed_count;
+    job->claimed_count += left < most ? left : most;
+    thread->claim.end = job->claimed_count;
+    return is_gather;
+}
+
+/* Sleeps until there may be work. */
+static void wait_locked(hw_sampler *sampler) {
+    int64_t since = hwi_now_ns();
+    sampler->idle_count++;
+    sampler->idle_since_ns += since;
+    pthread_cond_wait(&sampler->work, &sampler->mutex);
+    sampler->idle_count--;
+    sampler->idle_since_ns -= since;
+    sampler->producer_wait_ns += (uint64_t)(hwi_now_ns() - since);
+}
+
+static void collect_counters_locked(struct hwi_thread *thread) {
+    hwi_worker_take_counters(thread->worker, &thread->sampler->counters);
+    hwi_counters_take(&thread->counters, &thread->sampler->counters);
+}
+
+/* Gives up what the thread holds. */
+static void abandon_locked(struct hwi_thread *thread) {
+    hwi_worker_abandon(thread->worker);
+    while (thread->held_count > 0) {
+        hwi_give_back_locked(thread->sampler, thread->held[--thread->held_count], 1);
+    }
+    if (thread->claim.next < thread->claim.end) {
+        hwi_give_back_locked(thread->sampler, thread->claim.job,
+                             thread->claim.end - thread->claim.next);
+    }
+}
+
+/* One turn of a thread: more work if it has none left to begin, then one sequence finished, or one
+ * part of vectors gathered. */
+static hw_status take_turn_locked(struct hwi_thread *thread, hw_error *error) {
+    hw_sampler *sampler = thread->sampler;
+    int is_gather = 0;
+    if (thread->claim.next == thread->claim.end) {
+        is_gather = claim_locked(thread);
+        if (thread->claim.job == NULL && thread->held_count == 0) {
+            if (!is_over_locked(sampler)) {
+                wait_locked(sampler);
+            }
+            return HW_OK;
+        }
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+    hw_status status = HW_OK;
+    if (is_gather) {
+        gather_claim(thread);
+    } else {
+        do {
+            status = fill_worker(thread, error);
+            if (status == HW_OK) {
+                status = finish_one(thread, error);
+            }
+        } while (status == HW_OK && thread->claim.next < thread->claim.end &&
+                 !atomic_load(&sampler->shut_down));
+    }
+    pthread_mutex_lock(&sampler->mutex);
+    collect_counters_locked(thread);
+    return status;
+}
+
+void *hwi_produce(void *argument) {
+    struct hwi_thread *thread = argument;
+    hw_sampler *sampler = thread->sampler;
+    hw_error error;
+    hw_status status = HW_OK;
+    pthread_mutex_lock(&sampler->mutex);
+    while (status == HW_OK && !is_over_locked(sampler)) {
+        status = take_turn_locked(thread, &error);
+    }
+    if (status != HW_OK) {
+        hwi_latch_locked(sampler, status, &error);
+    }
+    abandon_locked(thread);
+    pthread_mutex_unlock(&sampler->mutex);
+    return NULL;
+}
+
+/* ---- in the calling thread --------------------------------------------------------------- */
+
+/* All sequences of a batch, as many at once as the worker takes. */
+static hw_status make_sequences(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                                hw_batch *batch, hw_error *error) {
+    struct hwi_worker *worker = sampler->spare;
+    uint32_t count = sampler->plan->shape.contexts_per_batch, started = 0;
+    HW_TRY(hwi_store_check_sizes(sampler->plan->store, error));
+    for (uint32_t finished = 0; finished < count; finished++) {
+        while (started < count && hwi_worker_room(worker) > 0) {
+            struct hwi_work work =
+                work_of(sampler, seeds, batch, sampler->spare_scratch, started++);
+            hwi_worker_start(worker, &work);
+        }
+        struct hwi_work work;
+        HW_TRY(atomic_load(&sampler->shut_down)
+                   ? hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down")
+                   : hwi_worker_advance(worker, &work, error));
+    }
+    return HW_OK;
+}
+
+static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch *batch,
+                         struct hwi_counters *counters) {
+    int64_t start = hwi_now_ns();
+    uint8_t *slab = hwi_batch_slab(batch);
+    struct hwi_batch_scratch *scratch = sampler->spare_scratch;
+    uint32_t part_count =
+        hwi_batch_merge(sampler->plan, slab, scratch, seeds->task, seeds->sequence_count);
+    for (uint32_t part = 0; part < part_count; part++) {
+        hwi_batch_gather(sampler->plan, slab, scratch, part);
+    }
+    int64_t gathered = hwi_now_ns();
+    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, counters);
+    counters->text_ns += (uint64_t)(gathered - start);
+    counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
+}
+
+hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch **batch,
+                         hw_error *error) {
+    if (sampler->spare == NULL) {
+        HW_TRY(hwi_worker_open(sampler->plan, &sampler->spare, error));
+    }
+    if (sampler->spare_scratch == NULL) {
+        HW_TRY(hwi_batch_scratch_open(sampler->plan, &sampler->spare_scratch, error));
+    }
+    hw_batch *made = NULL;
+    HW_TRY(hwi_pool_take(sampler->pool, &made, error));
+    struct hwi_counters counters = {0};
+    hw_status status = make_sequences(sampler, seeds, made, error);
+    if (status == HW_OK) {
+        finish_batch(sampler, seeds, made, &counters);
+    } else {
+        hwi_worker_abandon(sampler->spare);
+    }
+    pthread_mutex_lock(&sampler->mutex);
+    hwi_worker_take_counters(sampler->spare, &sampler->counters);
+    hwi_counters_take(&counters, &sampler->counters);
+    sampler->batch_count += status == HW_OK;
+    pthread_mutex_unlock(&sampler->mutex);
+    if (status != HW_OK) {
+        hw_batch_release(made);
+        return status;
+    }
+    *batch = made;
+    return HW_OK;
+}

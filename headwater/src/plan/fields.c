@@ -1,0 +1,350 @@
+/*
+ * The batch format as one table, and the memory of a batch made from it: every array in one slab,
+ * each 64-byte aligned. Python's BATCH_FIELDS, the binding's loop and docs/3-batch.md all come from
+ * this table.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+enum { ALIGN = 64, PAGE_SKEW_BYTES = 320 };
+
+static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
+    {"semantic_types", HW_INT8, {"B", "S"}, 0, "layout=dense", "hw_semantic_type of the cell"},
+    {"column_ids", HW_INT32, {"B", "S"}, 0, "layout=dense", "global column"},
+    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, "layout=dense", "sequence-local row"},
+    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, "layout=dense", "z-score by column"},
+    {"timestamp_values",
+     HW_FLOAT32,
+     {"B", "S", "15"},
+     0,
+     "layout=dense",
+     "sin, cos of second/60, minute/60, hour/24, weekday/7, day-1/31, month-1/12, day of "
+     "year-1/366; then the z-scored epoch"},
+    {"bool_values", HW_UINT8, {"B", "S"}, 0, "layout=dense", "0 or 1"},
+    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "global category"},
+    {"text_embed_ids",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "batch-local text; resident: text + 1"},
+    {"is_null", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 where the cell is NULL"},
+    {"is_target", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 at the cell to predict"},
+    {"is_padding", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 past the last cell"},
+    {"fk_adj",
+     HW_UINT8,
+     {"B", "R", "R"},
+     0,
+     "layout=dense",
+     "1 at [b, i, j] iff row i has a foreign key to row j"},
+    {"parents",
+     HW_UINT16,
+     {"B", "R", "P"},
+     0,
+     "layout=compact",
+     "local parent by foreign key, 65535 where none is in the context, each parent once"},
+    {"col_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "stable order by (padding, column, position)"},
+    {"out_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "cells by row in reverse Cuthill-McKee order, padding last"},
+    {"in_perm",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "layout=dense",
+     "the same order as out_perm, the same memory"},
+    {"cells",
+     HW_UINT8,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32"},
+    {"cell_columns", HW_UINT16, {"B", "S"}, 0, "layout=compact", "global column"},
+    {"cell_values",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "bits of a float32 z-score (numbers, times), 0 or 1, category, or text"},
+    {"cell_times",
+     HW_UINT32,
+     {"B", "S"},
+     0,
+     "layout=compact",
+     "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20"},
+    {"row_order",
+     HW_UINT16,
+     {"B", "R"},
+     0,
+     "layout=compact",
+     "rows in reverse Cuthill-McKee order, 65535 where unused"},
+    {"column_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one column, and on the diagonal; else 1"},
+    {"feature_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where both cells are of one row, and on the diagonal; else 1"},
+    {"neighbor_mask",
+     HW_UINT8,
+     {"B", "S", "S"},
+     0,
+     "attention_masks",
+     "0 where an edge joins the cells' rows either way, and on the diagonal; else 1"},
+    {"padding_mask", HW_UINT8, {"B", "S"}, 0, "attention_masks", "1 past the last cell"},
+    {"segment_ids",
+     HW_UINT16,
+     {"B", "S"},
+     0,
+     "packing",
+     "context of the cell from 1, 0 past the last"},
+    {"num_contexts", HW_UINT32, {"B"}, 0, "packing", "contexts of each sequence"},
+    {"text_batch_embeddings",
+     HW_FLOAT16,
+     {"U", "D_t"},
+     0,
+     "text_mode=batch",
+     "row 0 zero, then distinct texts by first appearance, then zero"},
+    {"target_stype", HW_UINT8, {"1"}, 0, NULL, "semantic type of the target"},
+    {"task_idx", HW_UINT32, {"1"}, 0, NULL, "task, in store order"},
+    {"cat_emb_start", HW_UINT32, {"1"}, 0, NULL, "first category of the target, else 0"},
+    {"cat_emb_count", HW_UINT32, {"1"}, 0, NULL, "categories of the target, else 0"},
+    {"row_ages", HW_FLOAT32, {"B", "R"}, 0, NULL, "days before obs_time, -1 where none"},
+    {"row_starts", HW_UINT16, {"B", "R+1"}, 0, NULL, "first cell of each row, then num_cells"},
+    {"row_tables",
+     HW_UINT16,
+     {"B", "R"},
+     0,
+     NULL,
+     "table of each row, 65535 for a task's seed row; 0 where unused"},
+    {"row_depths", HW_UINT8, {"B", "R"}, 0, "with_rows", "hops from the first row, at most 255"},
+    {"num_sequences", HW_UINT32, {"1"}, 0, NULL, "sequences that count; the rest is padding"},
+    {"num_texts",
+     HW_UINT32,
+     {"1"},
+     0,
+     "text_mode=batch",
+     "used rows of text_batch_embeddings, row 0 included"},
+    {"num_cells", HW_UINT32, {"B"}, 0, NULL, "cells of each sequence"},
+    {"num_rows", HW_UINT32, {"B"}, 0, NULL, "rows of each sequence"},
+    {"is_labelled", HW_UINT8, {"B"}, 0, NULL, "1 where the sequence counts and has a target"},
+    {"target_values",
+     HW_FLOAT32,
+     {"B", "15"},
+     0,
+     "targets=separate",
+     "truth: 15 values of a timestamp; else [0] is the z-score, 0/1, or place in the block"},
+    {"target_is_null", HW_UINT8, {"B"}, 0, "targets=separate", "1 where the truth is NULL"},
+    {"target_indices",
+     HW_INT32,
+     {"B"},
+     0,
+     "mask_ratio, objective=task",
+     "position of the task's target, -1 where none"},
+    {"masked_numerical_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked numbers, -1 where unused"},
+    {"masked_numerical_values", HW_FLOAT32, {"B", "M"}, 0, "mask_ratio", "z-score by column"},
+    {"masked_numerical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_timestamp_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked times, -1 where unused"},
+    {"masked_timestamp_values",
+     HW_FLOAT32,
+     {"B", "M", "15"},
+     0,
+     "mask_ratio",
+     "as timestamp_values"},
+    {"masked_timestamp_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_boolean_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked booleans, -1 where unused"},
+    {"masked_boolean_values", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "0 or 1"},
+    {"masked_boolean_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_categorical_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked categories, -1 where unused"},
+    {"masked_categorical_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "global category"},
+    {"masked_categorical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"masked_text_indices",
+     HW_INT32,
+     {"B", "M"},
+     0,
+     "mask_ratio",
+     "positions of masked texts, -1 where unused"},
+    {"masked_text_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "as text_embed_ids"},
+    {"masked_text_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
+    {"obs_time", HW_INT64, {"B"}, 1, NULL, "microseconds; INT64_MAX: none"},
+    {"seed_index", HW_UINT32, {"B"}, 1, NULL, "seed within the whole task"},
+    {"anchor_rows", HW_UINT32, {"B"}, 1, NULL, "global row of the anchor"},
+    {"row_ids",
+     HW_UINT32,
+     {"B", "R"},
+     1,
+     "with_rows",
+     "global rows, 2^32-1 where unused or the seed row"},
+};
+
+const hw_batch_field *hw_batch_fields(uint32_t *count) {
+    *count = HWI_FIELD_COUNT;
+    return FIELDS;
+}
+
+uint32_t hw_dtype_bytes(hw_dtype dtype) {
+    static const uint8_t bytes[] = {1, 1, 2, 4, 4, 8, 2, 4};
+    return (unsigned)dtype < sizeof bytes ? bytes[dtype] : 0;
+}
+
+static uint64_t dimension(const hw_shape *shape, const char *letters) {
+    const struct {
+        const char *letters;
+        uint64_t size;
+    } sizes[] = {
+        {"B", shape->batch_size},
+        {"S", shape->sequence_length},
+        {"R", shape->max_rows},
+        {"R+1", (uint64_t)shape->max_rows + 1},
+        {"U", shape->text_budget},
+        {"D_t", shape->text_dim},
+        {"P", shape->parent_slots},
+        {"M", shape->max_targets_per_type},
+        {"15", 15},
+        {"1", 1},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (strcmp(letters, sizes[i].letters) == 0) {
+            return sizes[i].size;
+        }
+    }
+    return 0;
+}
+
+static int is_wanted(const struct hwi_plan *plan, unsigned id) {
+    const hw_sampler_options *options = &plan->options;
+    if (id >= HWI_MASKED_LISTS && id < HWI_MASKED_LISTS_END) {
+        return options->mask_ratio > 0;
+    }
+    switch (id) {
+    case HWI_SEMANTIC_TYPES:
+    case HWI_COLUMN_IDS:
+    case HWI_SEQ_ROW_IDS:
+    case HWI_NUMERIC_VALUES:
+    case HWI_TIMESTAMP_VALUES:
+    case HWI_BOOL_VALUES:
+    case HWI_CATEGORICAL_EMBED_IDS:
+    case HWI_TEXT_EMBED_IDS:
+    case HWI_IS_NULL:
+    case HWI_IS_TARGET:
+    case HWI_IS_PADDING:
+    case HWI_COL_PERM:
+    case HWI_OUT_PERM:
+    case HWI_IN_PERM:
+        return options->layout == HW_LAYOUT_DENSE;
+    case HWI_CELLS:
+    case HWI_CELL_COLUMNS:
+    case HWI_CELL_VALUES:
+    case HWI_CELL_TIMES:
+    case HWI_ROW_ORDER:
+        return options->layout == HW_LAYOUT_COMPACT;
+    case HWI_FK_ADJ:
+        return !plan->lists_parents;
+    case HWI_PARENTS:
+        return plan->lists_parents;
+    case HWI_TEXT_BATCH_EMBEDDINGS:
+    case HWI_NUM_TEXTS:
+        return options->text_mode == HW_TEXTS_BATCH;
+    case HWI_COLUMN_MASK:
+    case HWI_FEATURE_MASK:
+    case HWI_NEIGHBOR_MASK:
+    case HWI_PADDING_MASK:
+        return options->attention_masks;
+    case HWI_SEGMENT_IDS:
+    case HWI_NUM_CONTEXTS:
+        return options->packing;
+    case HWI_ROW_DEPTHS:
+    case HWI_INFO_ROW_IDS:
+        return options->with_rows;
+    case HWI_TARGET_VALUES:
+    case HWI_TARGET_IS_NULL:
+        return options->targets == HW_TARGETS_SEPARATE && options->objective == HW_OBJECTIVE_TASK;
+    case HWI_TARGET_INDICES:
+        return options->mask_ratio > 0 && options->objective == HW_OBJECTIVE_TASK;
+    default:
+        return 1;
+    }
+}
+
+/* Arrays that have one entry per context: [B] or [B, 15]. */
+static int is_by_context(const hw_batch_field *field) {
+    int is_by_sequence = strcmp(field->dims[0], "B") == 0;
+    int is_flat = field->dims[1] == NULL || strcmp(field->dims[1], "15") == 0;
+    return is_by_sequence && is_flat && field != &FIELDS[HWI_NUM_CONTEXTS];
+}
+
+hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
+    uint64_t offset = 0;
+    plan->field_count = 0;
+    for (unsigned id = 0; id < HWI_FIELD_COUNT; id++) {
+        plan->offsets[id] = UINT64_MAX;
+        if (!is_wanted(plan, id)) {
+            continue;
+        }
+        struct hwi_field *field = &plan->fields[plan->field_count++];
+        *field = (struct hwi_field){.format = &FIELDS[id], .offset = offset};
+        uint64_t bytes = hw_dtype_bytes(FIELDS[id].dtype);
+        for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
+            field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);
+            if (dim == 0 && plan->options.packing && is_by_context(&FIELDS[id])) {
+                field->shape[field->rank++] = plan->shape.contexts_per_sequence;
+            }
+        }
+        for (uint32_t dim = 0; dim < field->rank; dim++) {
+            if (hwi_mul_overflows(bytes, field->shape[dim], &bytes)) {
+                bytes = UINT64_MAX / 2;
+            }
+        }
+        if (bytes > (uint64_t)1 << 40 || offset > (uint64_t)1 << 40) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "a batch of this shape needs more than 2^40 bytes (array '%s'): lower "
+                            "default_batch_size, default_sequence_length, max_rows or text_budget",
+                            FIELDS[id].name);
+        }
+        field->bytes = bytes;
+        if (id == HWI_IN_PERM) { /* both patterns symmetrise to the same graph */
+            field->offset = plan->offsets[HWI_OUT_PERM];
+        } else {
+            /* Arrays of power-of-two size would all start in the same cache set; skew them. */
+            offset = (offset + bytes + PAGE_SKEW_BYTES + ALIGN - 1) / ALIGN * ALIGN;
+        }
+        plan->offsets[id] = field->offset;
+    }
+    plan->slab_bytes = offset;
+    return HW_OK;
+}

@@ -1,0 +1,127 @@
+/*
+ * Order: which seed a position holds, and which task a batch trains. Nothing is shuffled or stored:
+ * an epoch is a keyed permutation, computed where it is needed, so a run resumes at any position in
+ * O(1) and every rank agrees without a message. docs/2-sampling.md, "Order", is the exact text.
+ */
+#include <assert.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "plan/plan.h"
+
+enum { FEISTEL_ROUNDS = 8 };
+
+uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index) {
+    assert(index < count);
+    uint32_t half = 1; /* bits of each side: 4^half >= count */
+    while (half < 16 && ((uint64_t)1 << (2 * half)) < count) {
+        half++;
+    }
+    uint64_t mask = ((uint64_t)1 << half) - 1, value = index;
+    do {
+        uint64_t left = value >> half, right = value & mask;
+        for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
+            uint64_t mixed = left ^ (hwi_mix(key ^ (round << 32 | right)) & mask);
+            left = right;
+            right = mixed;
+        }
+        value = left << half | right;
+    } while (value >= count);
+    return (uint32_t)value;
+}
+
+struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                               uint64_t position) {
+    const struct hwi_task_plan *task_plan = &plan->tasks[task];
+    const struct hwi_seed_list *list = &task_plan->lists[split];
+    assert(list->count > 0);
+    uint64_t epoch = position / list->count;
+    uint64_t key =
+        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task, epoch);
+    uint32_t place = hwi_permute(key, list->count, (uint32_t)(position % list->count));
+    uint32_t index = list->seeds[place];
+    struct hwi_seed seed = {
+        .task = task,
+        .split = (uint32_t)split,
+        .epoch = (uint32_t)epoch,
+        .index = index,
+    };
+    if (task_plan->seed_table == HWI_NONE) {
+        const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
+        seed.anchor = seeds->anchors[index];
+        seed.obs_time = seeds->obs_times[index];
+    } else {
+        const struct hwi_table *table = &plan->store->tables[task_plan->seed_table];
+        seed.anchor = table->row_start + index;
+        seed.obs_time = table->times != NULL ? table->times[index] : plan->visible_until[split];
+    }
+    return seed;
+}
+
+/* The task that owns a slot of a block. */
+static uint32_t slot_task(const struct hwi_plan *plan, hw_split split, uint32_t slot) {
+    uint32_t task = 0;
+    while (plan->schedule[split][task + 1] <= slot) {
+        task++;
+    }
+    return task;
+}
+
+static uint32_t scheduled_task(const struct hwi_plan *plan, hw_split split, uint64_t block,
+                               uint32_t place) {
+    uint64_t key = hwi_key(plan->options.seed, HWI_KEY_SCHEDULE, (uint64_t)split, block);
+    return slot_task(plan, split, hwi_permute(key, HWI_SCHEDULE_BLOCK, place));
+}
+
+/* Round robin: tasks with seeds in turn; the n-th of them. */
+static uint32_t turn_task(const struct hwi_plan *plan, hw_split split, uint64_t turn) {
+    uint32_t task = 0;
+    for (;; task++) {
+        if (plan->tasks[task].active[split] && turn-- == 0) {
+            return task;
+        }
+    }
+}
+
+hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k, uint32_t *task,
+                         hw_error *error) {
+    static const char *const names[HW_SPLIT_COUNT] = {"train", "val", "test"};
+    uint32_t active = plan->active_tasks[split];
+    if (active == 0) {
+        return hwi_fail(error, HW_BAD_TASK,
+                        "split '%s' has no seeds in any of the %u selected tasks", names[split],
+                        plan->task_count);
+    }
+    if (plan->options.task_order == HW_TASKS_ROUND_ROBIN) {
+        *task = turn_task(plan, split, k % active);
+    } else {
+        *task =
+            scheduled_task(plan, split, k / HWI_SCHEDULE_BLOCK, (uint32_t)(k % HWI_SCHEDULE_BLOCK));
+    }
+    return HW_OK;
+}
+
+uint64_t hwi_order_task_batches(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                uint32_t task) {
+    uint32_t active = plan->active_tasks[split];
+    if (!plan->tasks[task].active[split]) {
+        return 0;
+    }
+    if (active == 1) {
+        return k;
+    }
+    if (plan->options.task_order == HW_TASKS_ROUND_ROBIN) {
+        uint64_t rounds = k / active, rest = k % active, before = 0;
+        for (uint32_t other = 0; other < task; other++) {
+            before += plan->tasks[other].active[split];
+        }
+        return rounds + (before < rest);
+    }
+    const uint32_t *schedule = plan->schedule[split];
+    uint64_t block = k / HWI_SCHEDULE_BLOCK;
+    uint64_t count = block * (schedule[task + 1] - schedule[task]);
+    for (uint32_t place = 0; place < k % HWI_SCHEDULE_BLOCK; place++) {
+        count += scheduled_task(plan, split, block, place) == task;
+    }
+    return count;
+}

@@ -1,0 +1,52 @@
+/*
+ * A foreign key may be what a cell task asks for, or be hidden from a task. Its edge is then
+ * withheld on the rows that docs/2-sampling.md names, "Withheld cells", and were a draw made for
+ * such an edge and dropped, the number of children would tell what it is. So children are drawn
+ * from the list of those whose edges are shown. Of a list in the order of its rows these are the
+ * rows of one range of time, without those whose label may not be shown, which is a bit for each
+ * edge that is counted once when the sampler opens, and without the anchor: a search and a count,
+ * however long the list is.
+ */
+#ifndef HWI_SHOWN_EDGES_H
+#define HWI_SHOWN_EDGES_H
+
+#include "walk/walk.h"
+
+/* Of a foreign key that has the target: which edges of its parents' lists have labels that contexts
+ * may show. Only where some may not. */
+struct hwi_label_edges {
+    uint32_t key;
+    uint64_t *shown; /* a bit for each of the parent table's edges */
+    uint32_t *ranks; /* how many are set before every RANK_WORDS-th word */
+};
+
+/* The visible children of one row by such a key, or by a hidden one, of which some are shown. */
+struct hwi_shown_children {
+    uint32_t start, end; /* rows of the child table of which the others' edges are withheld */
+    uint32_t low, high; /* places of the list that hold those; of a list in another order than its
+                           rows all visible ones */
+    uint32_t hole; /* the place of the anchor, if it is among them and withheld; HWI_NONE */
+    uint8_t is_mixed; /* 1: between low and high there are rows outside of [start, end), too */
+};
+
+/* One pass over the lists of each key that has the target of a task, into task->label_edges. Reads
+ * task->label_hidden and task->special_keys. HW_BAD_STORE, HW_NO_MEMORY. */
+HWI_CHECK hw_status hwi_label_edges_open(const hw_store *store, struct hwi_task_plan *task,
+                                         hw_error *error);
+void hwi_label_edges_release(struct hwi_task_plan *task);
+
+/* Whether edges of a key may be withheld for the target or a hidden column. */
+static inline int hwi_is_partly_shown(const struct hwi_walk *walk, uint32_t key) {
+    return (walk->view.task->special_keys[key] & (HWI_SPECIAL_TARGET | HWI_SPECIAL_HIDDEN)) != 0;
+}
+
+/* Takes the visible children of the rows that wait at the hop, walk->segments, for those that are
+ * shown. Cost for each list of such a key: some searches. Where children are listed by when their
+ * edge is known, and only a range of times is shown, a pass over the visible ones. */
+void hwi_shown_edges_filter(struct hwi_walk *walk);
+/* Where a list names the child that is the `at`-th of those shown, from 0; `children` is where the
+ * list begins, `place` its own in walk->segments. The same cost for each call. */
+const uint32_t *hwi_shown_edges_child(const struct hwi_walk *walk, uint32_t key,
+                                      const uint32_t *children, uint32_t place, uint32_t at);
+
+#endif

@@ -1,0 +1,183 @@
+/*
+ * The walk of one seed: which rows its context holds, in which order, with which cells and edges.
+ * It writes only to its own scratch (struct hwi_walk), sized once for the limits of the plan;
+ * batch/emit.c then emits the scratch into a batch. docs/2-sampling.md is the exact text.
+ *
+ * A walk goes in steps. A step ends where the next read would wait for memory: it asks for the
+ * lines, returns, and reads them when it is called again. A thread that has several walks in hand
+ * takes a step of each in turn (batch/worker.c), so that their waits overlap. Nothing a walk finds
+ * depends on where its steps end or on the other walks.
+ */
+#ifndef HWI_WALK_H
+#define HWI_WALK_H
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "plan/plan.h"
+#include "walk/visible.h"
+
+/* A visited row; its place in the array is its local row. */
+struct hwi_visit {
+    const uint8_t *record; /* NULL for a task's seed row */
+    uint32_t row; /* global, HWI_NONE for the seed row and label rows */
+    uint32_t table; /* HWI_NONE for those */
+    uint32_t depth;
+    uint32_t cell_start, cell_count;
+    uint32_t key_count; /* foreign keys; 1 of the seed row and label rows */
+    uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones; of a
+                      label row: its seed */
+    uint32_t next; /* local row visited after it whose children wait at the same hop */
+    uint16_t tally_cells; /* of its children's counts, behind its own */
+    uint8_t chain;
+};
+
+/* A parent that waits for its visit: of foreign key `slot` of local row `child`. */
+struct hwi_parent_entry {
+    uint32_t row, depth;
+    uint32_t asked; /* the step that asked for its record */
+    uint16_t table, child, slot;
+    uint8_t chain;
+    uint8_t is_end; /* 1: nothing is reached from it */
+};
+
+/* Children of one row by one key (or by all its keys, pooled) that may still be drawn. */
+struct hwi_group {
+    const uint32_t *children; /* the row's list for the key; pooled: all its lists */
+    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
+    uint32_t key; /* global; pooled: HWI_NONE */
+    uint32_t row; /* pooled: local row of the parent */
+    uint32_t visible, quota, drawn;
+    uint32_t draws; /* its run in `draws`; HWI_NONE before the first draw */
+    uint32_t segments; /* pooled: its run in `segments`; else its place there if not all of its
+                          visible children may be drawn (shown_edges.h), or HWI_NONE */
+};
+
+/* A list whose visible prefix is searched: it ends in [low, high]. */
+struct hwi_search {
+    const uint32_t *children;
+    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
+    uint32_t cutoff, low, high;
+    uint32_t place; /* of the answer, in `segments` */
+};
+
+/* A drawn child: where its list names it, then its global row. */
+struct hwi_drawn {
+    const uint32_t *child;
+    uint32_t row, key, depth;
+};
+
+/* Draws made ahead of their visits, so that the misses on their records overlap. */
+#define HWI_DRAWS_AHEAD 8u
+#define HWI_UNKNOWN_LOCAL UINT16_MAX /* no local row: there are at most that many */
+
+/* Under "recent": the groups of one key at the current hop. */
+struct hwi_turn {
+    uint32_t key, start, count;
+    uint8_t timed;
+};
+
+/* A cell that is chosen to be masked. */
+struct hwi_chosen_cell {
+    uint16_t row; /* local */
+    uint16_t position;
+    uint32_t cell; /* of the row's table plan */
+};
+
+enum hwi_walk_state {
+    HWI_WALK_START, /* not begun */
+    HWI_WALK_VISIT, /* parents, then the children drawn ahead */
+    HWI_WALK_NAME, /* children were drawn: read which rows they are */
+    HWI_WALK_REACH, /* their records are here: ask for their parents' */
+    HWI_WALK_COUNT, /* the ends of a hop's lists are here: how many children are visible */
+    HWI_WALK_SEARCH, /* where that takes a search */
+    HWI_WALK_TALLY, /* the rows are complete; their children are counted (child_counts.c) */
+};
+
+struct hwi_walk {
+    const struct hwi_plan *plan;
+    struct hwi_view view;
+    struct hwi_seed seed; /* what the view points at */
+    struct hwi_rng rng;
+    enum hwi_walk_state state;
+    uint32_t step;
+
+    /* The context, for batch/emit.c. */
+    struct hwi_visit *visits; /* [R] */
+    uint32_t *parents; /* [R, P] global rows over edges that are not withheld, else
+                          HWI_NONE; only as many as the row has keys */
+    uint16_t *local_parents; /* [R, P] their local rows, HWI_UNKNOWN_LOCAL where not in the
+                                context */
+    uint32_t *cell_lists;
+    uint32_t row_count, cell_count, list_count;
+    uint32_t withheld_count; /* cells of visited rows, emitted columns alone */
+    uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
+    float seed_age; /* days, of the seed row: 0, or with database_age of the newest visible row */
+    uint8_t stopped_by_rows;
+
+    /* Visited rows: open addressing; entries whose tag has an older stamp are empty. */
+    struct hwi_slot {
+        uint32_t row, tag; /* stamp << 16 | local row */
+    } *slots;
+    uint32_t slot_bits, stamp;
+
+    /* The cutoff of each table, found on first touch, kept while the next seed has the same. */
+    struct hwi_cutoff {
+        uint32_t stamp, row;
+    } *cutoffs; /* [tables] */
+    uint32_t cutoff_stamp;
+
+    struct hwi_parent_entry *queue;
+    uint32_t queue_head, queue_tail;
+
+    uint32_t *hop_first, *hop_last; /* [R + 2] rows whose children have that many hops, HWI_NONE
+                                       where none */
+    uint32_t hop, hop_end; /* the hop being drawn from; one past the highest used */
+    struct hwi_search *searches;
+    uint32_t search_count;
+    struct hwi_group *groups; /* of the hop */
+    uint32_t group_count;
+    uint32_t *bucket; /* groups at the current hop, once for each draw left */
+    uint32_t bucket_count;
+    uint32_t *draws; /* child_width entries for each group drawn from */
+    uint32_t draws_count;
+    uint32_t *segments; /* visible children by key, of each row of the hop in turn; once it is laid
+                           out, of a key that has the target or a hidden column those
+                           that are shown */
+    struct hwi_shown_children *shown_children; /* of such keys, places as in `segments`:
+                                                  shown_edges.h */
+    uint32_t *quotas; /* [child slots] for dealing a row's width */
+    struct hwi_turn *turns;
+    uint32_t turn_count, turn_next;
+    struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
+    uint32_t ahead_count, ahead_next;
+
+    uint32_t *labels; /* [label_rows + peer_labels] seeds of the task: of the anchor, the latest
+                         first, then of other anchors (label_rows.c) */
+    uint32_t label_count, label_next;
+    uint8_t labels_sought; /* 1: not found yet */
+
+    struct hwi_tally *tallies; /* with child_counts: of each row that has them, in local order, by
+                                  key; places as in `segments` */
+    uint8_t tally_state;
+    struct hwi_chosen_cell *chosen; /* with mask_words: what is masked, by position */
+    uint32_t chosen_count;
+    uint32_t surplus_count; /* of these, beyond the most of their type: shown */
+    uint64_t scratch_bytes; /* of all the arrays */
+};
+
+HWI_CHECK hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk,
+                                  hw_error *error);
+void hwi_walk_release(struct hwi_walk *walk);
+/* Begins the walk of a seed, which is copied. HW_BAD_STORE if its anchor is out of range. */
+HWI_CHECK hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed,
+                                   hw_error *error);
+/* One step; *is_done receives 1 when the context is complete. HW_BAD_STORE if an id in the store is
+ * out of range. */
+HWI_CHECK hw_status hwi_walk_step(struct hwi_walk *walk, int *is_done, hw_error *error);
+/* All steps. */
+HWI_CHECK hw_status hwi_walk_seed(struct hwi_walk *walk, const struct hwi_seed *seed,
+                                  hw_error *error);
+/* Local row of a visited global row, HWI_NONE otherwise. */
+uint32_t hwi_walk_local(const struct hwi_walk *walk, uint32_t row);
+
+#endif

@@ -1,0 +1,613 @@
+/* Small databases for the C tests; see fixtures.h. */
+#define _XOPEN_SOURCE 700
+
+#include "support/fixtures.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void fixture_check(hw_status status, const hw_error *error, const char *what) {
+    if (status != HW_OK) {
+        fprintf(stderr, "fixture: %s: status %d: %s\n", what, (int)status, error->message);
+        abort();
+    }
+}
+
+static void *allocate(size_t bytes) {
+    void *memory = calloc(1, bytes > 0 ? bytes : 1);
+    if (memory == NULL) {
+        abort();
+    }
+    return memory;
+}
+
+/* ---- streams ----------------------------------------------------------------------------- */
+
+struct column_data {
+    char *name;
+    char format[2];
+    uint8_t *validity, *values;
+    char *text;
+};
+
+/* Buffers of a stream; chunks are slices of them, so they live until stream and chunks are gone. */
+struct stream_data {
+    uint32_t reference_count;
+    uint32_t column_count;
+    uint64_t row_count, chunk_rows, next_row;
+    struct column_data *columns;
+};
+
+static void drop(struct stream_data *data) {
+    if (--data->reference_count > 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < data->column_count; i++) {
+        free(data->columns[i].name);
+        free(data->columns[i].validity);
+        free(data->columns[i].values);
+        free(data->columns[i].text);
+    }
+    free(data->columns);
+    free(data);
+}
+
+static void copy_text(struct column_data *column, const char *const *texts, uint64_t row_count) {
+    int is_large = column->format[0] == 'U';
+    size_t total = 0;
+    for (uint64_t i = 0; i < row_count; i++) {
+        total += texts[i] != NULL ? strlen(texts[i]) : 0;
+    }
+    column->text = allocate(total);
+    column->values = allocate((row_count + 1) * 8);
+    int64_t end = 0;
+    for (uint64_t i = 0; i < row_count; i++) {
+        size_t bytes = texts[i] != NULL ? strlen(texts[i]) : 0;
+        if (texts[i] != NULL) {
+            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
+        }
+        memcpy(column->text + end, texts[i] != NULL ? texts[i] : "", bytes);
+        end += (int64_t)bytes;
+        int32_t short_end = (int32_t)end;
+        memcpy(column->values + (i + 1) * (is_large ? 8 : 4),
+               is_large ? (const void *)&end : (const void *)&short_end, is_large ? 8 : 4);
+    }
+}
+
+static void copy_column(struct column_data *column, const struct fixture_column *given,
+                        uint64_t row_count) {
+    column->name = allocate(strlen(given->name) + 1);
+    memcpy(column->name, given->name, strlen(given->name));
+    column->format[0] = given->format[0];
+    column->validity = allocate(row_count / 8 + 1);
+    if (given->format[0] == 'u' || given->format[0] == 'U') {
+        copy_text(column, given->values, row_count);
+        return;
+    }
+    size_t width = given->format[0] == 'i' || given->format[0] == 'I' ? 4 : 8;
+    column->values = allocate(row_count * 8 + 8);
+    for (uint64_t i = 0; i < row_count; i++) {
+        if (given->valid == NULL || given->valid[i]) {
+            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
+        }
+        if (given->format[0] == 'b') {
+            unsigned bit = ((const uint8_t *)given->values)[i];
+            column->values[i / 8] = (uint8_t)(column->values[i / 8] | bit << i % 8);
+        }
+    }
+    if (given->format[0] != 'b' && row_count > 0) {
+        memcpy(column->values, given->values, row_count * width);
+    }
+}
+
+static void release_schema(struct ArrowSchema *schema) {
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        free(schema->children[i]);
+    }
+    free(schema->children);
+    struct stream_data *data = schema->private_data;
+    drop(data);
+    schema->release = NULL;
+}
+
+static void release_nothing(struct ArrowSchema *schema) {
+    schema->release = NULL;
+}
+
+static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
+    struct stream_data *data = stream->private_data;
+    *out = (struct ArrowSchema){.format = "+s", .name = "", .n_children = data->column_count};
+    out->children = allocate(sizeof *out->children * data->column_count);
+    for (uint32_t i = 0; i < data->column_count; i++) {
+        out->children[i] = allocate(sizeof **out->children);
+        *out->children[i] = (struct ArrowSchema){
+            .format = data->columns[i].format,
+            .name = data->columns[i].name,
+            .flags = 2,
+            .release = release_nothing,
+        };
+    }
+    data->reference_count++;
+    out->private_data = data;
+    out->release = release_schema;
+    return 0;
+}
+
+static void release_child(struct ArrowArray *array) {
+    array->release = NULL;
+}
+
+static void release_array(struct ArrowArray *array) {
+    for (int64_t i = 0; i < array->n_children; i++) {
+        free(array->children[i]->buffers);
+        free(array->children[i]);
+    }
+    free(array->children);
+    free(array->buffers);
+    struct stream_data *data = array->private_data;
+    drop(data);
+    array->release = NULL;
+}
+
+static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
+    struct stream_data *data = stream->private_data;
+    *out = (struct ArrowArray){.release = NULL};
+    if (data->next_row >= data->row_count) {
+        return 0;
+    }
+    uint64_t left = data->row_count - data->next_row;
+    uint64_t rows = data->chunk_rows > 0 && data->chunk_rows < left ? data->chunk_rows : left;
+    out->length = (int64_t)rows;
+    out->n_buffers = 1;
+    out->buffers = allocate(sizeof *out->buffers);
+    out->n_children = data->column_count;
+    out->children = allocate(sizeof *out->children * data->column_count);
+    for (uint32_t i = 0; i < data->column_count; i++) {
+        const struct column_data *column = &data->columns[i];
+        struct ArrowArray *child = allocate(sizeof *child);
+        *child = (struct ArrowArray){
+            .length = (int64_t)rows,
+            .null_count = -1,
+            .offset = (int64_t)data->next_row,
+            .n_buffers = column->text != NULL ? 3 : 2,
+            .release = release_child,
+        };
+        child->buffers = allocate(sizeof *child->buffers * 3);
+        child->buffers[0] = column->validity;
+        child->buffers[1] = column->values;
+        child->buffers[2] = column->text;
+        out->children[i] = child;
+    }
+    data->next_row += rows;
+    data->reference_count++;
+    out->private_data = data;
+    out->release = release_array;
+    return 0;
+}
+
+static const char *get_last_error(struct ArrowArrayStream *stream) {
+    (void)stream;
+    return NULL;
+}
+
+static void release_stream(struct ArrowArrayStream *stream) {
+    struct stream_data *data = stream->private_data;
+    drop(data);
+    stream->release = NULL;
+}
+
+void fixture_stream(struct ArrowArrayStream *stream, const struct fixture_column *columns,
+                    uint32_t column_count, uint64_t row_count, uint64_t chunk_rows) {
+    struct stream_data *data = allocate(sizeof *data);
+    data->reference_count = 1;
+    data->column_count = column_count;
+    data->row_count = row_count;
+    data->chunk_rows = chunk_rows;
+    data->columns = allocate(sizeof *data->columns * column_count);
+    for (uint32_t i = 0; i < column_count; i++) {
+        copy_column(&data->columns[i], &columns[i], row_count);
+    }
+    *stream = (struct ArrowArrayStream){
+        .get_schema = get_schema,
+        .get_next = get_next,
+        .get_last_error = get_last_error,
+        .release = release_stream,
+        .private_data = data,
+    };
+}
+
+void fixture_rows(hw_builder *b, uint32_t table, const struct fixture_column *columns,
+                  uint32_t column_count, uint64_t row_count, uint64_t chunk_rows) {
+    struct ArrowArrayStream stream;
+    hw_error error = {.message = ""};
+    fixture_stream(&stream, columns, column_count, row_count, chunk_rows);
+    fixture_check(hw_builder_write_rows(b, table, &stream, &error), &error, "rows");
+    stream.release(&stream);
+}
+
+void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64_t row_count,
+                     uint64_t dangling_count) {
+    struct ArrowArrayStream stream;
+    hw_error error = {.message = ""};
+    int64_t *children = allocate(2 * row_count * sizeof *children), *found = children + row_count;
+    uint64_t count = 0, edge_count = 0;
+    for (uint64_t i = 0; i < row_count; i++) {
+        if (parents[i] >= 0) {
+            children[count] = (int64_t)i;
+            found[count++] = parents[i];
+        }
+    }
+    const struct fixture_column pairs[] = {{"child", "l", children, NULL},
+                                           {"parent", "l", found, NULL}};
+    fixture_stream(&stream, pairs, 2, count, 3);
+    fixture_check(hw_builder_write_edges(b, key, &stream, row_count - count - dangling_count,
+                                         &edge_count, &error),
+                  &error, "parents");
+    stream.release(&stream);
+    free(children);
+}
+
+void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column columns[6],
+                   uint64_t seed_count) {
+    struct ArrowArrayStream stream;
+    hw_error error = {.message = ""};
+    fixture_stream(&stream, columns, 6, seed_count, 0);
+    fixture_check(hw_builder_write_seeds(b, task, &stream, &error), &error, "seeds");
+    stream.release(&stream);
+}
+
+static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, uint32_t text_dim) {
+    hw_error error = {.message = ""};
+    uint16_t *vector = allocate(text_dim * sizeof *vector);
+    for (uint32_t i = 0; i < count; i++) {
+        char name[32];
+        int bytes = snprintf(name, sizeof name, "kind %d name %u", (int)kind, i);
+        fixture_check(hw_hash_embed(name, (size_t)bytes, text_dim, vector, &error), &error,
+                      "embed");
+        fixture_check(hw_builder_write_vectors(b, kind, vector, 1, &error), &error, "vectors");
+    }
+    free(vector);
+}
+
+static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                     uint32_t text_dim) {
+    static const char metadata[] = "{\"name\": \"fixture\"}\n";
+    hw_error error = {.message = ""};
+    char fingerprint[33];
+    fixture_check(hw_builder_set_embedder(b, "hash", text_dim, &error), &error, "embedder");
+    fixture_check(hw_builder_hash_texts(b, &error), &error, "texts");
+    write_names(b, HW_EMBED_COLUMNS, column_count, text_dim);
+    write_names(b, HW_EMBED_CATEGORIES, category_count, text_dim);
+    fixture_check(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error), &error,
+                  "finish");
+}
+
+static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
+                   const char *store_path) {
+    hw_error error = {.message = ""};
+    complete(b, column_count, category_count, text_dim);
+    fixture_check(hw_builder_publish(b, store_path, &error), &error, "publish");
+}
+
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count) {
+    complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
+}
+
+void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                    const char *store_path) {
+    finish(b, column_count, category_count, FIXTURE_TEXT_DIM, store_path);
+}
+
+/* ---- directories ------------------------------------------------------------------------- */
+
+char *fixture_directory(void) {
+    const char *parent = getenv("TMPDIR");
+    char *path = fixture_path(parent != NULL ? parent : "/tmp", "headwater-test-XXXXXX");
+    if (mkdtemp(path) == NULL) {
+        perror("mkdtemp");
+        abort();
+    }
+    return path;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
+    (void)info;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+void fixture_remove(char *directory) {
+    nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(directory);
+}
+
+char *fixture_path(const char *directory, const char *name) {
+    size_t bytes = strlen(directory) + strlen(name) + 2;
+    char *path = allocate(bytes);
+    snprintf(path, bytes, "%s/%s", directory, name);
+    return path;
+}
+
+hw_store *fixture_store(const char *directory, const char *name,
+                        hw_store *(*make)(const char *store_path)) {
+    char *path = fixture_path(directory, name);
+    hw_store *store = make(path);
+    free(path);
+    return store;
+}
+
+/* ---- declaring --------------------------------------------------------------------------- */
+
+static hw_builder *open_builder(const char *name, const char *store_path) {
+    hw_builder *b = NULL;
+    hw_error error = {.message = ""};
+    hw_builder_options options = {sizeof options, name, INT64_MAX};
+    mkdir(store_path, 0777);
+    char *directory = fixture_path(store_path, ".building-fixture");
+    fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");
+    free(directory);
+    return b;
+}
+
+static void add_table(hw_builder *b, hw_table_spec spec) {
+    uint32_t index;
+    hw_error error = {.message = ""};
+    spec.struct_bytes = sizeof spec;
+    fixture_check(hw_builder_add_table(b, &spec, &index, &error), &error, spec.name);
+}
+
+static void add_column(hw_builder *b, uint32_t table, hw_column_spec spec) {
+    uint32_t index;
+    hw_error error = {.message = ""};
+    spec.struct_bytes = sizeof spec;
+    fixture_check(hw_builder_add_column(b, table, &spec, &index, &error), &error, spec.name);
+}
+
+static void add_key(hw_builder *b, uint32_t child, uint32_t parent, uint32_t column) {
+    uint32_t index;
+    hw_error error = {.message = ""};
+    hw_key_spec spec = {sizeof spec, child, parent, &column, 1};
+    fixture_check(hw_builder_add_key(b, &spec, &index, &error), &error, "key");
+}
+
+static void add_task(hw_builder *b, hw_task_spec spec) {
+    uint32_t index;
+    hw_error error = {.message = ""};
+    spec.struct_bytes = sizeof spec;
+    fixture_check(hw_builder_add_task(b, &spec, &index, &error), &error, spec.name);
+}
+
+/* ---- bookstore --------------------------------------------------------------------------- */
+
+static void declare_bookstore(hw_builder *b) {
+    static const char *const genres[] = {"crime", "poetry", "travel"};
+    hw_error error = {.message = ""};
+    add_table(b, (hw_table_spec){.name = "authors", .key_part_count = 1});
+    add_table(b, (hw_table_spec){.name = "books", .key_part_count = 1, .temporal = 1});
+    add_column(b, AUTHORS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, AUTHORS, (hw_column_spec){.name = "name", .stype = HW_TEXT});
+    add_column(b, AUTHORS, (hw_column_spec){.name = "rating", .stype = HW_NUMERICAL});
+    add_column(b, BOOKS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, BOOKS, (hw_column_spec){.name = "author_id", .stype = HW_IDENTIFIER});
+    add_column(b, BOOKS, (hw_column_spec){.name = "sequel_of", .stype = HW_IDENTIFIER});
+    add_column(b, BOOKS, (hw_column_spec){.name = "title", .stype = HW_TEXT});
+    add_column(b, BOOKS, (hw_column_spec){.name = "genre", .stype = HW_CATEGORICAL});
+    add_column(b, BOOKS, (hw_column_spec){.name = "price", .stype = HW_NUMERICAL});
+    add_column(b, BOOKS, (hw_column_spec){.name = "in_print", .stype = HW_BOOLEAN});
+    add_column(b, BOOKS,
+               (hw_column_spec){.name = "published", .stype = HW_TIMESTAMP, .temporal = 1});
+    fixture_check(hw_builder_set_categories(b, BOOKS_GENRE, genres, 3, &error), &error, "genres");
+    add_key(b, BOOKS, AUTHORS, BOOKS_AUTHOR_ID);
+    add_key(b, BOOKS, BOOKS, BOOKS_SEQUEL_OF);
+    add_task(b, (hw_task_spec){.name = "price",
+                               .anchor_table = BOOKS,
+                               .target_column = BOOKS_PRICE,
+                               .exclusive = 1});
+    add_task(b, (hw_task_spec){.name = "returns",
+                               .anchor_table = AUTHORS,
+                               .target_column = UINT32_MAX,
+                               .target_name = "returns",
+                               .target_stype = HW_BOOLEAN,
+                               .given_split = 1});
+}
+
+static void write_bookstore_rows(hw_builder *b) {
+    const uint8_t yes[6] = {1, 1, 1, 1, 1, 1};
+    const struct fixture_column authors[] = {
+        {"key", "u", (const char *[]){"1", "2", "3"}, NULL},
+        {"id", "b", yes, NULL},
+        {"name", "U", (const char *[]){"Ann", "Bob", "Cy"}, NULL},
+        {"rating", "g", (double[]){1, 2, 3}, NULL},
+    };
+    const int64_t published[6] = {10 * DAY_US, 20 * DAY_US, 20 * DAY_US,
+                                  30 * DAY_US, 40 * DAY_US, 0};
+    const uint8_t has_time[6] = {1, 1, 1, 1, 1, 0};
+    const struct fixture_column books[] = {
+        {"time", "l", published, has_time},
+        {"key", "u", (const char *[]){"b1", "b2", "b3", "b4", "b5", "b6"}, NULL},
+        {"id", "b", yes, NULL},
+        {"author_id", "b", yes, NULL},
+        {"sequel_of", "b", yes, (uint8_t[]){0, 1, 0, 1, 0, 1}},
+        {"title", "u", (const char *[]){"Fog", "Fog II", "Ann", "", "Fog", NULL}, NULL},
+        {"genre", "u", (const char *[]){"crime", "crime", "poetry", "travel", NULL, "poetry"},
+         NULL},
+        {"price", "g", (double[]){10, 20, 0, 30, 40, 50}, (uint8_t[]){1, 1, 0, 1, 1, 1}},
+        {"in_print", "b", (uint8_t[]){1, 0, 0, 1, 1, 0}, (uint8_t[]){1, 1, 0, 1, 1, 1}},
+        {"published", "l", published, has_time},
+    };
+    fixture_rows(b, AUTHORS, authors, 4, 3, 0);
+    fixture_rows(b, BOOKS, books, 10, 6, 4);
+    fixture_parents(b, BOOKS_AUTHOR, (int64_t[]){0, 0, 1, -1, 1, 0}, 6, 1);
+    fixture_parents(b, BOOKS_SEQUEL, (int64_t[]){-1, 0, -1, 1, -1, 2}, 6, 0);
+}
+
+static void write_bookstore_seeds(hw_builder *b) {
+    const uint8_t none[4] = {0, 0, 0, 0};
+    const struct fixture_column price[6] = {
+        {"anchor", "l", (int64_t[]){0, 1, 3, 4}, NULL},
+        {"obs_time", "l", (int64_t[]){10 * DAY_US, 20 * DAY_US, 30 * DAY_US, 40 * DAY_US}, NULL},
+        {"target", "g", (double[]){10, 20, 30, 40}, NULL},
+        {"labelled", "b", (uint8_t[]){1, 1, 1, 1}, NULL},
+        {"split", "i", (int32_t[]){0, 0, 0, 0}, none},
+        {"position", "i", (int32_t[]){3, 2, 1, 0}, NULL},
+    };
+    const struct fixture_column returns[6] = {
+        {"anchor", "I", (uint32_t[]){0, 0, 1, 2}, NULL},
+        {"obs_time", "l", (int64_t[]){25 * DAY_US, 45 * DAY_US, 25 * DAY_US, 25 * DAY_US}, NULL},
+        {"target", "b", (uint8_t[]){1, 0, 0, 0}, (uint8_t[]){1, 1, 0, 0}},
+        {"labelled", "b", (uint8_t[]){1, 1, 1, 0}, NULL},
+        {"split", "i", (int32_t[]){0, 1, 0, 2}, NULL},
+        {"position", "L", (uint64_t[]){0, 1, 2, 3}, NULL},
+    };
+    fixture_seeds(b, TASK_PRICE, price, 4);
+    fixture_seeds(b, TASK_RETURNS, returns, 4);
+}
+
+void bookstore_build(const char *store_path) {
+    hw_builder *b = open_builder("bookstore", store_path);
+    declare_bookstore(b);
+    write_bookstore_rows(b);
+    write_bookstore_seeds(b);
+    fixture_finish(b, BOOKSTORE_COLUMNS, 3, store_path);
+    hw_builder_close(b);
+}
+
+static hw_store *open_store(const char *store_path) {
+    hw_store *store = NULL;
+    hw_error error = {.message = ""};
+    fixture_check(hw_store_open(store_path, HW_LOAD_MMAP, &store, &error), &error, store_path);
+    return store;
+}
+
+hw_store *bookstore(const char *store_path) {
+    bookstore_build(store_path);
+    return open_store(store_path);
+}
+
+/* ---- deliveries -------------------------------------------------------------------------- */
+
+static void declare_deliveries(hw_builder *b) {
+    enum { COURIERS, PARCELS };
+    add_table(b, (hw_table_spec){.name = "couriers", .key_part_count = 1});
+    add_table(b, (hw_table_spec){.name = "parcels", .key_part_count = 1, .temporal = 1});
+    add_column(b, COURIERS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, PARCELS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, PARCELS,
+               (hw_column_spec){.name = "courier_id",
+                                .stype = HW_IDENTIFIER,
+                                .known = HW_KNOWN_COLUMN,
+                                .known_column = PARCELS_ASSIGNED});
+    add_column(
+        b, PARCELS,
+        (hw_column_spec){.name = "lost_by", .stype = HW_IDENTIFIER, .known = HW_KNOWN_NEVER});
+    add_column(b, PARCELS, (hw_column_spec){.name = "assigned", .stype = HW_IGNORED, .stored = 1});
+    add_column(b, PARCELS,
+               (hw_column_spec){.name = "weight",
+                                .stype = HW_NUMERICAL,
+                                .known = HW_KNOWN_OFFSET,
+                                .known_offset_us = 2 * DAY_US});
+    add_column(b, PARCELS, (hw_column_spec){.name = "sent", .stype = HW_TIMESTAMP, .temporal = 1});
+    add_key(b, PARCELS, COURIERS, PARCELS_COURIER_ID);
+    add_key(b, PARCELS, COURIERS, PARCELS_LOST_BY);
+    add_task(b, (hw_task_spec){
+                    .name = "heavy", .anchor_table = PARCELS, .target_column = PARCELS_WEIGHT});
+}
+
+void deliveries_build(const char *store_path) {
+    const uint8_t yes[5] = {1, 1, 1, 1, 1};
+    const int64_t sent[5] = {DAY_US, 2 * DAY_US, 3 * DAY_US, 4 * DAY_US, 5 * DAY_US};
+    const struct fixture_column couriers[] = {
+        {"key", "u", (const char *[]){"c0", "c1"}, NULL},
+        {"id", "b", yes, NULL},
+    };
+    const struct fixture_column parcels[] = {
+        {"time", "l", sent, NULL},
+        {"key", "u", (const char *[]){"p0", "p1", "p2", "p3", "p4"}, NULL},
+        {"id", "b", yes, NULL},
+        {"courier_id", "b", yes, NULL},
+        {"lost_by", "b", yes, NULL},
+        {"assigned", "l", (int64_t[]){9 * DAY_US, 3 * DAY_US, 0, 4 * DAY_US, 3 * DAY_US},
+         (uint8_t[]){1, 1, 0, 1, 1}},
+        {"weight", "g", (double[]){1, 2, 3, 4, 5}, NULL},
+        {"sent", "l", sent, NULL},
+    };
+    const struct fixture_column heavy[6] = {
+        {"anchor", "l", (int64_t[]){2}, NULL}, {"obs_time", "l", (int64_t[]){3 * DAY_US}, NULL},
+        {"target", "g", (double[]){3}, NULL},  {"labelled", "b", yes, NULL},
+        {"split", "i", (int32_t[]){0}, NULL},  {"position", "l", (int64_t[]){0}, NULL},
+    };
+    const int64_t parents[5] = {0, 0, 1, 0, 0};
+    hw_builder *b = open_builder("deliveries", store_path);
+    declare_deliveries(b);
+    fixture_rows(b, 0, couriers, 2, 2, 0);
+    fixture_rows(b, 1, parcels, 8, 5, 2);
+    fixture_parents(b, PARCELS_COURIER, parents, 5, 0);
+    fixture_parents(b, PARCELS_LOST, parents, 5, 0);
+    fixture_seeds(b, 0, heavy, 1);
+    fixture_finish(b, DELIVERIES_COLUMNS, 0, store_path);
+    hw_builder_close(b);
+}
+
+hw_store *deliveries(const char *store_path) {
+    deliveries_build(store_path);
+    return open_store(store_path);
+}
+
+/* ---- letters ----------------------------------------------------------------------------- */
+
+enum { LETTER_NAME_BYTES = 16 };
+
+/* Columns over one number, text and key per letter; the memory is the caller's. */
+struct letter_rows {
+    char names[LETTERS_COUNT][LETTER_NAME_BYTES];
+    const char *texts[LETTERS_COUNT];
+    double weights[LETTERS_COUNT];
+    int64_t anchors[LETTERS_COUNT], times[LETTERS_COUNT];
+    uint8_t yes[LETTERS_COUNT];
+    int32_t splits[LETTERS_COUNT];
+};
+
+static void write_letters(hw_builder *b, struct letter_rows *rows) {
+    for (int i = 0; i < LETTERS_COUNT; i++) {
+        snprintf(rows->names[i], sizeof rows->names[i], "letter %d", i);
+        rows->texts[i] = rows->names[i];
+        rows->weights[i] = i;
+        rows->anchors[i] = i;
+        rows->times[i] = INT64_MAX;
+        rows->yes[i] = 1;
+    }
+    const struct fixture_column letters[] = {
+        {"key", "u", rows->texts, NULL},
+        {"id", "b", rows->yes, NULL},
+        {"body", "u", rows->texts, NULL},
+        {"weight", "g", rows->weights, NULL},
+    };
+    const struct fixture_column seeds[6] = {
+        {"anchor", "l", rows->anchors, NULL}, {"obs_time", "l", rows->times, NULL},
+        {"target", "g", rows->weights, NULL}, {"labelled", "b", rows->yes, NULL},
+        {"split", "i", rows->splits, NULL},   {"position", "l", rows->anchors, NULL},
+    };
+    fixture_rows(b, 0, letters, 4, LETTERS_COUNT, 0);
+    fixture_seeds(b, 0, seeds, LETTERS_COUNT);
+}
+
+hw_store *letters(const char *store_path) {
+    hw_builder *b = open_builder("letters", store_path);
+    struct letter_rows *rows = allocate(sizeof *rows);
+    add_table(b, (hw_table_spec){.name = "letters", .key_part_count = 1});
+    add_column(b, 0, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    add_column(b, 0, (hw_column_spec){.name = "body", .stype = HW_TEXT});
+    add_column(b, 0, (hw_column_spec){.name = "weight", .stype = HW_NUMERICAL});
+    add_task(b, (hw_task_spec){
+                    .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
+    write_letters(b, rows);
+    finish(b, 3, 0, LETTERS_TEXT_DIM, store_path);
+    hw_builder_close(b);
+    free(rows);
+    return open_store(store_path);
+}
