@@ -15,6 +15,7 @@
 #include "batch/emit_frame.h"
 #include "batch/emit_rows.h"
 #include "batch/masked_cells.h"
+#include "plan/scales.h"
 #include "walk/child_counts.h"
 
 /* ---- cells ------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "base/calendar.h"
 #include "base/error.h"
 #include "batch/emit_frame.h"
+#include "plan/scales.h"
 #include "walk/child_counts.h"
 
 enum { NULL_SHIFT = 3 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/calendar.h"
+#include "plan/scales.h"
 
 #define FIRST_BLOCK 0x80000000u /* of the stream; a walk counts its blocks from 0 */
 

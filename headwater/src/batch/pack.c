@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
+#include "batch/worker.h"
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 

@@ -18,6 +18,8 @@
 #include "batch/attention_masks.h"
 #include "plan/plan.h"
 
+struct hwi_counters; /* worker.h */
+
 /* What the sequences of a batch hold so far: [B] each. */
 struct hwi_fit {
     uint32_t *cells, *rows, *contexts;

@@ -3,12 +3,16 @@
  * walked once when the sampler opens. docs/2-sampling.md, "Budgets", and docs/3-batch.md,
  * "Packing".
  */
+#include "batch/shape.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "batch/pack.h"
-#include "plan/plan.h"
+#include "batch/worker.h"
+#include "plan/options.h"
+#include "plan/order.h"
 
 enum {
     SAMPLED_SEEDS = 64, /* of each task */

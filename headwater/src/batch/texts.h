@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "walk/walk.h"
 
+struct hwi_counters; /* worker.h */
 struct hwi_packing; /* pack.h */
 
 /* Distinct ids in order of first appearance: open addressing, cleared by stamp. */
@@ -31,6 +32,7 @@ struct hwi_texts {
     struct hwi_id_set sequence;
 };
 
+/* Scratch of one batch in production: the texts of each sequence until the batch is finished. */
 struct hwi_batch_scratch {
     /* Per sequence: its distinct texts, and where its text cells stand. */
     uint32_t *texts; /* [B, text_quota] the store's numbers; after the merge the batch's */
@@ -46,6 +48,10 @@ struct hwi_batch_scratch {
     struct hwi_packing *packing; /* NULL without packing; all the above is of the staging batch */
 };
 
+HWI_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
+                                           struct hwi_batch_scratch **scratch, hw_error *error);
+void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch);
+
 HWI_CHECK hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts,
                                    hw_error *error);
 void hwi_texts_release(struct hwi_texts *texts);
@@ -60,5 +66,19 @@ HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_p
 void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b);
 /* Distinct texts of a walk, counted from the records. */
 uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk);
+
+/*
+ * After all sequences: numbers the distinct texts of the batch and writes the [1] arrays. Returns
+ * in how many parts the rest of the work may be claimed, at least one. sequence_count counts the
+ * real sequences; task is an index into plan->tasks.
+ */
+uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
+                         struct hwi_batch_scratch *scratch, uint32_t task, uint32_t sequence_count);
+/* One part: vectors of texts, and the numbers of texts in cells. Any threads at once. */
+void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
+                      const struct hwi_batch_scratch *scratch, uint32_t part);
+/* After the last part; with packing this is where the contexts are packed, which counts. */
+void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
+                      uint32_t sequence_count, struct hwi_counters *counters);
 
 #endif

@@ -7,6 +7,8 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include "batch/worker.h"
+
 #include <stdlib.h>
 #include <time.h>
 

@@ -18,7 +18,6 @@
 #define HWI_BUILDER_H
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/moments.h"
 #include "base/spill.h"
 #include "build/dictionary.h"

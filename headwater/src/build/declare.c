@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "build/builder.h"
 #include "build/publish.h"
 #include "format/record_layout.h"

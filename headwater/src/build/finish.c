@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "build/builder.h"
 #include "build/publish.h"
+#include "format/file_names.h"
+#include "format/manifest.h"
 #include "store/ownership.h"
-#include "store/store.h"
 
 static hw_status check_complete(const hw_builder *b, hw_error *error) {
     if (b->written_table_count < b->table_count) {

@@ -1,4 +1,4 @@
-/* Build directories, the manifest, the fingerprint; see publish.h. */
+/* Build directories; see publish.h. */
 #define _DEFAULT_SOURCE 1
 
 #include "build/publish.h"
@@ -13,21 +13,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/hash.h"
-#include "format/writer.h"
+#include "format/file_names.h"
+#include "format/manifest.h"
 #include "store/ownership.h"
-
-#define MANIFEST_LINE_BYTES 160u
-
-hw_status hwi_path_join(const char *directory, const char *name, char **path, hw_error *error) {
-    size_t bytes = strlen(directory) + strlen(name) + 2;
-    *path = malloc(bytes);
-    if (*path == NULL) {
-        return hwi_no_memory(error, "a path", bytes);
-    }
-    snprintf(*path, bytes, "%s/%s", directory, name);
-    return HW_OK;
-}
 
 hw_status hwi_sync_path(const char *path, hw_error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -107,37 +95,6 @@ void hwi_remove_other_builds(const char *store_path, const char *fingerprint, co
     closedir(folder);
 }
 
-static size_t manifest_line(char *at, size_t capacity, const struct hwi_file_info *file,
-                            const char *comma) {
-    char name[HWI_FILE_NAME_BYTES];
-    hwi_file_name(file->kind, file->index, name);
-    return (size_t)snprintf(
-        at, capacity, "    {\"path\": \"%s\", \"bytes\": %llu, \"checksum\": \"%016llx\"}%s\n",
-        name, (unsigned long long)file->file_bytes, (unsigned long long)file->checksum, comma);
-}
-
-hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
-                            uint32_t file_count, const struct hwi_file_info *schema, char **text,
-                            size_t *bytes, hw_error *error) {
-    size_t capacity = MANIFEST_LINE_BYTES * ((size_t)file_count + 3);
-    char *at = malloc(capacity);
-    if (at == NULL) {
-        return hwi_no_memory(error, "the manifest", capacity);
-    }
-    size_t used = (size_t)snprintf(at, capacity,
-                                   "{\n  \"format_version\": %u,\n  \"byte_order\": \"little\",\n"
-                                   "  \"fingerprint\": \"%s\",\n  \"files\": [\n",
-                                   HWI_FORMAT_VERSION, fingerprint);
-    for (uint32_t i = 0; i < file_count; i++) {
-        used += manifest_line(at + used, capacity - used, &files[i], ",");
-    }
-    used += manifest_line(at + used, capacity - used, schema, "");
-    used += (size_t)snprintf(at + used, capacity - used, "  ]\n}\n");
-    *text = at;
-    *bytes = used;
-    return HW_OK;
-}
-
 /* Writes a new file, which must not exist: what stands there is not ours, nor is what a link there
  * leads to. */
 static hw_status write_synced(const char *path, const char *text, size_t bytes, hw_error *error) {
@@ -188,40 +145,4 @@ hw_status hwi_manifest_replace(const char *store_path, const char *vacant, const
     free(path);
     free(beside);
     return status;
-}
-
-void hwi_fingerprint(const struct hwi_file_info *files, uint32_t file_count,
-                     uint64_t schema_checksum, uint8_t build_id[16]) {
-    char name[HWI_FILE_NAME_BYTES];
-    for (uint32_t half = 0; half < 2; half++) {
-        struct hwi_hash hash;
-        hwi_hash_init(&hash, half);
-        for (uint32_t i = 0; i < file_count; i++) {
-            hwi_file_name(files[i].kind, files[i].index, name);
-            hwi_hash_update(&hash, name, strlen(name) + 1);
-            hwi_hash_update(&hash, &files[i].checksum, sizeof files[i].checksum);
-        }
-        hwi_file_name(HWI_FILE_SCHEMA, 0, name);
-        hwi_hash_update(&hash, name, strlen(name) + 1);
-        hwi_hash_update(&hash, &schema_checksum, sizeof schema_checksum);
-        uint64_t digest = hwi_hash_digest(&hash);
-        for (uint32_t byte = 0; byte < 8; byte++) { /* as the number is written in hex */
-            build_id[8 * half + byte] = (uint8_t)(digest >> (56 - 8 * byte));
-        }
-    }
-}
-
-void hwi_fingerprint_text(const uint8_t build_id[16], char text[33]) {
-    for (int i = 0; i < 16; i++) {
-        snprintf(text + 2 * i, 3, "%02x", build_id[i]);
-    }
-}
-
-int hwi_is_fingerprint(const char *text) {
-    for (int i = 0; i < 32; i++) {
-        if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f'))) {
-            return 0; /* also at a terminating zero */
-        }
-    }
-    return 1;
 }

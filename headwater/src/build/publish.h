@@ -1,17 +1,11 @@
 /*
- * Build directories and the manifest that names the current one: creating, removing, replacing; and
- * the fingerprint, which is a build's name.
+ * Build directories and the manifest that names the current one: creating, removing, replacing.
  */
 #ifndef HWI_PUBLISH_H
 #define HWI_PUBLISH_H
 
 #include "base/error.h"
-#include "format/format.h"
-#include "headwater.h"
 
-/* "<directory>/<name>", malloc'ed. */
-HWI_CHECK hw_status hwi_path_join(const char *directory, const char *name, char **path,
-                                  hw_error *error);
 /* fsync of a file or directory. */
 HWI_CHECK hw_status hwi_sync_path(const char *path, hw_error *error);
 
@@ -26,24 +20,10 @@ HWI_CHECK hw_status hwi_store_directory_create(const char *directory, hw_error *
  * (store/ownership.h). vacant: a path on the same file system where nothing is. */
 void hwi_remove_other_builds(const char *store_path, const char *fingerprint, const char *vacant);
 
-/* The text of manifest.json, one line per file, schema.bin last; *text is malloc'ed.
- * files: FILES, [file_count] */
-HWI_CHECK hw_status hwi_manifest_text(const char *fingerprint, const struct hwi_file_info *files,
-                                      uint32_t file_count, const struct hwi_file_info *schema,
-                                      char **text, size_t *bytes, hw_error *error);
 /* Writes manifest.json as a new file `vacant` HWI_MANIFEST_ENDING, syncs it and renames it over the
  * old one. */
 #define HWI_MANIFEST_ENDING ".manifest.json"
 HWI_CHECK hw_status hwi_manifest_replace(const char *store_path, const char *vacant,
                                          const char *text, size_t bytes, hw_error *error);
-
-/* The build id: XXH64 with seeds 0 and 1 over path, zero and checksum of every file in the order of
- * FILES, and schema.bin last. */
-void hwi_fingerprint(const struct hwi_file_info *files, uint32_t file_count,
-                     uint64_t schema_checksum, uint8_t build_id[16]);
-/* 32 lower-case hex digits and a zero. */
-void hwi_fingerprint_text(const uint8_t build_id[16], char text[33]);
-/* 1 if 32 lower-case hex digits stand at `text`. */
-int hwi_is_fingerprint(const char *text);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "build/arrow.h"
 #include "build/builder.h"
-#include "plan/plan.h"
+#include "store/hashed_split.h"
 
 enum seed_field { ANCHOR, OBS_TIME, TARGET, LABELLED, SPLIT, POSITION, KNOWN_AT, MOST_FIELDS };
 

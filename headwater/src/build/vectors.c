@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "build/builder.h"
 #include "build/hash_embed.h"
 

@@ -12,10 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
-#include "build/publish.h"
+#include "format/file_names.h"
 #include "format/writer.h"
 
 static hw_status bad_file(const struct hwi_file *file, uint64_t byte, hw_error *error,

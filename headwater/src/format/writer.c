@@ -12,53 +12,10 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "format/file_names.h"
 
 #define WRITER_BUFFER_BYTES (256u << 10)
 #define SPILL_STEP_BYTES (1u << 20)
-
-void hwi_file_name(uint32_t kind, uint32_t index, char name[HWI_FILE_NAME_BYTES]) {
-    static const char *const names[] = {
-        [HWI_FILE_SCHEMA] = "schema.bin",
-        [HWI_FILE_TABLE] = "tables",
-        [HWI_FILE_GRAPH] = "graph.bin",
-        [HWI_FILE_TASK] = "tasks",
-        [HWI_FILE_TEXT_EMBEDDINGS] = "text_embeddings.bin",
-        [HWI_FILE_COLUMN_EMBEDDINGS] = "column_embeddings.bin",
-        [HWI_FILE_CATEGORY_EMBEDDINGS] = "categorical_embeddings.bin",
-        [HWI_FILE_KEYS] = "keys.bin",
-        [HWI_FILE_TEXTS] = "texts.bin",
-        [HWI_FILE_METADATA] = "metadata.json",
-    };
-    assert(kind >= HWI_FILE_SCHEMA && kind <= HWI_FILE_METADATA);
-    if (kind == HWI_FILE_TABLE || kind == HWI_FILE_TASK) {
-        snprintf(name, HWI_FILE_NAME_BYTES, "%s/%05u.bin", names[kind], index);
-    } else {
-        snprintf(name, HWI_FILE_NAME_BYTES, "%s", names[kind]);
-    }
-}
-
-int hwi_file_at(uint32_t table_count, uint32_t task_count, uint32_t position, uint32_t *kind,
-                uint32_t *index) {
-    *index = 0;
-    if (position < table_count) {
-        *kind = HWI_FILE_TABLE;
-        *index = position;
-        return 1;
-    }
-    position -= table_count;
-    if (position == 0) {
-        *kind = HWI_FILE_GRAPH;
-        return 1;
-    }
-    position -= 1;
-    if (position < task_count) {
-        *kind = HWI_FILE_TASK;
-        *index = position;
-        return 1;
-    }
-    *kind = HWI_FILE_TEXT_EMBEDDINGS + (position - task_count);
-    return *kind <= HWI_FILE_METADATA;
-}
 
 uint64_t hwi_header_checksum(const struct hwi_file_header *header,
                              const struct hwi_section_info *sections) {

@@ -12,8 +12,6 @@
 #include "format/format.h"
 #include "headwater.h"
 
-#define HWI_FILE_NAME_BYTES 40u
-
 struct hwi_writer {
     int fd;
     char *path;
@@ -29,11 +27,6 @@ struct hwi_writer {
     uint64_t file_bytes; /* written and buffered */
 };
 
-/* Path of a file inside a build directory, e.g. "tables/00003.bin". */
-void hwi_file_name(uint32_t kind, uint32_t index, char name[HWI_FILE_NAME_BYTES]);
-/* The files of a build in the order of FILES, metadata.json the last; 0 past the end. */
-int hwi_file_at(uint32_t table_count, uint32_t task_count, uint32_t position, uint32_t *kind,
-                uint32_t *index);
 /* XXH64 of the header without build_id and checksum, and of the section table. */
 uint64_t hwi_header_checksum(const struct hwi_file_header *header,
                              const struct hwi_section_info *sections);

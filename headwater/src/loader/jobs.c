@@ -1,11 +1,17 @@
 /* Batches in production, from their start to the reader; see loader.h. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "loader/jobs.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "loader/loader.h"
+#include "batch/slab.h"
+#include "batch/texts.h"
+#include "loader/batch_seeds.h"
+#include "plan/order.h"
 
 /* Sequences that one claim takes: few, so that threads share the last ones of a batch, and enough
  * that the mutex is taken once in about 100 us of a thread's time. */

@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "loader/jobs.h"
+#include "loader/sampler.h"
+#include "loader/threads.h"
+#include "plan/order.h"
 
 #define SLICE_NS (100 * (int64_t)1000000)
 #define SECOND_NS ((int64_t)1000000000)

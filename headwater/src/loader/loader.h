@@ -37,9 +37,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "batch/slab.h"
+#include "batch/worker.h"
 #include "loader/batch_seeds.h"
 
 enum { HWI_ENDLESS_COUNT = 2 /* train, val */ };
@@ -124,47 +123,6 @@ struct hw_sampler {
                                  calling thread */
     struct hwi_batch_scratch *spare_scratch;
 };
-
-/* ---- shared by the three files ----------------------------------------------------------- */
-
-/* HW_FORKED unless the sampler's threads live in this process. */
-HWI_CHECK hw_status hwi_sampler_check_process(const hw_sampler *sampler, hw_error *error);
-/* Ends waits by CLOCK_MONOTONIC. */
-HWI_CHECK hw_status hwi_condition_init(pthread_cond_t *condition, hw_error *error);
-
-/* jobs.c */
-void hwi_wake_everyone_locked(hw_sampler *sampler);
-/* Wakes as many idle threads as there is work for. */
-void hwi_wake_locked(hw_sampler *sampler, uint32_t count);
-void hwi_latch_locked(hw_sampler *sampler, hw_status status, const hw_error *error);
-/* A job of the stream with parts to claim, which may be started for it; NULL: nothing to do. */
-struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *stream);
-/* Sequences that one claim takes of a batch. */
-uint32_t hwi_claim_size_locked(const hw_sampler *sampler);
-/* Parts of the job are done. The last one's thread merges the texts, or hands the batch over. */
-void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t count);
-/* Parts that the thread claimed are not done and never will be. */
-void hwi_give_back_locked(hw_sampler *sampler, struct hwi_job *job, uint32_t count);
-/* The batch of the stream's head, which is ready; production goes on. */
-hw_batch *hwi_pop_locked(hw_sampler *sampler, struct hwi_stream *stream);
-/* Empties a stream's queue. */
-void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream);
-void hwi_free_unused_jobs(hw_sampler *sampler);
-void hwi_free_pass(hw_pass *pass);
-/* Seeds of the next batch that the stream will start. */
-HWI_CHECK hw_status hwi_next_seeds_locked(const hw_sampler *sampler,
-                                          const struct hwi_stream *stream,
-                                          struct hwi_batch_seeds *seeds, hw_error *error);
-void hwi_count_started_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                              const struct hwi_batch_seeds *seeds);
-void hwi_count_taken_locked(const hw_sampler *sampler, struct hwi_stream *stream,
-                            const struct hwi_batch_seeds *seeds);
-
-/* threads.c */
-void *hwi_produce(void *thread); /* main function of a thread */
-/* Makes a whole batch in the calling thread, which holds spare_mutex. */
-HWI_CHECK hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
-                                   hw_batch **batch, hw_error *error);
 
 static inline int hwi_is_finite(const struct hwi_stream *stream) {
     return stream->pass.parts != NULL;

@@ -1,14 +1,23 @@
 /* A sampler as a whole: opened, asked, shut down, closed; see loader.h. */
 #define _GNU_SOURCE 1 /* sched_getaffinity */
-
-#include "loader/loader.h"
+#include "loader/sampler.h"
 
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "batch/shape.h"
+#include "batch/slab.h"
+#include "batch/texts.h"
+#include "batch/worker.h"
+#include "loader/batch_seeds.h"
+#include "loader/jobs.h"
+#include "loader/threads.h"
+#include "plan/options.h"
+#include "plan/scales.h"
 
 enum {
     DEFAULT_MAX_THREADS = 16,
@@ -292,18 +301,18 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
         return status;
     }
     status = hwi_plan_open(store, options, &made->plan, error);
-    if (status != HW_OK) {
-        goto failed;
+    if (status == HW_OK) {
+        status = hwi_plan_shape(made->plan, error);
     }
-    status = open_pipeline(made, error);
+    if (status == HW_OK) {
+        status = open_pipeline(made, error);
+    }
     if (status != HW_OK) {
-        goto failed;
+        hw_sampler_close(made);
+        return status;
     }
     *sampler = made;
     return HW_OK;
-failed:
-    hw_sampler_close(made);
-    return status;
 }
 
 void hw_sampler_shutdown(hw_sampler *sampler) {

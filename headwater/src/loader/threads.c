@@ -1,11 +1,19 @@
 /* Production: threads keep their workers full of sequences; see loader.h. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "loader/threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "loader/loader.h"
+#include "batch/slab.h"
+#include "batch/texts.h"
+#include "batch/worker.h"
+#include "loader/batch_seeds.h"
+#include "loader/jobs.h"
 
 /* ---- works ------------------------------------------------------------------------------- */
 

@@ -3,6 +3,8 @@
  * each 64-byte aligned. Python's BATCH_FIELDS, the binding's loop and docs/3-batch.md all come from
  * this table.
  */
+#include "plan/fields.h"
+
 #include <string.h>
 
 #include "base/error.h"

@@ -3,12 +3,15 @@
  * that no loss and no context may have, and the seeds that are rows of tables. One pass over the
  * seeds of the cell tasks, and one over the rows of seed tables.
  */
+#include "plan/masking.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/plan.h"
+#include "plan/tasks.h"
+#include "store/hashed_split.h"
 
 #define DEFAULT_MASK_RATIO 0.15
 

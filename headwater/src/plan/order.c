@@ -3,11 +3,12 @@
  * an epoch is a keyed permutation, computed where it is needed, so a run resumes at any position in
  * O(1) and every rank agrees without a message. docs/2-sampling.md, "Order", is the exact text.
  */
+#include "plan/order.h"
+
 #include <assert.h>
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "plan/plan.h"
 
 enum { FEISTEL_ROUNDS = 8 };
 

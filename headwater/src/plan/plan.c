@@ -10,6 +10,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plan/masking.h"
+#include "plan/options.h"
+#include "plan/scales.h"
+#include "plan/tasks.h"
+#include "plan/time_marks.h"
 
 /* ---- options ----------------------------------------------------------------------------- */
 
@@ -259,9 +264,6 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     if (status == HW_OK) {
         status = hwi_plan_tasks(made, &given, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_plan_shape(made, error);
     }
     if (status != HW_OK) {
         hwi_plan_close(made);

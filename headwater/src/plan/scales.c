@@ -3,12 +3,13 @@
  * been built with stats_until there. The store holds z-scores by what is known later; these are
  * scaled once more, z by z. One pass over the rows up to the cutoff.
  */
+#include "plan/scales.h"
+
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/moments.h"
-#include "plan/plan.h"
 
 /* Of one column, or of all timestamps. */
 struct column_moments {

@@ -3,7 +3,7 @@
  * withheld, the scale of targets, and how many batches of a block are each task's. One pass over
  * the seeds.
  */
-#include "plan/plan.h"
+#include "plan/tasks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,31 +11,13 @@
 
 #include "base/error.h"
 #include "base/moments.h"
-#include "walk/shown_edges.h"
-
-enum { SPLIT_BUCKETS = 1000 };
+#include "plan/known_labels.h"
+#include "plan/label_edges.h"
+#include "plan/masking.h"
+#include "plan/scales.h"
+#include "store/hashed_split.h"
 
 /* ---- splits ------------------------------------------------------------------------------- */
-
-/* Buckets below a share of all. */
-static uint64_t buckets(double share) {
-    return (uint64_t)llround((double)SPLIT_BUCKETS * share);
-}
-
-/* The split of a hashed seed: docs/2-sampling.md, "Splits". */
-uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash) {
-    uint64_t words[3] = {key_hash, name_hash, options->split_seed};
-    uint8_t bytes[sizeof words];
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        bytes[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
-    }
-    uint64_t bucket = hw_hash64(bytes, sizeof bytes, 0) % SPLIT_BUCKETS;
-    const double *ratios = options->split_ratios;
-    if (bucket < buckets(ratios[HW_TRAIN])) {
-        return HW_TRAIN;
-    }
-    return bucket < buckets(ratios[HW_TRAIN] + ratios[HW_VAL]) ? HW_VAL : HW_TEST;
-}
 
 /* The split of a seed of train under `time_split`. Where the task does not say when labels are
  * known, that of an earlier seed is. */

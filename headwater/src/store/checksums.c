@@ -17,9 +17,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "build/publish.h"
-#include "format/writer.h"
-#include "store/ownership.h"
+#include "format/file_names.h"
+#include "format/manifest.h"
 
 #define PIECE_BYTES ((uint64_t)256 << 10)
 #define PROGRESS_NS ((int64_t)100000000)

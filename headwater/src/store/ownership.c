@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "build/publish.h"
-#include "format/writer.h"
+#include "format/file_names.h"
+#include "format/manifest.h"
 
 #define MANIFEST_HEAD_BYTES 4096u /* what C reads of a manifest stands within these */
 #define INDEX_DIGITS 5u /* in the name of a file of a table or task */
@@ -193,19 +193,6 @@ void hwi_remove_own_files(int parent, const char *name) {
 }
 
 /* ---- the manifest ------------------------------------------------------------------------ */
-
-const char *hwi_manifest_value(const char *text, const char *key) {
-    size_t bytes = strlen(key);
-    for (const char *at = strstr(text, key); at != NULL; at = strstr(at + 1, key)) {
-        if (at > text && at[-1] == '"' && at[bytes] == '"') {
-            at += bytes + 1;
-            at += strspn(at, " \t\r\n");
-            at += *at == ':';
-            return at + strspn(at, " \t\r\n");
-        }
-    }
-    return NULL;
-}
 
 /* Reads the beginning of manifest.json; *is_there is 0 without one, 2 if it is no regular file. */
 static hw_status read_head(int folder, const char *store_path, char head[MANIFEST_HEAD_BYTES + 1],

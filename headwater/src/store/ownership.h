@@ -10,8 +10,6 @@
 #define HWI_OWNERSHIP_H
 
 #include "base/error.h"
-#include "format/format.h"
-#include "headwater.h"
 
 /* 1 if the folder `name` (32 hex digits) in the open folder `parent` is a build. Follows no link.
  */
@@ -23,8 +21,5 @@ void hwi_remove_own_files(int parent, const char *name);
  * is a store's, of a version that may be replaced, and names a build of its own or one that is not
  * there. */
 HWI_CHECK hw_status hwi_check_replaceable(const char *store_path, hw_error *error);
-
-/* The value of a key in the text of a manifest, up to its first character; NULL without the key. */
-const char *hwi_manifest_value(const char *text, const char *key);
 
 #endif

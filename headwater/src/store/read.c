@@ -33,14 +33,6 @@ hw_store_counts hw_store_get_counts(const hw_store *store) {
     };
 }
 
-const char *hwi_store_name(const hw_store *store, struct hwi_name name, char *buffer,
-                           size_t buffer_bytes) {
-    size_t bytes = name.bytes < buffer_bytes ? name.bytes : buffer_bytes - 1;
-    memcpy(buffer, store->names + name.offset, bytes);
-    buffer[bytes] = 0;
-    return buffer;
-}
-
 /* The table of a row by binary search over the starts of tables, empty ones included. */
 static const struct hwi_table *find_table(const hw_store *store, uint32_t row) {
     uint32_t low = 0, high = store->info->table_count; /* the answer is in [low, high) */

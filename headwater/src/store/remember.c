@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "build/publish.h"
+#include "format/file_names.h"
 #include "store/checksums.h"
 
 #define MARK_VERSION 1u

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "format/file_names.h"
 #include "format/record_layout.h"
-#include "format/writer.h"
 
 #define ALL_TABLE_FLAGS                                                                            \
     (HWI_TABLE_TEMPORAL | HWI_TABLE_NULL_TIME_VISIBLE | HWI_TABLE_DAYS | HWI_TABLE_CHILD_TIMES |   \

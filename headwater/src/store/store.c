@@ -16,12 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
-#include "build/publish.h"
 #include "format/file.h"
+#include "format/file_names.h"
+#include "format/manifest.h"
 #include "store/checksums.h"
-#include "store/ownership.h"
 #include "store/schema_check.h"
 
 #define MANIFEST_HEAD_BYTES 4096u /* the fingerprint stands within these */
@@ -503,4 +502,12 @@ hw_status hw_store_warm_up(const hw_store *store, uint32_t threads, hw_error *er
         pthread_join(ids[i], NULL);
     }
     return HW_OK;
+}
+
+const char *hwi_store_name(const hw_store *store, struct hwi_name name, char *buffer,
+                           size_t buffer_bytes) {
+    size_t bytes = name.bytes < buffer_bytes ? name.bytes : buffer_bytes - 1;
+    memcpy(buffer, store->names + name.offset, bytes);
+    buffer[bytes] = 0;
+    return buffer;
 }

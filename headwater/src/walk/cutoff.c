@@ -5,35 +5,7 @@
  */
 #include "walk/cutoff.h"
 
-#include <stdlib.h>
-
-#include "base/error.h"
-
-enum { MARKS = 1024, LEAST_STRETCH = 64 };
-
-hw_status hwi_time_marks_open(struct hwi_time_marks *marks, const struct hwi_table *table,
-                              hw_error *error) {
-    *marks = (struct hwi_time_marks){0};
-    uint32_t rows = table->info->row_count;
-    if (table->times == NULL || rows < MARKS * LEAST_STRETCH) {
-        return HW_OK;
-    }
-    marks->stretch = rows / MARKS;
-    marks->count = (rows - 1) / marks->stretch; /* the last mark has rows behind it */
-    marks->times = calloc(marks->count, sizeof *marks->times);
-    if (marks->times == NULL) {
-        return hwi_no_memory(error, "the time marks of a table", MARKS * sizeof *marks->times);
-    }
-    for (uint32_t i = 0; i < marks->count; i++) {
-        marks->times[i] = table->times[(size_t)(i + 1) * marks->stretch];
-    }
-    return HW_OK;
-}
-
-void hwi_time_marks_release(struct hwi_time_marks *marks) {
-    free(marks->times);
-    *marks = (struct hwi_time_marks){0};
-}
+#include "plan/time_marks.h"
 
 /* First of times[low..high) that does not pass, else high. */
 static uint32_t halve(const struct hwi_view *view, const int64_t *times, uint32_t low,
@@ -52,7 +24,7 @@ static uint32_t halve(const struct hwi_view *view, const int64_t *times, uint32_
 /* The same between first, which passes, and last, which does not: times at low - 1 and at high. */
 static uint32_t interpolate(const struct hwi_view *view, const int64_t *times, uint32_t low,
                             uint32_t high, int64_t first, int64_t last) {
-    for (int turn = 0; high - low >= LEAST_STRETCH; turn++) {
+    for (int turn = 0; high - low >= HWI_LEAST_STRETCH; turn++) {
         uint32_t rows = high - low, guess = low + rows / 2;
         double span = (double)last - (double)first;
         if (turn % 2 == 0 && span > 0) {

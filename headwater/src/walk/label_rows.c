@@ -1,56 +1,9 @@
 /* Seeds of a task stand in the order of (anchor, obs_time): see label_rows.h. */
 #include "walk/label_rows.h"
 
-#include <stdlib.h>
+#include "plan/known_labels.h"
 
 enum { PEER_POOL = 4 }; /* peers are drawn from so many times as many labels, the latest */
-
-/* ---- the labels of a task ------------------------------------------------------------------ */
-
-static uint32_t label_rule(const struct hwi_plan *plan, const struct hwi_task_info *info) {
-    return plan->options.context_labels == HW_LABELS_DEFAULT ? info->context_labels
-                                                             : plan->options.context_labels;
-}
-
-/* Whether contexts may show the label of a seed once it is known, which is at some time. */
-static int may_show(const struct hwi_plan *plan, const struct hwi_task_plan *task,
-                    const hw_seeds *seeds, uint32_t i) {
-    uint32_t rule = label_rule(plan, task->info);
-    return rule != HW_LABELS_NONE && (rule == HW_LABELS_ALL || task->splits[i] == HW_TRAIN) &&
-           (seeds->states[i] & 15u) != HWI_LABEL_NONE && seeds->label_times[i] != INT64_MAX;
-}
-
-static int compare_labels(const void *left, const void *right) {
-    const struct hwi_known_label *a = left, *b = right;
-    if (a->known_at != b->known_at) {
-        return a->known_at < b->known_at ? -1 : 1;
-    }
-    return a->seed < b->seed ? -1 : a->seed > b->seed;
-}
-
-hw_status hwi_known_labels_open(const struct hwi_plan *plan, struct hwi_task_plan *task,
-                                hw_error *error) {
-    const hw_seeds *seeds = &plan->store->seeds[task->task];
-    if (plan->options.peer_labels == 0 || (task->info->flags & HWI_TASK_CELL) ||
-        seeds->label_times == NULL) {
-        return HW_OK;
-    }
-    size_t bytes = ((size_t)seeds->count + 1) * sizeof *task->known_labels;
-    task->known_labels = malloc(bytes);
-    if (task->known_labels == NULL) {
-        return hwi_no_memory(error, "the known labels of a task", bytes);
-    }
-    for (uint32_t i = 0; i < seeds->count; i++) {
-        if (may_show(plan, task, seeds, i)) {
-            task->known_labels[task->known_count++] =
-                (struct hwi_known_label){.known_at = seeds->label_times[i], .seed = i};
-        }
-    }
-    qsort(task->known_labels, task->known_count, sizeof *task->known_labels, compare_labels);
-    return HW_OK;
-}
-
-/* ---- the labels of a context --------------------------------------------------------------- */
 
 void hwi_labels_start(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
@@ -86,7 +39,7 @@ static uint32_t end_of_anchor(const hw_seeds *seeds, uint32_t anchor) {
 
 static int is_shown(const struct hwi_walk *walk, const hw_seeds *seeds, uint32_t i) {
     return seeds->obs_times[i] < walk->seed.obs_time &&
-           may_show(walk->plan, walk->view.task, seeds, i) &&
+           hwi_may_show_label(walk->plan, walk->view.task, seeds, i) &&
            hwi_view_passes(&walk->view, seeds->label_times[i], 0);
 }
 

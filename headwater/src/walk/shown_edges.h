@@ -12,14 +12,6 @@
 
 #include "walk/walk.h"
 
-/* Of a foreign key that has the target: which edges of its parents' lists have labels that contexts
- * may show. Only where some may not. */
-struct hwi_label_edges {
-    uint32_t key;
-    uint64_t *shown; /* a bit for each of the parent table's edges */
-    uint32_t *ranks; /* how many are set before every RANK_WORDS-th word */
-};
-
 /* The visible children of one row by such a key, or by a hidden one, of which some are shown. */
 struct hwi_shown_children {
     uint32_t start, end; /* rows of the child table of which the others' edges are withheld */
@@ -28,12 +20,6 @@ struct hwi_shown_children {
     uint32_t hole; /* the place of the anchor, if it is among them and withheld; HWI_NONE */
     uint8_t is_mixed; /* 1: between low and high there are rows outside of [start, end), too */
 };
-
-/* One pass over the lists of each key that has the target of a task, into task->label_edges. Reads
- * task->label_hidden and task->special_keys. HW_BAD_STORE, HW_NO_MEMORY. */
-HWI_CHECK hw_status hwi_label_edges_open(const hw_store *store, struct hwi_task_plan *task,
-                                         hw_error *error);
-void hwi_label_edges_release(struct hwi_task_plan *task);
 
 /* Whether edges of a key may be withheld for the target or a hidden column. */
 static inline int hwi_is_partly_shown(const struct hwi_walk *walk, uint32_t key) {

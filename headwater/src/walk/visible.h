@@ -5,7 +5,7 @@
 #ifndef HWI_VISIBLE_H
 #define HWI_VISIBLE_H
 
-#include "plan/plan.h"
+#include "plan/order.h"
 
 /* What the walk of one seed may see, resolved once. */
 struct hwi_view {

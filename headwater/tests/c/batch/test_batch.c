@@ -15,7 +15,9 @@
 
 #include "base/calendar.h"
 #include "base/huge_pages.h"
-#include "plan/plan.h"
+#include "batch/shape.h"
+#include "batch/texts.h"
+#include "batch/worker.h"
 #include "support/league.h"
 #include "walk/walk.h"
 
@@ -79,6 +81,7 @@ static void start(struct making *making, hw_store *store, const hw_sampler_optio
     hw_error error = {.message = ""};
     *making = (struct making){0};
     fixture_check(hwi_plan_open(store, options, &making->plan, &error), &error, "plan");
+    fixture_check(hwi_plan_shape(making->plan, &error), &error, "shape");
     fixture_check(hwi_worker_open(making->plan, &making->worker, &error), &error, "worker");
     fixture_check(hwi_batch_scratch_open(making->plan, &making->scratch, &error), &error,
                   "scratch");

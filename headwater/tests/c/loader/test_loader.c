@@ -19,9 +19,11 @@
 
 #include <cmocka.h>
 
+#include "batch/slab.h"
+#include "batch/texts.h"
 #include "format/file.h"
 #include "headwater.h"
-#include "loader/loader.h"
+#include "loader/jobs.h"
 #include "store/store.h"
 #include "support/fixtures.h"
 #include "support/league.h"

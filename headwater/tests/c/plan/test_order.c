@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "plan/plan.h"
+#include "plan/order.h"
 
 /* Known answers published with Random123 for philox4x32, 10 rounds. */
 static void philox_gives_the_published_words(void **state) {

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "build/publish.h"
+#include "format/file_names.h"
 #include "format/format.h"
+#include "format/manifest.h"
 #include "format/writer.h"
 #include "store/store.h"
 

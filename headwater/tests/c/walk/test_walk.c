@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "batch/shape.h"
 #include "support/league.h"
 #include "walk/walk.h"
 
@@ -69,6 +70,7 @@ static void start(struct walked *walked, hw_store *store, const hw_sampler_optio
     hw_error error = {.message = ""};
     *walked = (struct walked){0};
     fixture_check(hwi_plan_open(store, options, &walked->plan, &error), &error, "plan");
+    fixture_check(hwi_plan_shape(walked->plan, &error), &error, "shape");
     fixture_check(hwi_walk_open(walked->plan, &walked->walk, &error), &error, "walk");
 }
 

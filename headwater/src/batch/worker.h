@@ -1,0 +1,63 @@
+/* Sequences: what one is made of, and who makes it. */
+#ifndef HWI_WORKER_H
+#define HWI_WORKER_H
+
+#include "base/error.h"
+#include "plan/order.h"
+
+struct hwi_batch_scratch; /* texts.h */
+
+/*
+ * One sequence to make: sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned, and
+ * holding what slab.h promises: zeros, or what the last batch left). Different b of one batch may
+ * be made by different workers at once.
+ */
+struct hwi_work {
+    struct hwi_seed seed;
+    int is_real; /* 0: an empty sequence, all padding, without a seed */
+    uint8_t *slab;
+    struct hwi_batch_scratch *scratch;
+    uint32_t b;
+    void *owner; /* the caller's */
+};
+
+/*
+ * A worker makes several works at once, in turns, so that one waits for memory while the others
+ * compute; which ones they are never shows in what they become. One thread at a time. Allocates
+ * everything it will ever need.
+ */
+struct hwi_worker;
+HWI_CHECK hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
+                                    hw_error *error);
+void hwi_worker_close(struct hwi_worker *worker);
+/* How many more works it can take. */
+uint32_t hwi_worker_room(const struct hwi_worker *worker);
+/* Takes a work in; needs room. */
+void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work);
+/* Advances its works, of which there must be one, until one is finished, which leaves. After an
+ * error they can only be abandoned. */
+HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
+                                       hw_error *error);
+/* Forgets its works. */
+void hwi_worker_abandon(struct hwi_worker *worker);
+
+/* Counters a worker adds to; the loader collects them. */
+struct hwi_counters {
+    uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
+    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
+    uint64_t masked_cells, masked_over_limit, withheld_cells;
+};
+/* Adds counters to *sum and clears them. */
+void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
+void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
+
+/* What a context holds. */
+struct hwi_measure {
+    uint32_t cells, rows, texts; /* texts: distinct ones */
+    uint32_t targets; /* masked cells of the type that has most */
+};
+/* Walks a seed without emitting. For the plan's sample; the worker has room. */
+HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
+                                         struct hwi_measure *measure, hw_error *error);
+
+#endif

@@ -1,0 +1,12 @@
+/* The threads of a sampler: claims, works, waits. */
+#ifndef HWI_THREADS_H
+#define HWI_THREADS_H
+
+#include "loader/loader.h"
+
+void *hwi_produce(void *thread); /* main function of a thread */
+/* Makes a whole batch in the calling thread, which holds spare_mutex. */
+HWI_CHECK hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                                   hw_batch **batch, hw_error *error);
+
+#endif

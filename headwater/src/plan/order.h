@@ -1,0 +1,31 @@
+/* Order: positions to seeds. */
+#ifndef HWI_ORDER_H
+#define HWI_ORDER_H
+
+#include "plan/plan.h"
+
+/* The selected task (index into plan->tasks) of batch k of a split's stream; HW_BAD_TASK if the
+ * split has no seeds in any task. */
+HWI_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                   uint32_t *task, hw_error *error);
+/* How many of the batches [0, k) are of that task. */
+uint64_t hwi_order_task_batches(const struct hwi_plan *plan, hw_split split, uint64_t k,
+                                uint32_t task);
+
+/* What one sequence is made from. */
+struct hwi_seed {
+    uint32_t task; /* index into plan->tasks */
+    uint32_t split; /* hw_split, or HWI_SPLIT_AD_HOC */
+    uint32_t epoch;
+    uint32_t index; /* seed within the task (stored order), or position in an ad-hoc list */
+    uint32_t anchor; /* global row */
+    int64_t obs_time;
+};
+/* The seed at a global position of a (split, task) stream. */
+struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                               uint64_t position);
+
+/* Keyed permutation of [0, count): where `index` goes. count >= 1, index < count. */
+uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);
+
+#endif
