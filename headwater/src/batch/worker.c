@@ -10,8 +10,8 @@
 #include "batch/worker.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "batch/emit.h"
 #include "batch/masked_cells.h"
@@ -32,12 +32,6 @@ struct hwi_worker {
     struct hwi_texts texts;
     struct hwi_counters counters;
 };
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
@@ -169,7 +163,7 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
 
 hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finished,
                              hw_error *error) {
-    uint64_t start = now_ns();
+    int64_t start = hwi_now_ns();
     int is_done = 0;
     for (;;) {
         worker->turn = worker->turn + 1 < worker->live_count ? worker->turn + 1 : 0;
@@ -180,10 +174,10 @@ hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finishe
         }
     }
     uint32_t walk = worker->order[worker->turn];
-    uint64_t walked = now_ns();
+    int64_t walked = hwi_now_ns();
     HW_TRY(emit(worker, &worker->walks[walk], &worker->works[walk], error));
-    worker->counters.walk_ns += walked - start;
-    worker->counters.emit_ns += now_ns() - walked;
+    worker->counters.walk_ns += (uint64_t)(walked - start);
+    worker->counters.emit_ns += (uint64_t)(hwi_now_ns() - walked);
     *finished = worker->works[walk];
     worker->order[worker->turn] = worker->order[--worker->live_count];
     worker->order[worker->live_count] = walk;
