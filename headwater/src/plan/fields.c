@@ -335,7 +335,7 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
         if (bytes > (uint64_t)1 << 40 || offset > (uint64_t)1 << 40) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
                             "a batch of this shape needs more than 2^40 bytes (array '%s'): lower "
-                            "default_batch_size, default_sequence_length, max_rows or text_budget",
+                            "batch_size, sequence_length, max_rows or text_budget",
                             FIELDS[id].name);
         }
         field->bytes = bytes;

@@ -24,8 +24,9 @@ static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     double seconds = floor(days * 86400 + 0.5);
     if ((days > 0 && seconds < 1) || (days == 0 && share > 0)) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "staleness: the longest gap is %g days, expected 1 second to %u days", days,
-                        HWI_MAX_STALE_DAYS);
+                        "staleness_max_days: the longest gap is %g days, expected 1 second to %u "
+                        "days",
+                        days, HWI_MAX_STALE_DAYS);
     }
     plan->stale_seconds = (uint32_t)seconds;
     plan->fresh_words = (uint64_t)floor(share * 4294967296.0 + 0.5);

@@ -652,9 +652,9 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "a walk of max_rows %llu, %u keys at one table "
-                            "and bfs_child_width %u needs more than %llu bytes of scratch for each "
-                            "thread: lower max_rows or bfs_child_width",
+                            "a walk of max_rows %llu, %u keys at one table and child_width %u "
+                            "needs more than %llu bytes of scratch for each thread: lower max_rows "
+                            "or child_width",
                             (unsigned long long)rows, plan->child_slots, plan->options.child_width,
                             (unsigned long long)HWI_MAX_SCRATCH_BYTES);
         }
