@@ -258,10 +258,10 @@ static void emit_tallies(const struct hwi_walk *walk, uint32_t local, uint32_t p
                          const struct cell_arrays *out) {
     const struct hwi_visit *visit = &walk->visits[local];
     for (uint32_t i = 0; i < visit->tally_cells; i++) {
-        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        const struct hwi_tally *tally = &walk->tallies.all[place + i / HWI_TALLY_CELLS];
         uint32_t at = visit->cell_start + visit->cell_count + i;
         out->semantic_types[at] = HW_NUMERICAL;
-        out->column_ids[at] = (int32_t)hwi_tally_column(walk, visit, i);
+        out->column_ids[at] = (int32_t)hwi_tally_column(walk->plan, visit->table, i);
         out->row_ids[at] = (uint16_t)local;
         out->numeric_values[at] = tally->values[i % HWI_TALLY_CELLS];
         out->is_null[at] = tally->is_null[i % HWI_TALLY_CELLS];
@@ -272,7 +272,7 @@ static void emit_all_tallies(const struct hwi_walk *walk, const struct cell_arra
     for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
         if (walk->visits[row].table != HWI_NONE) {
             emit_tallies(walk, row, place, out);
-            place = hwi_tally_next(walk, &walk->visits[row], place);
+            place = hwi_tally_next(walk->plan, walk->visits[row].table, place);
         }
     }
 }
@@ -430,7 +430,7 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_walk *walk,
 void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
                       struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
     struct hwi_target target = {.null = 1};
-    walk->row_count = walk->cell_count = walk->chosen_count = walk->surplus_count = 0;
+    walk->row_count = walk->cell_count = walk->chosen.count = walk->chosen.surplus_count = 0;
     hwi_canvas_clear(canvas);
     if (plan->options.layout == HW_LAYOUT_COMPACT) {
         hwi_emit_compact_nothing(plan, slab, b);

@@ -218,10 +218,10 @@ static void emit_padding(const struct hwi_plan *plan, const struct compact_array
 static void emit_tallies(const struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t place,
                          const struct compact_arrays *out) {
     for (uint32_t i = 0; i < visit->tally_cells; i++) {
-        const struct hwi_tally *tally = &walk->tallies[place + i / HWI_TALLY_CELLS];
+        const struct hwi_tally *tally = &walk->tallies.all[place + i / HWI_TALLY_CELLS];
         uint32_t at = visit->cell_start + visit->cell_count + i, cell = i % HWI_TALLY_CELLS;
         out->cells[at] = (uint8_t)(HW_NUMERICAL | (tally->is_null[cell] ? HW_CELL_NULL : 0));
-        out->columns[at] = (uint16_t)hwi_tally_column(walk, visit, i);
+        out->columns[at] = (uint16_t)hwi_tally_column(walk->plan, visit->table, i);
         out->values[at] = float_bits(tally->values[cell]);
         out->times[at] = 0;
     }
@@ -232,7 +232,7 @@ static void emit_all_tallies(const struct hwi_walk *walk, const struct compact_a
         const struct hwi_visit *visit = &walk->visits[row];
         if (visit->table != HWI_NONE) {
             emit_tallies(walk, visit, place, out);
-            place = hwi_tally_next(walk, visit, place);
+            place = hwi_tally_next(walk->plan, visit->table, place);
         }
     }
 }

@@ -62,24 +62,24 @@ static void choose(struct hwi_walk *walk) {
     struct hwi_chosen_cell candidate;
     uint32_t candidate_count = 0;
     rng.counter[0] = FIRST_BLOCK;
-    walk->chosen_count = walk->surplus_count = 0;
+    walk->chosen.count = walk->chosen.surplus_count = 0;
     if (!is_masked_seed(walk)) {
         return;
     }
     while (next_candidate(walk, &at, &candidate)) {
         candidate_count++;
         if (hwi_rng_next(&rng) < plan->mask_words) {
-            walk->chosen[walk->chosen_count++] = candidate;
+            walk->chosen.cells[walk->chosen.count++] = candidate;
         }
     }
-    if (walk->chosen_count > 0 || candidate_count == 0) {
+    if (walk->chosen.count > 0 || candidate_count == 0) {
         return;
     }
     at = (struct place){0};
     for (uint32_t skipped = hwi_rng_below(&rng, candidate_count) + 1; skipped > 0; skipped--) {
-        (void)next_candidate(walk, &at, &walk->chosen[0]);
+        (void)next_candidate(walk, &at, &walk->chosen.cells[0]);
     }
-    walk->chosen_count = 1;
+    walk->chosen.count = 1;
 }
 
 /* Of a chosen cell, 0 for numbers up to HWI_MASKED_TYPES - 1 for texts. */
@@ -91,8 +91,8 @@ static uint32_t type_of(const struct hwi_walk *walk, const struct hwi_chosen_cel
 uint32_t hwi_masked_measure(struct hwi_walk *walk) {
     uint32_t counts[HWI_MASKED_TYPES] = {0}, most = 0;
     choose(walk);
-    for (uint32_t i = 0; i < walk->chosen_count; i++) {
-        uint32_t count = ++counts[type_of(walk, &walk->chosen[i])];
+    for (uint32_t i = 0; i < walk->chosen.count; i++) {
+        uint32_t count = ++counts[type_of(walk, &walk->chosen.cells[i])];
         most = count > most ? count : most;
     }
     return most;
@@ -205,12 +205,12 @@ void hwi_masked_emit(const struct hwi_plan *plan, struct hwi_walk *walk, struct 
         memcpy(hwi_field_at(plan, slab, HWI_TARGET_INDICES, 4 * (size_t)b), &walk->target_cell, 4);
     }
     choose(walk);
-    for (uint32_t i = 0; i < walk->chosen_count; i++) {
-        uint32_t *count = &counts[type_of(walk, &walk->chosen[i])];
+    for (uint32_t i = 0; i < walk->chosen.count; i++) {
+        uint32_t *count = &counts[type_of(walk, &walk->chosen.cells[i])];
         if (*count < plan->shape.max_targets_per_type) {
-            mask_cell(walk, canvas, slab, b, &walk->chosen[i], (*count)++);
+            mask_cell(walk, canvas, slab, b, &walk->chosen.cells[i], (*count)++);
         } else {
-            walk->surplus_count++;
+            walk->chosen.surplus_count++;
         }
     }
 }

@@ -155,8 +155,8 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     worker->counters.cells += walk->cell_count;
     worker->counters.rows += walk->row_count;
     worker->counters.stopped_by_rows += walk->stopped_by_rows;
-    worker->counters.masked_cells += walk->chosen_count - walk->surplus_count;
-    worker->counters.masked_over_limit += walk->surplus_count;
+    worker->counters.masked_cells += walk->chosen.count - walk->chosen.surplus_count;
+    worker->counters.masked_over_limit += walk->chosen.surplus_count;
     worker->counters.withheld_cells += walk->withheld_count;
     return HW_OK;
 }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "walk/children.h"
+#include "walk/walk.h"
 
 enum tally_state { TALLY_COUNT, TALLY_SEARCH, TALLY_NAME, TALLY_READ };
 enum { CELL_COUNT, CELL_LAST, CELL_FIRST };
@@ -43,7 +44,7 @@ static double log_of_one_and(double x) {
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* One of the lists of the rows of a walk, in the order of walk->segments. */
+/* One of the lists of the rows of a walk, in the order of walk->hops.segments. */
 struct list {
     const struct hwi_table *table;
     const struct hwi_key_info *key;
@@ -59,7 +60,7 @@ static hw_status each_list(struct hwi_walk *walk,
                            hw_error *error) {
     const hw_store *store = walk->plan->store;
     uint32_t place = 0;
-    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+    for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
          local = walk->visits[local].next) {
         const struct hwi_visit *visit = &walk->visits[local];
         struct list list = {.table = &store->tables[visit->table]};
@@ -71,8 +72,8 @@ static hw_status each_list(struct hwi_walk *walk,
             uint32_t count, key = list.table->incoming[slot];
             memcpy(&count, head + 4 + slot * sizeof count, sizeof count);
             list.key = &store->keys[key];
-            list.visible = walk->view.task->special_keys[key] ? 0 : walk->segments[place];
-            list.tally = &walk->tallies[place];
+            list.visible = walk->view.task->special_keys[key] ? 0 : walk->hops.segments[place];
+            list.tally = &walk->tallies.all[place];
             HW_TRY(visit_list(walk, &list, error));
             list.start += count;
         }
@@ -143,21 +144,21 @@ static hw_status set_values(struct hwi_walk *walk, const struct list *list, hw_e
 /* ---- steps ------------------------------------------------------------------------------- */
 
 hw_status hwi_tally_begin(struct hwi_walk *walk, hw_error *error) {
-    walk->tally_state = TALLY_COUNT;
+    walk->tallies.state = TALLY_COUNT;
     return hwi_children_open_all(walk, error);
 }
 
 hw_status hwi_tally_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
-    switch ((enum tally_state)walk->tally_state) {
+    switch ((enum tally_state)walk->tallies.state) {
     case TALLY_COUNT:
         hwi_children_count(walk);
-        walk->tally_state = walk->search_count > 0 ? TALLY_SEARCH : TALLY_NAME;
+        walk->tallies.state = walk->hops.search_count > 0 ? TALLY_SEARCH : TALLY_NAME;
         return HW_OK;
     case TALLY_SEARCH:
-        walk->tally_state = hwi_children_search(walk) ? TALLY_NAME : TALLY_SEARCH;
+        walk->tallies.state = hwi_children_search(walk) ? TALLY_NAME : TALLY_SEARCH;
         return HW_OK;
     case TALLY_NAME:
-        walk->tally_state = TALLY_READ;
+        walk->tallies.state = TALLY_READ;
         return each_list(walk, name_ends, error);
     case TALLY_READ:
     default:

@@ -6,7 +6,9 @@
 #ifndef HWI_CHILD_COUNTS_H
 #define HWI_CHILD_COUNTS_H
 
-#include "walk/walk.h"
+#include "plan/plan.h"
+
+struct hwi_walk;
 
 /* What stands in the cells of one (visited row, foreign key). */
 struct hwi_tally {
@@ -15,24 +17,27 @@ struct hwi_tally {
     uint8_t is_null[HWI_TALLY_CELLS];
 };
 
+struct hwi_tallies {
+    struct hwi_tally *all; /* of each row that has them, in local order, by key; places as in
+                              hops.segments */
+    uint8_t state;
+};
+
 /* Begins the tallies of a walk that is otherwise complete: its states follow. HW_BAD_STORE if an id
  * in the store is out of range; also of the steps. */
 HWI_CHECK hw_status hwi_tally_begin(struct hwi_walk *walk, hw_error *error);
 HWI_CHECK hw_status hwi_tally_step(struct hwi_walk *walk, int *is_done, hw_error *error);
 
-/* Cell `index` of the tallies of a row: its column, and in *tally where its value stands; the row's
- * tallies begin at `place`. */
-static inline uint32_t hwi_tally_column(const struct hwi_walk *walk, const struct hwi_visit *visit,
+/* The column of cell `index` of the tallies of a row of a table. */
+static inline uint32_t hwi_tally_column(const struct hwi_plan *plan, uint32_t table,
                                         uint32_t index) {
-    const hw_store *store = walk->plan->store;
-    uint32_t key = store->tables[visit->table].incoming[index / HWI_TALLY_CELLS];
-    return store->info->column_count + HWI_TALLY_CELLS * key + index % HWI_TALLY_CELLS;
+    uint32_t key = plan->store->tables[table].incoming[index / HWI_TALLY_CELLS];
+    return plan->store->info->column_count + HWI_TALLY_CELLS * key + index % HWI_TALLY_CELLS;
 }
 
-/* Where the tallies of the next row begin, given where those of a row do. */
-static inline uint32_t hwi_tally_next(const struct hwi_walk *walk, const struct hwi_visit *visit,
-                                      uint32_t place) {
-    return place + walk->plan->store->tables[visit->table].info->child_slot_count;
+/* Where the tallies of the next row begin, given where those of a row of this table do. */
+static inline uint32_t hwi_tally_next(const struct hwi_plan *plan, uint32_t table, uint32_t place) {
+    return place + plan->store->tables[table].info->child_slot_count;
 }
 
 #endif

@@ -11,17 +11,18 @@
 #include <string.h>
 
 #include "walk/shown_edges.h"
+#include "walk/walk.h"
 
 void hwi_draw_reset(struct hwi_walk *walk) {
-    walk->group_count = walk->draws_count = 0;
-    walk->bucket_count = walk->turn_count = walk->turn_next = 0;
-    walk->ahead_count = walk->ahead_next = 0;
+    walk->draws.group_count = walk->draws.entry_count = 0;
+    walk->draws.bucket_count = walk->draws.turn_count = walk->draws.turn_next = 0;
+    walk->draws.ahead_count = walk->draws.ahead_next = 0;
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
 static struct hwi_group *add_group(struct hwi_walk *walk, uint32_t visible, uint32_t quota) {
-    struct hwi_group *group = &walk->groups[walk->group_count++];
+    struct hwi_group *group = &walk->draws.groups[walk->draws.group_count++];
     group->visible = visible;
     group->quota = quota;
     group->drawn = 0;
@@ -46,13 +47,13 @@ static void deal_quota(uint32_t width, uint32_t slot_count, const uint32_t *visi
     }
 }
 
-/* One group for the children of all keys; `place` of its counts in walk->segments. */
+/* One group for the children of all keys; `place` of its counts in walk->hops.segments. */
 static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uint32_t start,
                        uint32_t place) {
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
     uint32_t sum = 0, width = walk->plan->options.child_width;
     for (uint32_t slot = 0; slot < table->child_slot_count; slot++) {
-        sum += walk->segments[place + slot];
+        sum += walk->hops.segments[place + slot];
     }
     if (sum > 0) {
         struct hwi_group *group = add_group(walk, sum, sum < width ? sum : width);
@@ -71,7 +72,7 @@ static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uin
     const uint8_t *counts = visit->record + table->child_offset + 4;
     uint32_t width = walk->plan->options.child_width;
     for (uint32_t slot = 0; slot < table->child_slot_count; slot++) {
-        uint32_t count, visible = walk->segments[place + slot];
+        uint32_t count, visible = walk->hops.segments[place + slot];
         uint32_t part = quota != NULL ? quota[slot] : visible < width ? visible : width;
         memcpy(&count, counts + slot * sizeof count, sizeof count);
         if (part > 0) {
@@ -88,7 +89,7 @@ static void add_by_key(struct hwi_walk *walk, const struct hwi_visit *visit, uin
 static void add_groups(struct hwi_walk *walk) {
     const hw_sampler_options *options = &walk->plan->options;
     uint32_t place = 0;
-    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+    for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
          local = walk->visits[local].next) {
         const struct hwi_visit *visit = &walk->visits[local];
         const struct hwi_table *table = &walk->plan->store->tables[visit->table];
@@ -99,9 +100,9 @@ static void add_groups(struct hwi_walk *walk) {
         } else if (options->child_order == HW_CHILDREN_UNIFORM) {
             add_pooled(walk, visit, start, place);
         } else {
-            deal_quota(options->child_width, table->child_slot_count, walk->segments + place,
-                       walk->quotas);
-            add_by_key(walk, visit, start, place, walk->quotas);
+            deal_quota(options->child_width, table->child_slot_count, walk->hops.segments + place,
+                       walk->draws.quotas);
+            add_by_key(walk, visit, start, place, walk->draws.quotas);
         }
         place += table->child_slot_count;
     }
@@ -113,15 +114,15 @@ static void add_groups(struct hwi_walk *walk) {
 static uint32_t draw_position(struct hwi_walk *walk, struct hwi_group *group) {
     uint32_t width = walk->plan->options.child_width, k = group->drawn++;
     if (group->draws == HWI_NONE) {
-        group->draws = walk->draws_count;
-        walk->draws_count += group->visible < width ? group->visible : width;
+        group->draws = walk->draws.entry_count;
+        walk->draws.entry_count += group->visible < width ? group->visible : width;
         if (group->visible <= width) {
             for (uint32_t i = 0; i < group->visible; i++) {
-                walk->draws[group->draws + i] = i;
+                walk->draws.entries[group->draws + i] = i;
             }
         }
     }
-    uint32_t *draws = walk->draws + group->draws;
+    uint32_t *draws = walk->draws.entries + group->draws;
     if (group->visible <= width) {
         uint32_t j = k + hwi_rng_below(&walk->rng, group->visible - k);
         uint32_t position = draws[j];
@@ -156,7 +157,7 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
     const struct hwi_visit *visit = &walk->visits[group->row];
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
     const uint8_t *counts = visit->record + table->child_offset + 4;
-    const uint32_t *children = group->children, *visible = walk->segments + group->segments;
+    const uint32_t *children = group->children, *visible = walk->hops.segments + group->segments;
     uint32_t slot = 0;
     while (position >= visible[slot]) {
         uint32_t count;
@@ -184,7 +185,7 @@ static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct 
 /* Takes one of `count` entries of an array of groups; the last entry takes its place. */
 static struct hwi_group *draw_entry(struct hwi_walk *walk, uint32_t *entries, uint32_t count) {
     uint32_t j = hwi_rng_below(&walk->rng, count);
-    struct hwi_group *group = &walk->groups[entries[j]];
+    struct hwi_group *group = &walk->draws.groups[entries[j]];
     entries[j] = entries[count - 1];
     return group;
 }
@@ -192,13 +193,13 @@ static struct hwi_group *draw_entry(struct hwi_walk *walk, uint32_t *entries, ui
 /* ---- uniform order ----------------------------------------------------------------------- */
 
 static void lay_out_bucket(struct hwi_walk *walk) {
-    uint32_t *bucket = walk->bucket, count = 0;
-    for (uint32_t g = 0; g < walk->group_count; g++) {
-        for (uint32_t i = 0; i < walk->groups[g].quota; i++) {
+    uint32_t *bucket = walk->draws.bucket, count = 0;
+    for (uint32_t g = 0; g < walk->draws.group_count; g++) {
+        for (uint32_t i = 0; i < walk->draws.groups[g].quota; i++) {
             bucket[count++] = g;
         }
     }
-    walk->bucket_count = count;
+    walk->draws.bucket_count = count;
 }
 
 /* ---- recent order ------------------------------------------------------------------------ */
@@ -210,7 +211,7 @@ static const uint32_t *newest_of(const struct hwi_walk *walk, const struct hwi_g
 
 /* 1 if the next child of group a is newer than that of group b (of the same key). */
 static int is_newer(const struct hwi_walk *walk, uint32_t a, uint32_t b) {
-    const struct hwi_group *x = &walk->groups[a], *y = &walk->groups[b];
+    const struct hwi_group *x = &walk->draws.groups[a], *y = &walk->draws.groups[b];
     const uint32_t *i = newest_of(walk, x), *j = newest_of(walk, y);
     if (x->times != NULL && x->times[i - x->children] != y->times[j - y->children]) {
         return x->times[i - x->children] > y->times[j - y->children];
@@ -236,52 +237,54 @@ static void sift_down(const struct hwi_walk *walk, uint32_t *heap, uint32_t coun
 
 /* The turn of a key at this hop, kept in key order; a new one has no entries yet. */
 static struct hwi_turn *turn_of(struct hwi_walk *walk, uint32_t key) {
-    uint32_t i = walk->turn_count;
-    while (i > 0 && walk->turns[i - 1].key > key) {
+    uint32_t i = walk->draws.turn_count;
+    while (i > 0 && walk->draws.turns[i - 1].key > key) {
         i--;
     }
-    if (i > 0 && walk->turns[i - 1].key == key) {
-        return &walk->turns[i - 1];
+    if (i > 0 && walk->draws.turns[i - 1].key == key) {
+        return &walk->draws.turns[i - 1];
     }
-    memmove(&walk->turns[i + 1], &walk->turns[i], (walk->turn_count - i) * sizeof *walk->turns);
-    walk->turn_count++;
+    memmove(&walk->draws.turns[i + 1], &walk->draws.turns[i],
+            (walk->draws.turn_count - i) * sizeof *walk->draws.turns);
+    walk->draws.turn_count++;
     const hw_store *store = walk->plan->store;
     uint32_t table = store->keys[key].child_table;
-    walk->turns[i] = (struct hwi_turn){.key = key, .timed = store->tables[table].times != NULL};
-    return &walk->turns[i];
+    walk->draws.turns[i] =
+        (struct hwi_turn){.key = key, .timed = store->tables[table].times != NULL};
+    return &walk->draws.turns[i];
 }
 
 static void lay_out_turns(struct hwi_walk *walk) {
     uint32_t start = 0;
-    walk->turn_count = walk->turn_next = 0;
-    for (uint32_t g = 0; g < walk->group_count; g++) {
-        struct hwi_turn *turn = turn_of(walk, walk->groups[g].key);
-        turn->count += turn->timed ? 1 : walk->groups[g].quota;
+    walk->draws.turn_count = walk->draws.turn_next = 0;
+    for (uint32_t g = 0; g < walk->draws.group_count; g++) {
+        struct hwi_turn *turn = turn_of(walk, walk->draws.groups[g].key);
+        turn->count += turn->timed ? 1 : walk->draws.groups[g].quota;
     }
-    for (uint32_t i = 0; i < walk->turn_count; i++) {
-        walk->turns[i].start = start;
-        start += walk->turns[i].count;
-        walk->turns[i].count = 0;
+    for (uint32_t i = 0; i < walk->draws.turn_count; i++) {
+        walk->draws.turns[i].start = start;
+        start += walk->draws.turns[i].count;
+        walk->draws.turns[i].count = 0;
     }
-    for (uint32_t g = 0; g < walk->group_count; g++) {
-        struct hwi_turn *turn = turn_of(walk, walk->groups[g].key);
-        uint32_t copies = turn->timed ? 1 : walk->groups[g].quota;
+    for (uint32_t g = 0; g < walk->draws.group_count; g++) {
+        struct hwi_turn *turn = turn_of(walk, walk->draws.groups[g].key);
+        uint32_t copies = turn->timed ? 1 : walk->draws.groups[g].quota;
         for (uint32_t i = 0; i < copies; i++) {
-            walk->bucket[turn->start + turn->count++] = g;
+            walk->draws.bucket[turn->start + turn->count++] = g;
         }
     }
-    for (uint32_t i = 0; i < walk->turn_count; i++) {
-        struct hwi_turn *turn = &walk->turns[i];
+    for (uint32_t i = 0; i < walk->draws.turn_count; i++) {
+        struct hwi_turn *turn = &walk->draws.turns[i];
         for (uint32_t at = turn->count / 2; turn->timed && at-- > 0;) {
-            sift_down(walk, walk->bucket + turn->start, turn->count, at);
+            sift_down(walk, walk->draws.bucket + turn->start, turn->count, at);
         }
     }
 }
 
 /* Takes the newest child of the key whose turn it is. */
 static void draw_newest(struct hwi_walk *walk, struct hwi_turn *turn, struct hwi_drawn *drawn) {
-    uint32_t *heap = walk->bucket + turn->start;
-    struct hwi_group *group = &walk->groups[heap[0]];
+    uint32_t *heap = walk->draws.bucket + turn->start;
+    struct hwi_group *group = &walk->draws.groups[heap[0]];
     drawn->key = group->key;
     drawn->child = newest_of(walk, group);
     group->drawn++;
@@ -292,21 +295,21 @@ static void draw_newest(struct hwi_walk *walk, struct hwi_turn *turn, struct hwi
 }
 
 static void draw_turn(struct hwi_walk *walk, struct hwi_drawn *drawn) {
-    if (walk->turn_next >= walk->turn_count) {
-        walk->turn_next = 0;
+    if (walk->draws.turn_next >= walk->draws.turn_count) {
+        walk->draws.turn_next = 0;
     }
-    struct hwi_turn *turn = &walk->turns[walk->turn_next];
+    struct hwi_turn *turn = &walk->draws.turns[walk->draws.turn_next];
     if (turn->timed) {
         draw_newest(walk, turn, drawn);
     } else {
-        draw_uniform(walk, draw_entry(walk, walk->bucket + turn->start, turn->count), drawn);
+        draw_uniform(walk, draw_entry(walk, walk->draws.bucket + turn->start, turn->count), drawn);
         turn->count--;
     }
     if (turn->count > 0) {
-        walk->turn_next++;
+        walk->draws.turn_next++;
     } else {
-        walk->turn_count--;
-        memmove(turn, turn + 1, (walk->turn_count - walk->turn_next) * sizeof *turn);
+        walk->draws.turn_count--;
+        memmove(turn, turn + 1, (walk->draws.turn_count - walk->draws.turn_next) * sizeof *turn);
     }
 }
 
@@ -326,22 +329,22 @@ void hwi_draw_lay_out(struct hwi_walk *walk) {
 }
 
 static void draw_one(struct hwi_walk *walk, struct hwi_drawn *drawn) {
-    drawn->depth = walk->hop;
-    if (walk->turn_count > 0) {
+    drawn->depth = walk->hops.current;
+    if (walk->draws.turn_count > 0) {
         draw_turn(walk, drawn);
     } else {
-        draw_uniform(walk, draw_entry(walk, walk->bucket, walk->bucket_count), drawn);
-        walk->bucket_count--;
+        draw_uniform(walk, draw_entry(walk, walk->draws.bucket, walk->draws.bucket_count), drawn);
+        walk->draws.bucket_count--;
     }
 }
 
 uint32_t hwi_draw_ahead(struct hwi_walk *walk) {
-    walk->ahead_count = walk->ahead_next = 0;
-    while (walk->ahead_count < HWI_DRAWS_AHEAD &&
-           (walk->bucket_count > 0 || walk->turn_count > 0)) {
-        struct hwi_drawn *drawn = &walk->ahead[walk->ahead_count++];
+    walk->draws.ahead_count = walk->draws.ahead_next = 0;
+    while (walk->draws.ahead_count < HWI_DRAWS_AHEAD &&
+           (walk->draws.bucket_count > 0 || walk->draws.turn_count > 0)) {
+        struct hwi_drawn *drawn = &walk->draws.ahead[walk->draws.ahead_count++];
         draw_one(walk, drawn);
         __builtin_prefetch(drawn->child);
     }
-    return walk->ahead_count;
+    return walk->draws.ahead_count;
 }

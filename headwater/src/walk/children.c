@@ -10,16 +10,17 @@
 
 #include "base/error.h"
 #include "walk/cutoff.h"
+#include "walk/walk.h"
 
 /* Elements of a list that a search reads at once: about a cache line. */
 #define SEARCH_RUN 16u
 
 void hwi_children_reset(struct hwi_walk *walk) {
-    for (uint32_t hop = 0; hop < walk->hop_end; hop++) {
-        walk->hop_first[hop] = HWI_NONE;
+    for (uint32_t hop = 0; hop < walk->hops.end; hop++) {
+        walk->hops.first[hop] = HWI_NONE;
     }
-    walk->hop = walk->hop_end = 0;
-    walk->search_count = 0;
+    walk->hops.current = walk->hops.end = 0;
+    walk->hops.search_count = 0;
 }
 
 void hwi_children_wait(struct hwi_walk *walk, uint32_t local) {
@@ -29,13 +30,13 @@ void hwi_children_wait(struct hwi_walk *walk, uint32_t local) {
         return;
     }
     visit->next = HWI_NONE;
-    if (walk->hop_first[hop] == HWI_NONE) {
-        walk->hop_first[hop] = local;
+    if (walk->hops.first[hop] == HWI_NONE) {
+        walk->hops.first[hop] = local;
     } else {
-        walk->visits[walk->hop_last[hop]].next = local;
+        walk->visits[walk->hops.last[hop]].next = local;
     }
-    walk->hop_last[hop] = local;
-    walk->hop_end = hop >= walk->hop_end ? hop + 1 : walk->hop_end;
+    walk->hops.last[hop] = local;
+    walk->hops.end = hop >= walk->hops.end ? hop + 1 : walk->hops.end;
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
@@ -72,12 +73,13 @@ static int passes(struct hwi_walk *walk, const struct lists *lists, uint32_t at)
     if (key->known_late) {
         return hwi_view_passes(&walk->view, lists->table->child_times[lists->start + at], 0);
     }
-    return lists->table->children[lists->start + at] < hwi_cutoff(walk, key->child_table);
+    return lists->table->children[lists->start + at] <
+           hwi_cutoff(&walk->cutoffs, walk->plan, &walk->view, key->child_table);
 }
 
 int hwi_children_waits(struct hwi_walk *walk) {
-    for (uint32_t hop = walk->hop + 1; hop < walk->hop_end; hop++) {
-        for (uint32_t local = walk->hop_first[hop]; local != HWI_NONE;
+    for (uint32_t hop = walk->hops.current + 1; hop < walk->hops.end; hop++) {
+        for (uint32_t local = walk->hops.first[hop]; local != HWI_NONE;
              local = walk->visits[local].next) {
             struct lists lists = lists_of(walk, &walk->visits[local]);
             for (; lists.slot < lists.table->child_slot_count; lists.slot++) {
@@ -136,12 +138,12 @@ static void ask_for_starts(const struct hwi_walk *walk, const struct hwi_visit *
 hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error) {
     *is_open = 0;
     do {
-        if (++walk->hop >= walk->hop_end) {
-            walk->hop = walk->hop_end;
+        if (++walk->hops.current >= walk->hops.end) {
+            walk->hops.current = walk->hops.end;
             return HW_OK;
         }
-    } while (walk->hop_first[walk->hop] == HWI_NONE);
-    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+    } while (walk->hops.first[walk->hops.current] == HWI_NONE);
+    for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
          local = walk->visits[local].next) {
         HW_TRY(ask_for_ends(walk, &walk->visits[local], error));
     }
@@ -150,9 +152,9 @@ hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error
 }
 
 hw_status hwi_children_open_all(struct hwi_walk *walk, hw_error *error) {
-    uint32_t *next = &walk->hop_first[0]; /* a hop of no children */
-    walk->hop = 0;
-    walk->hop_end = walk->hop_end > 0 ? walk->hop_end : 1;
+    uint32_t *next = &walk->hops.first[0]; /* a hop of no children */
+    walk->hops.current = 0;
+    walk->hops.end = walk->hops.end > 0 ? walk->hops.end : 1;
     for (uint32_t local = 0; local < walk->row_count; local++) {
         struct hwi_visit *visit = &walk->visits[local];
         if (visit->table == HWI_NONE ||
@@ -179,20 +181,22 @@ static void ask(const struct hwi_search *search) {
 
 void hwi_children_count(struct hwi_walk *walk) {
     uint32_t place = 0;
-    walk->search_count = 0;
-    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+    walk->hops.search_count = 0;
+    for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
          local = walk->visits[local].next) {
         struct lists lists = lists_of(walk, &walk->visits[local]);
         for (; lists.slot < lists.table->child_slot_count; lists.slot++, place++) {
             uint32_t count = length_of(&lists);
-            walk->segments[place] = count;
+            walk->hops.segments[place] = count;
             if (count > 0 && !passes(walk, &lists, count - 1)) {
                 const struct hwi_key_info *key = key_of(walk, &lists);
-                struct hwi_search *search = &walk->searches[walk->search_count++];
+                struct hwi_search *search = &walk->hops.searches[walk->hops.search_count++];
                 *search = (struct hwi_search){
                     .children = lists.table->children + lists.start,
                     .times = key->known_late ? lists.table->child_times + lists.start : NULL,
-                    .cutoff = key->known_late ? 0 : hwi_cutoff(walk, key->child_table),
+                    .cutoff = key->known_late ? 0
+                                              : hwi_cutoff(&walk->cutoffs, walk->plan, &walk->view,
+                                                           key->child_table),
                     .high = count - 1,
                     .place = place,
                 };
@@ -224,15 +228,15 @@ static int probe(const struct hwi_walk *walk, struct hwi_search *search) {
 
 int hwi_children_search(struct hwi_walk *walk) {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < walk->search_count; i++) {
-        struct hwi_search *search = &walk->searches[i];
+    for (uint32_t i = 0; i < walk->hops.search_count; i++) {
+        struct hwi_search *search = &walk->hops.searches[i];
         if (probe(walk, search)) {
-            walk->segments[search->place] = search->low;
+            walk->hops.segments[search->place] = search->low;
         } else {
-            walk->searches[left] = *search;
-            ask(&walk->searches[left++]);
+            walk->hops.searches[left] = *search;
+            ask(&walk->hops.searches[left++]);
         }
     }
-    walk->search_count = left;
+    walk->hops.search_count = left;
     return left == 0;
 }

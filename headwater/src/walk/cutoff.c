@@ -43,10 +43,10 @@ static uint32_t interpolate(const struct hwi_view *view, const int64_t *times, u
     return halve(view, times, low, high);
 }
 
-uint32_t hwi_cutoff_find(const struct hwi_walk *walk, uint32_t table_index) {
-    const struct hwi_table *table = &walk->plan->store->tables[table_index];
-    const struct hwi_time_marks *marks = &walk->plan->tables[table_index].marks;
-    const struct hwi_view *view = &walk->view;
+uint32_t hwi_cutoff_find(const struct hwi_plan *plan, const struct hwi_view *view,
+                         uint32_t table_index) {
+    const struct hwi_table *table = &plan->store->tables[table_index];
+    const struct hwi_time_marks *marks = &plan->tables[table_index].marks;
     uint32_t low = 0, high = table->info->row_count;
     if (table->times == NULL || view->until == INT64_MAX) {
         return table->info->row_start + high;
@@ -67,12 +67,14 @@ uint32_t hwi_cutoff_find(const struct hwi_walk *walk, uint32_t table_index) {
            interpolate(view, table->times, low, high, marks->times[mark - 1], marks->times[mark]);
 }
 
-int64_t hwi_newest_visible(struct hwi_walk *walk) {
-    const hw_store *store = walk->plan->store;
+int64_t hwi_newest_visible(struct hwi_cutoffs *cutoffs, const struct hwi_plan *plan,
+                           const struct hwi_view *view) {
+    const hw_store *store = plan->store;
     int64_t newest = INT64_MIN;
     for (uint32_t t = 0; t < store->info->table_count; t++) {
         const struct hwi_table *table = &store->tables[t];
-        uint32_t end = table->times == NULL ? 0 : hwi_cutoff(walk, t) - table->info->row_start;
+        uint32_t end =
+            table->times == NULL ? 0 : hwi_cutoff(cutoffs, plan, view, t) - table->info->row_start;
         if (end > 0 && table->times[end - 1] > newest) {
             newest = table->times[end - 1];
         }

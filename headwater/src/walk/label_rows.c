@@ -2,6 +2,7 @@
 #include "walk/label_rows.h"
 
 #include "plan/known_labels.h"
+#include "walk/walk.h"
 
 enum { PEER_POOL = 4 }; /* peers are drawn from so many times as many labels, the latest */
 
@@ -9,11 +10,11 @@ void hwi_labels_start(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
     const hw_seeds *seeds = &plan->store->seeds[walk->view.task->task];
     uint32_t most = plan->options.max_hops; /* label rows have two hops */
-    walk->label_count = walk->label_next = 0;
-    walk->labels_sought = (plan->options.label_rows > 0 || plan->options.peer_labels > 0) &&
+    walk->labels.count = walk->labels.next = 0;
+    walk->labels.sought = (plan->options.label_rows > 0 || plan->options.peer_labels > 0) &&
                           !walk->view.is_cell && seeds->label_times != NULL &&
                           (most == 0 || most > 2);
-    if (walk->labels_sought && walk->seed.split != HWI_SPLIT_AD_HOC && walk->seed.index > 0) {
+    if (walk->labels.sought && walk->seed.split != HWI_SPLIT_AD_HOC && walk->seed.index > 0) {
         uint32_t before = walk->seed.index - 1;
         __builtin_prefetch(seeds->anchors + before);
         __builtin_prefetch(seeds->obs_times + before);
@@ -48,10 +49,10 @@ static void find_own(struct hwi_walk *walk, const hw_seeds *seeds) {
     uint32_t i = walk->seed.split != HWI_SPLIT_AD_HOC ? walk->seed.index
                                                       : end_of_anchor(seeds, walk->seed.anchor);
     for (; i > 0 && seeds->anchors[i - 1] == walk->seed.anchor &&
-           walk->label_count < walk->plan->options.label_rows;
+           walk->labels.count < walk->plan->options.label_rows;
          i--) {
         if (is_shown(walk, seeds, i - 1)) {
-            walk->labels[walk->label_count++] = i - 1;
+            walk->labels.seeds[walk->labels.count++] = i - 1;
         }
     }
 }
@@ -114,19 +115,19 @@ static void find_peers(struct hwi_walk *walk, const hw_seeds *seeds) {
     uint32_t known = count_known(walk);
     uint32_t start = pool_start(walk, known), size = known - start;
     uint32_t most = walk->plan->options.peer_labels, count = size < most ? size : most;
-    uint32_t *drawn = walk->labels + walk->label_count;
+    uint32_t *drawn = walk->labels.seeds + walk->labels.count;
     draw_places(&walk->rng, size, count, drawn);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t i = walk->view.task->known_labels[start + drawn[k]].seed;
         if (seeds->anchors[i] != walk->seed.anchor && seeds->obs_times[i] < walk->seed.obs_time) {
-            walk->labels[walk->label_count++] = i;
+            walk->labels.seeds[walk->labels.count++] = i;
         }
     }
 }
 
 void hwi_labels_find(struct hwi_walk *walk) {
     const hw_seeds *seeds = &walk->plan->store->seeds[walk->view.task->task];
-    walk->labels_sought = 0;
+    walk->labels.sought = 0;
     find_own(walk, seeds);
     find_peers(walk, seeds);
 }

@@ -6,7 +6,16 @@
 #ifndef HWI_LABEL_ROWS_H
 #define HWI_LABEL_ROWS_H
 
-#include "walk/walk.h"
+#include <stdint.h>
+
+struct hwi_walk;
+
+struct hwi_labels {
+    uint32_t *seeds; /* [label_rows + peer_labels] of the task: of the anchor, the latest first,
+                        then of other anchors */
+    uint32_t count, next;
+    uint8_t sought; /* 1: not found yet */
+};
 
 /* Whether the walk may have label rows, which are then found when the walk comes to them; asks for
  * what finding them reads. */
@@ -17,8 +26,8 @@ void hwi_labels_start(struct hwi_walk *walk);
 void hwi_labels_find(struct hwi_walk *walk);
 
 /* 1 if some may be left to find or to visit. */
-static inline int hwi_labels_left(const struct hwi_walk *walk) {
-    return walk->labels_sought || walk->label_next < walk->label_count;
+static inline int hwi_labels_left(const struct hwi_labels *labels) {
+    return labels->sought || labels->next < labels->count;
 }
 
 #endif

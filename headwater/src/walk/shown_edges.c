@@ -111,7 +111,7 @@ static uint32_t filter_list(struct hwi_walk *walk, const struct hwi_visit *visit
                             const struct list *list, uint8_t special, uint32_t place) {
     struct hwi_shown_children *shown = &walk->shown_children[place];
     const uint32_t *rows = list->all + list->start;
-    uint32_t visible = walk->segments[place], count = 0;
+    uint32_t visible = walk->hops.segments[place], count = 0;
     *shown = (struct hwi_shown_children){.high = visible, .hole = HWI_NONE};
     find_rows(walk, list, special, shown);
     if (list->key->known_late) {
@@ -137,7 +137,7 @@ static uint32_t filter_list(struct hwi_walk *walk, const struct hwi_visit *visit
 
 void hwi_shown_edges_filter(struct hwi_walk *walk) {
     uint32_t place = 0;
-    for (uint32_t local = walk->hop_first[walk->hop]; local != HWI_NONE;
+    for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
          local = walk->visits[local].next) {
         const struct hwi_visit *visit = &walk->visits[local];
         const struct hwi_table *table = &walk->plan->store->tables[visit->table];
@@ -148,9 +148,9 @@ void hwi_shown_edges_filter(struct hwi_walk *walk) {
         for (uint32_t slot = 0; slot < table->child_slot_count; slot++, place++) {
             uint32_t count, key = table->incoming[slot];
             memcpy(&count, head + 4 + slot * sizeof count, sizeof count);
-            if (walk->segments[place] > 0 && hwi_is_partly_shown(walk, key)) {
+            if (walk->hops.segments[place] > 0 && hwi_is_partly_shown(walk, key)) {
                 struct list list = list_of(walk, key, start);
-                walk->segments[place] =
+                walk->hops.segments[place] =
                     filter_list(walk, visit, &list, walk->view.task->special_keys[key], place);
             }
             start += count;

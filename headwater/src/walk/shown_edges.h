@@ -26,12 +26,12 @@ static inline int hwi_is_partly_shown(const struct hwi_walk *walk, uint32_t key)
     return (walk->view.task->special_keys[key] & (HWI_SPECIAL_TARGET | HWI_SPECIAL_HIDDEN)) != 0;
 }
 
-/* Takes the visible children of the rows that wait at the hop, walk->segments, for those that are
- * shown. Cost for each list of such a key: some searches. Where children are listed by when their
- * edge is known, and only a range of times is shown, a pass over the visible ones. */
+/* Takes the visible children of the rows that wait at the hop, walk->hops.segments, for those that
+ * are shown. Cost for each list of such a key: some searches. Where children are listed by when
+ * their edge is known, and only a range of times is shown, a pass over the visible ones. */
 void hwi_shown_edges_filter(struct hwi_walk *walk);
 /* Where a list names the child that is the `at`-th of those shown, from 0; `children` is where the
- * list begins, `place` its own in walk->segments. The same cost for each call. */
+ * list begins, `place` its own in walk->hops.segments. The same cost for each call. */
 const uint32_t *hwi_shown_edges_child(const struct hwi_walk *walk, uint32_t key,
                                       const uint32_t *children, uint32_t place, uint32_t at);
 

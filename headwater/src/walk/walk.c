@@ -157,7 +157,7 @@ static int is_parent_visible(struct hwi_walk *walk, uint32_t table, uint32_t row
     if (chain && !walk->view.inclusive && where->times != NULL) {
         return hwi_view_passes(&walk->view, where->times[row - where->row_start], 1);
     }
-    return row < hwi_cutoff(walk, table);
+    return row < hwi_cutoff(&walk->cutoffs, walk->plan, &walk->view, table);
 }
 
 /* The lines of a record; of a long one the first two, where parents and lists stand. */
@@ -277,13 +277,14 @@ static void push_anchor(struct hwi_walk *walk) {
 
 /* Cutoffs hold for the next seed too where it sees as far. */
 static void renew_cutoffs(struct hwi_walk *walk, const struct hwi_view *last) {
-    if (walk->cutoff_stamp != 0 && last->until == walk->view.until &&
+    if (walk->cutoffs.stamp != 0 && last->until == walk->view.until &&
         last->inclusive == walk->view.inclusive) {
         return;
     }
-    if (++walk->cutoff_stamp == 0) { /* 2^32 sequences later: old stamps would look new */
-        memset(walk->cutoffs, 0, walk->plan->store->info->table_count * sizeof *walk->cutoffs);
-        walk->cutoff_stamp = 1;
+    if (++walk->cutoffs.stamp == 0) { /* 2^32 sequences later: old stamps would look new */
+        memset(walk->cutoffs.found, 0,
+               walk->plan->store->info->table_count * sizeof *walk->cutoffs.found);
+        walk->cutoffs.stamp = 1;
     }
 }
 
@@ -300,7 +301,9 @@ static uint32_t draw_staleness(struct hwi_walk *walk) {
 /* Days since the newest row that the seed may see; -1: there is none, or it asks at no time. */
 static float database_age(struct hwi_walk *walk) {
     int64_t obs_time = walk->seed.obs_time;
-    int64_t newest = obs_time == INT64_MAX ? INT64_MIN : hwi_newest_visible(walk);
+    int64_t newest = obs_time == INT64_MAX
+                         ? INT64_MIN
+                         : hwi_newest_visible(&walk->cutoffs, walk->plan, &walk->view);
     return newest == INT64_MIN ? -1 : (float)(((double)obs_time - (double)newest) / 86400e6);
 }
 
@@ -321,7 +324,7 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     walk->seed_age = plan->options.database_age && has_seed_row ? database_age(walk) : 0;
     walk->row_count = walk->cell_count = walk->list_count = walk->withheld_count = 0;
     walk->stopped_by_rows = 0;
-    walk->chosen_count = walk->surplus_count = 0;
+    walk->chosen.count = walk->chosen.surplus_count = 0;
     walk->target_cell = HWI_NONE;
     walk->queue_head = walk->queue_tail = 0;
     hwi_children_reset(walk);
@@ -381,8 +384,8 @@ static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *draw
 /* Which rows were drawn; asks for their records. */
 static hw_status name_children(struct hwi_walk *walk, hw_error *error) {
     const hw_store *store = walk->plan->store;
-    for (uint32_t i = 0; i < walk->ahead_count; i++) {
-        struct hwi_drawn *drawn = &walk->ahead[i];
+    for (uint32_t i = 0; i < walk->draws.ahead_count; i++) {
+        struct hwi_drawn *drawn = &walk->draws.ahead[i];
         uint32_t table = store->keys[drawn->key].child_table;
         drawn->row = *drawn->child;
         if (!hwi_table_has(&store->tables[table], drawn->row)) {
@@ -396,8 +399,8 @@ static hw_status name_children(struct hwi_walk *walk, hw_error *error) {
 /* Asks for the records of the drawn children's parents, which are visited right after them. */
 static void reach_parents(const struct hwi_walk *walk) {
     const hw_store *store = walk->plan->store;
-    for (uint32_t i = 0; i < walk->ahead_count; i++) {
-        const struct hwi_drawn *drawn = &walk->ahead[i];
+    for (uint32_t i = 0; i < walk->draws.ahead_count; i++) {
+        const struct hwi_drawn *drawn = &walk->draws.ahead[i];
         const struct hwi_table *table = &store->tables[store->keys[drawn->key].child_table];
         const uint8_t *record = hwi_record(table, drawn->row);
         for (uint32_t slot = 0; slot < table->key_count; slot++) {
@@ -455,13 +458,13 @@ static hw_status push_peer(struct hwi_walk *walk, uint32_t anchor, hw_error *err
 
 /* The next label row: obs_time and the answer, one key to its anchor. */
 static hw_status visit_label(struct hwi_walk *walk, hw_error *error) {
-    if (walk->labels_sought) {
+    if (walk->labels.sought) {
         hwi_labels_find(walk);
     }
-    if (walk->label_next == walk->label_count) {
+    if (walk->labels.next == walk->labels.count) {
         return HW_OK;
     }
-    uint32_t label = walk->labels[walk->label_next++];
+    uint32_t label = walk->labels.seeds[walk->labels.next++];
     uint32_t anchor = walk->plan->store->seeds[walk->view.task->task].anchors[label];
     uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
     size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
@@ -493,10 +496,10 @@ static hw_status visit_waiting(struct hwi_walk *walk, int *is_empty, hw_error *e
                 return HW_OK;
             }
             HW_TRY(visit_parent(walk, error));
-        } else if (hwi_labels_left(walk)) {
+        } else if (hwi_labels_left(&walk->labels)) {
             HW_TRY(visit_label(walk, error));
-        } else if (walk->ahead_next < walk->ahead_count) {
-            HW_TRY(visit_child(walk, &walk->ahead[walk->ahead_next++], error));
+        } else if (walk->draws.ahead_next < walk->draws.ahead_count) {
+            HW_TRY(visit_child(walk, &walk->draws.ahead[walk->draws.ahead_next++], error));
         } else {
             *is_empty = 1;
             return HW_OK;
@@ -520,12 +523,13 @@ static hw_status draw_or_open(struct hwi_walk *walk, int *is_done, hw_error *err
 
 /* 1 if the frontier of a full context is not empty. */
 static int is_cut(struct hwi_walk *walk) {
-    if (walk->labels_sought) {
+    if (walk->labels.sought) {
         hwi_labels_find(walk);
     }
-    return walk->queue_head < walk->queue_tail || walk->ahead_next < walk->ahead_count ||
-           walk->label_next < walk->label_count || walk->bucket_count > 0 || walk->turn_count > 0 ||
-           hwi_children_waits(walk);
+    return walk->queue_head < walk->queue_tail ||
+           walk->draws.ahead_next < walk->draws.ahead_count ||
+           walk->labels.next < walk->labels.count || walk->draws.bucket_count > 0 ||
+           walk->draws.turn_count > 0 || hwi_children_waits(walk);
 }
 
 static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
@@ -540,7 +544,7 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
         return HW_OK;
     case HWI_WALK_COUNT:
         hwi_children_count(walk);
-        if (walk->search_count > 0) {
+        if (walk->hops.search_count > 0) {
             walk->state = HWI_WALK_SEARCH;
             return HW_OK;
         }
@@ -639,16 +643,16 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(local_parents, rows * plan->shape.parent_slots) ||
         !ALLOCATE(cell_lists, plan->shape.sequence_length + widest) ||
         !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) ||
-        !ALLOCATE(cutoffs, store->info->table_count) ||
-        !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(groups, groups) ||
-        !ALLOCATE(hop_first, rows + 2) || !ALLOCATE(hop_last, rows + 2) ||
-        !ALLOCATE(bucket, draws) || !ALLOCATE(draws, draws) || !ALLOCATE(segments, groups) ||
-        !ALLOCATE(searches, groups) || !ALLOCATE(turns, keys) ||
-        !ALLOCATE(quotas, plan->child_slots) ||
-        !ALLOCATE(labels, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
+        !ALLOCATE(cutoffs.found, store->info->table_count) ||
+        !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(draws.groups, groups) ||
+        !ALLOCATE(hops.first, rows + 2) || !ALLOCATE(hops.last, rows + 2) ||
+        !ALLOCATE(draws.bucket, draws) || !ALLOCATE(draws.entries, draws) ||
+        !ALLOCATE(hops.segments, groups) || !ALLOCATE(hops.searches, groups) ||
+        !ALLOCATE(draws.turns, keys) || !ALLOCATE(draws.quotas, plan->child_slots) ||
+        !ALLOCATE(labels.seeds, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
         !ALLOCATE(shown_children, hides_edges(plan) ? groups : 0) ||
-        !ALLOCATE(tallies, plan->options.child_counts ? groups : 0) ||
-        !ALLOCATE(chosen, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
+        !ALLOCATE(tallies.all, plan->options.child_counts ? groups : 0) ||
+        !ALLOCATE(chosen.cells, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -661,7 +665,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         return hwi_no_memory(error, "the scratch of a walk", total);
     }
 #undef ALLOCATE
-    memset(walk->hop_first, 0xff, (size_t)(rows + 3) * sizeof *walk->hop_first);
+    memset(walk->hops.first, 0xff, (size_t)(rows + 3) * sizeof *walk->hops.first);
     walk->scratch_bytes = total;
     return HW_OK;
 }
@@ -672,20 +676,20 @@ void hwi_walk_release(struct hwi_walk *walk) {
     free(walk->local_parents);
     free(walk->cell_lists);
     free(walk->slots);
-    free(walk->cutoffs);
+    free(walk->cutoffs.found);
     free(walk->queue);
-    free(walk->groups);
-    free(walk->hop_first);
-    free(walk->hop_last);
-    free(walk->bucket);
-    free(walk->draws);
-    free(walk->segments);
-    free(walk->searches);
-    free(walk->turns);
-    free(walk->quotas);
+    free(walk->draws.groups);
+    free(walk->hops.first);
+    free(walk->hops.last);
+    free(walk->draws.bucket);
+    free(walk->draws.entries);
+    free(walk->hops.segments);
+    free(walk->hops.searches);
+    free(walk->draws.turns);
+    free(walk->draws.quotas);
     free(walk->shown_children);
-    free(walk->labels);
-    free(walk->tallies);
-    free(walk->chosen);
+    free(walk->labels.seeds);
+    free(walk->tallies.all);
+    free(walk->chosen.cells);
     *walk = (struct hwi_walk){0};
 }

@@ -14,6 +14,11 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "plan/plan.h"
+#include "walk/child_counts.h"
+#include "walk/child_draws.h"
+#include "walk/children.h"
+#include "walk/cutoff.h"
+#include "walk/label_rows.h"
 #include "walk/visible.h"
 
 /* A visited row; its place in the array is its local row. */
@@ -40,47 +45,18 @@ struct hwi_parent_entry {
     uint8_t is_end; /* 1: nothing is reached from it */
 };
 
-/* Children of one row by one key (or by all its keys, pooled) that may still be drawn. */
-struct hwi_group {
-    const uint32_t *children; /* the row's list for the key; pooled: all its lists */
-    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
-    uint32_t key; /* global; pooled: HWI_NONE */
-    uint32_t row; /* pooled: local row of the parent */
-    uint32_t visible, quota, drawn;
-    uint32_t draws; /* its run in `draws`; HWI_NONE before the first draw */
-    uint32_t segments; /* pooled: its run in `segments`; else its place there if not all of its
-                          visible children may be drawn (shown_edges.h), or HWI_NONE */
-};
-
-/* A list whose visible prefix is searched: it ends in [low, high]. */
-struct hwi_search {
-    const uint32_t *children;
-    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
-    uint32_t cutoff, low, high;
-    uint32_t place; /* of the answer, in `segments` */
-};
-
-/* A drawn child: where its list names it, then its global row. */
-struct hwi_drawn {
-    const uint32_t *child;
-    uint32_t row, key, depth;
-};
-
-/* Draws made ahead of their visits, so that the misses on their records overlap. */
-#define HWI_DRAWS_AHEAD 8u
 #define HWI_UNKNOWN_LOCAL UINT16_MAX /* no local row: there are at most that many */
-
-/* Under "recent": the groups of one key at the current hop. */
-struct hwi_turn {
-    uint32_t key, start, count;
-    uint8_t timed;
-};
 
 /* A cell that is chosen to be masked. */
 struct hwi_chosen_cell {
     uint16_t row; /* local */
     uint16_t position;
     uint32_t cell; /* of the row's table plan */
+};
+struct hwi_chosen_cells {
+    struct hwi_chosen_cell *cells; /* by position */
+    uint32_t count;
+    uint32_t surplus_count; /* of these, beyond the most of their type: shown */
 };
 
 enum hwi_walk_state {
@@ -120,48 +96,17 @@ struct hwi_walk {
     } *slots;
     uint32_t slot_bits, stamp;
 
-    /* The cutoff of each table, found on first touch, kept while the next seed has the same. */
-    struct hwi_cutoff {
-        uint32_t stamp, row;
-    } *cutoffs; /* [tables] */
-    uint32_t cutoff_stamp;
-
     struct hwi_parent_entry *queue;
     uint32_t queue_head, queue_tail;
 
-    uint32_t *hop_first, *hop_last; /* [R + 2] rows whose children have that many hops, HWI_NONE
-                                       where none */
-    uint32_t hop, hop_end; /* the hop being drawn from; one past the highest used */
-    struct hwi_search *searches;
-    uint32_t search_count;
-    struct hwi_group *groups; /* of the hop */
-    uint32_t group_count;
-    uint32_t *bucket; /* groups at the current hop, once for each draw left */
-    uint32_t bucket_count;
-    uint32_t *draws; /* child_width entries for each group drawn from */
-    uint32_t draws_count;
-    uint32_t *segments; /* visible children by key, of each row of the hop in turn; once it is laid
-                           out, of a key that has the target or a hidden column those
-                           that are shown */
-    struct hwi_shown_children *shown_children; /* of such keys, places as in `segments`:
-                                                  shown_edges.h */
-    uint32_t *quotas; /* [child slots] for dealing a row's width */
-    struct hwi_turn *turns;
-    uint32_t turn_count, turn_next;
-    struct hwi_drawn ahead[HWI_DRAWS_AHEAD];
-    uint32_t ahead_count, ahead_next;
-
-    uint32_t *labels; /* [label_rows + peer_labels] seeds of the task: of the anchor, the latest
-                         first, then of other anchors (label_rows.c) */
-    uint32_t label_count, label_next;
-    uint8_t labels_sought; /* 1: not found yet */
-
-    struct hwi_tally *tallies; /* with child_counts: of each row that has them, in local order, by
-                                  key; places as in `segments` */
-    uint8_t tally_state;
-    struct hwi_chosen_cell *chosen; /* with mask_words: what is masked, by position */
-    uint32_t chosen_count;
-    uint32_t surplus_count; /* of these, beyond the most of their type: shown */
+    struct hwi_cutoffs cutoffs;
+    struct hwi_hops hops;
+    struct hwi_draws draws;
+    struct hwi_shown_children *shown_children; /* of keys with the target or a hidden column, places
+                                                  as in hops.segments: shown_edges.h */
+    struct hwi_labels labels;
+    struct hwi_tallies tallies; /* with child_counts */
+    struct hwi_chosen_cells chosen; /* with mask_words: what is masked */
     uint64_t scratch_bytes; /* of all the arrays */
 };
 
