@@ -62,17 +62,17 @@ else
     sh tools/system-packages.sh test
     make test-c
     # Builds, trains, resumes after kill -9, calls the compiled attention, reads each kind of source.
-    resume=confluence/tests/test_exact_resume.py
-    attention=confluence/tests/test_row_attention.py
+    resume=confluence/tests/training/test_exact_resume.py
+    attention=confluence/tests/model/test_row_attention.py
     .venv/bin/python -m pytest -n 2 --dist loadfile \
         $resume::test_a_run_killed_at_any_step_goes_on_with_the_same_losses \
         $resume::test_a_kill_while_saving_leaves_the_last_good_checkpoint \
         $attention::test_every_cell_gets_what_dense_attention_gives_it \
         $attention::test_compiled_attention_is_the_same_bits_on_any_number_of_threads \
-        confluence/tests/test_readme.py headwater/tests/python/test_resume.py \
-        headwater/tests/python/test_same_store.py headwater/tests/python/test_csv.py \
-        headwater/tests/python/test_source_sqlite.py headwater/tests/python/test_source_duckdb.py \
-        headwater/tests/python/test_source_relbench.py \
+        confluence/tests/test_readme.py headwater/tests/python/build/test_resume.py \
+        headwater/tests/python/build/test_same_store.py headwater/tests/python/sources/test_csv.py \
+        headwater/tests/python/sources/test_source_sqlite.py headwater/tests/python/sources/test_source_duckdb.py \
+        headwater/tests/python/sources/test_source_relbench.py \
         >build/test.log 2>&1 || status=1
 fi
 tail -n 100 build/test.log

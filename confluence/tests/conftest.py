@@ -14,7 +14,7 @@ from typing import Any
 import headwater
 import pytest
 from headwater import shop
-from ranks import Ranks
+from rank_processes import Ranks
 from xla_flags import FLAGS, known_flags
 
 from confluence.config import Config

@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-import headwater.cli
+import headwater.cli.main
 import pytest
 from headwater import shop
 

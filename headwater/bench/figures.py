@@ -21,8 +21,8 @@ from typing import Any
 
 import hub
 from generate import Forum, generate, is_built
-from headwater import bench
-from headwater.render import aligned
+from headwater.sampling import bench
+from headwater.store.rendering import aligned
 
 LAYOUTS = ("dense", "compact")
 LENGTHS = (256, 512, 1024, 2048, 4096)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import headwater
-from headwater import bench
+from headwater.sampling import bench
 
 LENGTHS = (1024, 192)
 

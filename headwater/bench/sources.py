@@ -91,9 +91,9 @@ def write_postgres(address: str, connection: Any) -> None:
 
 def measure(kind: str, source: str, memory_limit: str) -> dict[str, Any]:
     """Read a source once, in this process."""
-    from headwater.database import open_database
-    from headwater.selection import Selection
-    from headwater.sources import load_source
+    from headwater.metadata.selection import Selection
+    from headwater.sources.database import open_database
+    from headwater.sources.load import load_source
 
     selection = Selection(tables=("bench_sources",)) if kind == "postgres" else Selection()
     with tempfile.TemporaryDirectory() as folder:

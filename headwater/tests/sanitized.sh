@@ -12,4 +12,4 @@ cp -r "$installed" "$build/python/headwater"
 cp "$build/tests/c/libheadwater_exports.so" "$build/python/headwater/binding/_headwater.so"
 runtime=$(${CC:-cc} -print-file-name=libasan.so)
 LD_PRELOAD="$runtime" ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(cd "$build/python" && pwd) \
-    python -m pytest -q -s -p no:cacheprovider "$root/tests/python/test_binding_threads.py"
+    python -m pytest -q -s -p no:cacheprovider "$root/tests/python/binding/test_binding_threads.py"

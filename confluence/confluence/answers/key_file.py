@@ -20,8 +20,8 @@ from typing import Any
 import headwater
 import numpy as np
 from headwater.errors import nearest
-from headwater.keys import Time, time_us
-from headwater.store import NO_ROW
+from headwater.store.row_keys import Time, time_us
+from headwater.store.store import NO_ROW
 from numpy.typing import NDArray
 
 from confluence.answers.prediction_files import (
@@ -99,7 +99,7 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
 
 
 def _rows_as_lines(path: Path, duckdb: Any) -> Iterator[Line]:
-    from headwater.convert import canonical_text
+    from headwater.build.convert import canonical_text
 
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")

@@ -1,8 +1,8 @@
 """What each command of `confluence` does: from parsed arguments to what is told of it.
 
 A command calls what Python users call too and returns its result, for JSON, and lines for people;
-`cli.py` prints them. What a command needs is imported where it is used, so that wrong usage is said
-at once.
+`main.py` prints them. What a command needs is imported where it is used, so that wrong usage is
+reported at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def default_out(*names: str) -> Path:
 
 def run_command(options: argparse.Namespace) -> Told:
     """Infer, build, train, evaluate, predict."""
-    from headwater.cli import selected
+    from headwater.cli.commands import selected
 
     from confluence.report.tables import describe_evaluation
     from confluence.runs.pipeline import Question, run_pipeline

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import headwater
-from headwater import binding, verified
-from headwater.store import word
+from headwater import binding
+from headwater.store import verified
+from headwater.store.store import word
 
 from confluence.ranks.group import current
 

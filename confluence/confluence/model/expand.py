@@ -14,7 +14,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from headwater import SemanticType, calendar_tables
-from headwater.expand import (
+from headwater.sampling.expand import (
     CELL_BITS,
     COMPACT_ONLY,
     DATE_SHIFT,

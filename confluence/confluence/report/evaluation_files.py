@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.keys import time_us
+from headwater.store.row_keys import time_us
 
 from confluence.answers.several_runs import mark
 from confluence.data.tasks import SPLITS

@@ -18,7 +18,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.keys import time_us
+from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
 from confluence.answers.with_trees import check_share

@@ -108,7 +108,7 @@ def write_metadata(
 def read_metadata(path: Path) -> dict[str, Any]:
     """A given metadata.json as an object, and its tasks as some; a build checks the rest."""
     import headwater
-    from headwater.document import read_document
+    from headwater.metadata.from_json import read_document
 
     document: dict[str, Any] = read_document(path)
     tasks = document.get("tasks", {}) if isinstance(document, dict) else None
@@ -119,7 +119,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
     """Raise where label tables of metadata lie outside of their folder."""
-    from headwater.labels import check_label_table
+    from headwater.build.label_tables import check_label_table
 
     for task, entry in metadata.get("tasks", {}).items():
         seeds = entry.get("seeds")
@@ -132,7 +132,7 @@ def infer_metadata(
     source: str, selected: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], list[str]]:
     """What `headwater init` writes, and what it asks a person to check."""
-    from headwater.infer import draft_source
+    from headwater.inference.infer import draft_source
 
     draft = draft_source(source, **selected)
     return draft.schema().to_dict(), draft.every_check()
@@ -164,8 +164,8 @@ def build_store(
         verify: whether the store is read to its last byte, as of `headwater.Store`.
     """
     import headwater
+    from headwater.build.workspace import source_files
     from headwater.progress import ProgressDisplay
-    from headwater.workspace import source_files
 
     store, mark = out / STORE, out / BUILT
     files = source_files(source, store)

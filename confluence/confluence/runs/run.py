@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from headwater.keys import Time, time_us
+from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_output

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from headwater.keys import time_us
+from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, SPLITS, Floats, Labels, Task

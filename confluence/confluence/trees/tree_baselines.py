@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from headwater import SemanticType
-from headwater.keys import time_us
+from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
 from confluence.config import Config

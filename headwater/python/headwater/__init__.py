@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-from . import binding
-from .audit import AuditReport, audit
-from .batch import BATCH_FIELDS, Batch, BatchField
-from .build import build, dry_run
-from .epoch import Epoch
-from .errors import (
+from headwater import binding
+from headwater.audit import AuditReport, audit
+from headwater.build.build import build, dry_run
+from headwater.build.build_report import BuildReport
+from headwater.errors import (
     EmbedderError,
     HeadwaterError,
     SamplerShutdown,
@@ -20,12 +19,13 @@ from .errors import (
     StoreError,
     TaskError,
 )
-from .expand import calendar_tables, expand
-from .infer import infer
-from .report import BuildReport
-from .sampler import Sampler
-from .schema import Schema
-from .store import SemanticType, Store
+from headwater.inference.infer import infer
+from headwater.metadata.schema import Schema
+from headwater.sampling.batch import BATCH_FIELDS, Batch, BatchField
+from headwater.sampling.epoch import Epoch
+from headwater.sampling.expand import calendar_tables, expand
+from headwater.sampling.sampler import Sampler
+from headwater.store.store import SemanticType, Store
 
 __version__ = binding.VERSION
 

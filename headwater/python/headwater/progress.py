@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import TextIO
 
-from .console import shown, write
+from headwater.console import shown, write
 
 REDRAW_SECONDS = 0.1
 CLEAR_LINE = "\r\x1b[2K"

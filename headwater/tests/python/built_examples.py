@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from databases import EXAMPLES, shared_data
-from headwater.build import build
-from headwater.report import BuildReport
-from headwater.store import Store
+from headwater.build.build import build
+from headwater.build.build_report import BuildReport
+from headwater.store.store import Store
 
 SOURCES = {
     "openflights": "openflights",

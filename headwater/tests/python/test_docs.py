@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import headwater
-from headwater.statistics import BOUNDS
+from headwater.sampling.statistics import BOUNDS
 from tiny_store import write_tiny
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from typing import Any
 import headwater
 import pytest
 from databases import TinyTable, arrow_tables
-from headwater import cli
+from headwater.cli import main as cli
 from headwater.interrupts import Interrupts
 
 
@@ -132,7 +132,7 @@ def test_duckdb_s_own_error_ends_a_build_as_ctrl_c_does(
             signal.raise_signal(signal.SIGINT)
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr(sys.modules["headwater.build"]._Build, "run", interrupted)
+    monkeypatch.setattr(sys.modules["headwater.build.build"]._Build, "run", interrupted)
     source = arrow_tables({"t": TinyTable({"id": "INTEGER"}, [(1,)])})
     with pytest.raises(KeyboardInterrupt):
         headwater.build(source, tmp_path / "s")
@@ -149,6 +149,6 @@ def test_an_error_after_ctrl_c_is_an_interrupt(
             signal.raise_signal(signal.SIGINT)
         raise OSError("no space")
 
-    monkeypatch.setattr("headwater.cli._verify", broken)
+    monkeypatch.setattr("headwater.cli.commands.verify", broken)
     assert cli.main(["verify", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "headwater: interrupted (no space)\n"

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from built_examples import SOURCES, Builder, source_of
 from databases import EXAMPLES, shared_data
-from headwater.build import build
-from headwater.document import TASK_KEYS
-from headwater.infer import draft_source
+from headwater.build.build import build
+from headwater.inference.infer import draft_source
 from headwater.inference.update import update_schema
-from headwater.sampler import Sampler
-from headwater.schema import Schema
+from headwater.metadata.from_json import TASK_KEYS
+from headwater.metadata.schema import Schema
+from headwater.sampling.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "9-real-data.md"

@@ -1,4 +1,4 @@
-"""Leakage audit of a store: what its contexts show, held against what they may show.
+"""The leakage audit of a store: it compares what contexts show with what they may show.
 
     findings.py   what is said           stored.py    the store's files, without the library
     view.py       a batch, flat          rules.py     docs/2-sampling.md, a second time
@@ -12,7 +12,7 @@ files prove or disprove; the last two suspect, from what contexts show, and ask 
 
 from __future__ import annotations
 
-from .findings import AuditReport, Finding
-from .run import audit
+from headwater.audit.findings import AuditReport, Finding
+from headwater.audit.run import audit
 
 __all__ = ["AuditReport", "Finding", "audit"]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .association import NO_CATEGORY, Evidence, compare
-from .findings import Findings
-from .stored import DAY_US, NO_TIME, Stored, StoredTask
-from .view import View
+from headwater.audit.association import NO_CATEGORY, Evidence, compare
+from headwater.audit.findings import Findings
+from headwater.audit.stored import DAY_US, NO_TIME, Stored, StoredTask
+from headwater.audit.view import View
 
 Array = NDArray[Any]
 PLACES = ("on the anchor", "on rows it points at", "on rows around")

@@ -15,11 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import CountCheck
-from .findings import EXAMPLES_MAX, Findings
-from .rules import Asked, Judged, known_text
-from .stored import DAY_US, LABEL_NULL, NO_ROW, NO_TIME, Stored, StoredColumn, StoredTask
-from .view import View, time_text
+from headwater.audit.counts import CountCheck
+from headwater.audit.findings import EXAMPLES_MAX, Findings
+from headwater.audit.rules import Asked, Judged, known_text
+from headwater.audit.stored import (
+    DAY_US,
+    LABEL_NULL,
+    NO_ROW,
+    NO_TIME,
+    Stored,
+    StoredColumn,
+    StoredTask,
+)
+from headwater.audit.view import View, time_text
 
 Array = NDArray[Any]
 TRAIN = 0

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .findings import Findings
-from .rules import known_times
-from .stored import ALWAYS, DAY_US, NO_ROW, NO_TIME, Stored, StoredTask
-from .view import View
+from headwater.audit.findings import Findings
+from headwater.audit.rules import known_times
+from headwater.audit.stored import ALWAYS, DAY_US, NO_ROW, NO_TIME, Stored, StoredTask
+from headwater.audit.view import View
 
 Array = NDArray[Any]
 TOLERANCE = 1e-4  # of values of the order of 1, in float32

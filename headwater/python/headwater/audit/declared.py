@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .findings import Findings
-from .rules import known_text
-from .stored import DAYS, NULL_TIME_VISIBLE, Stored, StoredTable, StoredTask
-from .view import time_text
+from headwater.audit.findings import Findings
+from headwater.audit.rules import known_text
+from headwater.audit.stored import DAYS, NULL_TIME_VISIBLE, Stored, StoredTable, StoredTask
+from headwater.audit.view import time_text
 
 ROWS_AT_ONCE = 1_000_000
 

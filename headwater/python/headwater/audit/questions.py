@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..report import NO_TIMES, no_times_reached
-from .findings import EXAMPLES_MAX, Findings
-from .stored import NO_TIME, SPLIT_HASHED, Stored, StoredTask
-from .view import time_text
+from headwater.audit.findings import EXAMPLES_MAX, Findings
+from headwater.audit.stored import NO_TIME, SPLIT_HASHED, Stored, StoredTask
+from headwater.audit.view import time_text
+from headwater.store.inspection import NO_TIMES, no_times_reached
 
 Array = NDArray[Any]
 SPLITS = ("train", "val", "test")

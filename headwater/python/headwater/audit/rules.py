@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schema import format_duration
-from .stored import ALWAYS, NO_TIME, Stored, StoredColumn
-from .view import View
+from headwater.audit.stored import ALWAYS, NO_TIME, Stored, StoredColumn
+from headwater.audit.view import View
+from headwater.metadata.schema import format_duration
 
 Array = NDArray[Any]
 

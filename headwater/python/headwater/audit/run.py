@@ -7,20 +7,20 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .. import binding
-from ..errors import nearest
-from ..sampler import Sampler
-from ..sampler_options import visible_until_us
-from ..store import Store
-from .columns import TargetCheck
-from .contexts import ContextCheck
-from .declared import check_declared, check_times
-from .findings import AuditReport, Findings
-from .questions import check_questions
-from .rules import Asked
-from .stored import Stored, StoredTask
-from .tables import ShownCheck, check_tables
-from .view import readable
+from headwater import binding
+from headwater.audit.columns import TargetCheck
+from headwater.audit.contexts import ContextCheck
+from headwater.audit.declared import check_declared, check_times
+from headwater.audit.findings import AuditReport, Findings
+from headwater.audit.questions import check_questions
+from headwater.audit.rules import Asked
+from headwater.audit.stored import Stored, StoredTask
+from headwater.audit.tables import ShownCheck, check_tables
+from headwater.audit.view import readable
+from headwater.errors import nearest
+from headwater.sampling.sampler import Sampler
+from headwater.sampling.sampler_options import visible_until_us
+from headwater.store.store import Store
 
 SEEDS_DEFAULT = 1000
 BATCH_SIZE = 16

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import StoreError
+from headwater.errors import StoreError
 
 NO_ROW = 2**32 - 1
 NONE = 2**32 - 1  # no column, no offset

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..inference.names import words_of
-from ..inference.times import EARLIER_SHARE_MAX, LATER_SHARE, ROWS_MIN, SAME_ROWS_SHARE, is_counter
-from .findings import Findings
-from .stored import (
+from headwater.audit.findings import Findings
+from headwater.audit.stored import (
     ALWAYS,
     DAY_US,
     DAYS,
@@ -27,7 +25,15 @@ from .stored import (
     StoredTable,
     StoredTask,
 )
-from .view import View
+from headwater.audit.view import View
+from headwater.inference.names import words_of
+from headwater.inference.times import (
+    EARLIER_SHARE_MAX,
+    LATER_SHARE,
+    ROWS_MIN,
+    SAME_ROWS_SHARE,
+    is_counter,
+)
 
 Array = NDArray[Any]
 ROWS_MAX = 1_000_000  # of a table that are looked at, evenly

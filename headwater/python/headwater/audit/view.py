@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch import Batch
-from ..expand import expand
-from .stored import ALWAYS, NO_ROW, NO_TIME, Stored, StoredTask
+from headwater.audit.stored import ALWAYS, NO_ROW, NO_TIME, Stored, StoredTask
+from headwater.sampling.batch import Batch
+from headwater.sampling.expand import expand
 
 Array = NDArray[Any]
 

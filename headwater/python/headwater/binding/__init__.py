@@ -1,9 +1,8 @@
-"""The C library, thinly: what headwater.h says, by ctypes, with one module for each handle.
+"""The C library, thinly: the functions of headwater.h by ctypes, with a module for each handle.
 
 ctypes and not cffi: NumPy imports it in any case, and all tables here take 5 ms of CPU, where cffi
 is one more package and takes 45 ms to read the header at every start. And a C compiler holds the
-tables equal to the header (headwater/tests/python/test_binding.py), which reads it better than
-either.
+tables equal to the header (test_binding.py), which reads it better than either.
 
 Numbers stand for the words of the API by the dicts of constants.py. Arrays are NumPy's, read-only
 for good, and keep the memory that they lie in. Nothing here decides anything.
@@ -11,10 +10,10 @@ for good, and keep the memory that they lie in. Nothing here decides anything.
 
 from __future__ import annotations
 
-from .arrow import steady_stream
-from .batch import Batch, batch_fields, calendar_tables
-from .builder import Builder
-from .constants import (
+from headwater.binding.arrow import steady_stream
+from headwater.binding.batch import Batch, batch_fields, calendar_tables
+from headwater.binding.builder import Builder
+from headwater.binding.constants import (
     CELL_BITS,
     CONTEXT_LABELS,
     EMBEDDING_KINDS,
@@ -27,11 +26,11 @@ from .constants import (
     VERIFIED,
     VERIFY,
 )
-from .hashing import hash64, hash_embed
-from .library import LIBRARY, VERSION
-from .passes import Pass
-from .sampler import Sampler
-from .store import Store
+from headwater.binding.hashing import hash64, hash_embed
+from headwater.binding.library import LIBRARY, VERSION
+from headwater.binding.passes import Pass
+from headwater.binding.sampler import Sampler
+from headwater.binding.store import Store
 
 __all__ = [
     "CELL_BITS",

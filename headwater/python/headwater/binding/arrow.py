@@ -6,8 +6,8 @@ from collections.abc import Callable
 from ctypes import PYFUNCTYPE, addressof, c_char_p, c_int, c_void_p, py_object, pythonapi
 from typing import Any, Protocol
 
-from .library import call, lib
-from .structs import ArrowArrayStream
+from headwater.binding.library import call, lib
+from headwater.binding.structs import ArrowArrayStream
 
 NAME = b"arrow_array_stream"
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .constants import DTYPES
-from .library import Handle, lib, own, view
-from .structs import BatchField, CalendarTables
+from headwater.binding.constants import DTYPES
+from headwater.binding.library import Handle, lib, own, view
+from headwater.binding.structs import BatchField, CalendarTables
 
 
 class Layout:

@@ -10,11 +10,18 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from .arrow import ArrowStream, Stream
-from .constants import HW_KNOWN_CREATION
-from .conversions import UINT32_MAX, path, text, u32, u64, words
-from .library import Handle, as_dict, call, filled, lib
-from .structs import BuilderOptions, ColumnSpec, ColumnStats, KeySpec, TableSpec, TaskSpec
+from headwater.binding.arrow import ArrowStream, Stream
+from headwater.binding.constants import HW_KNOWN_CREATION
+from headwater.binding.conversions import UINT32_MAX, path, text, u32, u64, words
+from headwater.binding.library import Handle, as_dict, call, filled, lib
+from headwater.binding.structs import (
+    BuilderOptions,
+    ColumnSpec,
+    ColumnStats,
+    KeySpec,
+    TableSpec,
+    TaskSpec,
+)
 
 
 class Builder:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .structs import Numbers, Words
+from headwater.binding.structs import Numbers, Words
 
 UINT32_MAX = 2**32 - 1
 

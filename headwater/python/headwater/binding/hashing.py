@@ -7,8 +7,8 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from .conversions import u32, u64
-from .library import call, lib, own
+from headwater.binding.conversions import u32, u64
+from headwater.binding.library import call, lib, own
 
 
 def hash64(data: bytes, seed: SupportsIndex = 0, /) -> int:

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import STATUS_ERRORS
-from .constants import HW_OK
-from .conversions import CONVERSIONS
-from .signatures import QUICK, WORKING, types_of
-from .structs import Error
+from headwater.binding.constants import HW_OK
+from headwater.binding.conversions import CONVERSIONS
+from headwater.binding.signatures import QUICK, WORKING, types_of
+from headwater.binding.structs import Error
+from headwater.errors import STATUS_ERRORS
 
 LIBRARY = Path(__file__).with_name("_headwater.so")
 

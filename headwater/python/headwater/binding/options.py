@@ -18,7 +18,7 @@ from ctypes import (
 from dataclasses import dataclass
 from typing import Any
 
-from .constants import (
+from headwater.binding.constants import (
     HW_OPTION_DOUBLE,
     HW_OPTION_FLAG,
     HW_OPTION_INT32,
@@ -29,9 +29,9 @@ from .constants import (
     HW_OPTION_WEIGHTS,
     HW_OPTION_WORD,
 )
-from .conversions import CONVERSIONS, i64_array, u32_array, weights
-from .library import lib
-from .structs import OptionField
+from headwater.binding.conversions import CONVERSIONS, i64_array, u32_array, weights
+from headwater.binding.library import lib
+from headwater.binding.structs import OptionField
 
 ITEMS: dict[int, Any] = {
     HW_OPTION_FLAG: c_uint8,

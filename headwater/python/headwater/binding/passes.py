@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from ctypes import byref
 from typing import SupportsIndex
 
-from ..errors import SamplerShutdown
-from .batch import Batch
-from .conversions import i64_array, u32, u32_array
-from .library import Handle, lib
-from .sampler import Sampler, call
+from headwater.binding.batch import Batch
+from headwater.binding.conversions import i64_array, u32, u32_array
+from headwater.binding.library import Handle, lib
+from headwater.binding.sampler import Sampler, call
+from headwater.errors import SamplerShutdown
 
 
 class Pass:

@@ -1,4 +1,4 @@
-"""hw_sampler: a store to batches. Words and names of options are headwater/sampler.py's."""
+"""hw_sampler: a store to batches. Words and names of options are sampling/sampler.py's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import Batch, Layout
-from .constants import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT
-from .conversions import u32, u64
-from .library import Handle, as_dict, error_of, lib, own
-from .options import SamplerOptions
-from .store import Store
-from .structs import Error, TargetStats
+from headwater.binding.batch import Batch, Layout
+from headwater.binding.constants import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT
+from headwater.binding.conversions import u32, u64
+from headwater.binding.library import Handle, as_dict, error_of, lib, own
+from headwater.binding.options import SamplerOptions
+from headwater.binding.store import Store
+from headwater.binding.structs import Error, TargetStats
 
 SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
 MOST_SECONDS = 1e12

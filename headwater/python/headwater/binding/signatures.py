@@ -20,7 +20,7 @@ from ctypes import (
 )
 from typing import Any
 
-from .structs import CALLBACKS, STRUCTS
+from headwater.binding.structs import CALLBACKS, STRUCTS
 
 # Called without the interpreter's lock: they work, wait, read what is not in memory or call back.
 WORKING = """

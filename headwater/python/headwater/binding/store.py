@@ -20,10 +20,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from .background import listen
-from .conversions import UINT32_MAX, path, u32
-from .library import Handle, as_dict, call, lib, own, view
-from .structs import Cell, FaultCallback, ProgressCallback, Seeds, Verification
+from headwater.binding.background import listen
+from headwater.binding.conversions import UINT32_MAX, path, u32
+from headwater.binding.library import Handle, as_dict, call, lib, own, view
+from headwater.binding.structs import Cell, FaultCallback, ProgressCallback, Seeds, Verification
 
 KEY_PART_BYTES_MAX = 2**31 - 1
 SEED_ARRAYS = {

@@ -21,7 +21,7 @@ from ctypes import (
 )
 from typing import Any
 
-from .constants import HW_DATE_COUNT
+from headwater.binding.constants import HW_DATE_COUNT
 
 Numbers = POINTER(c_uint32)
 Times = POINTER(c_int64)

@@ -1,4 +1,6 @@
-"""How a first metadata.json is drafted from a source, by concern and in this order:
+"""Drafts of metadata.json from a source: keys, types, times and tasks, each with its reasons.
+
+By concern, in this order:
 
     facts.py   what the values of every column are, spellings of NULL taken out
     formats.py which of them are times that are not ISO 8601
@@ -8,7 +10,7 @@
     types.py   a semantic type for each column
     times.py   when a row comes into being, and which columns are written later
     values.py  columns that name things which no table lists
-    tasks.py   a few cells worth predicting, and the columns that give them away
+    task_drafts.py a few cells worth predicting, and the columns that give them away
     draft.py   all of it as a Schema
     summary.py the draft as people read it
     update.py  a draft beside a metadata.json that has been edited

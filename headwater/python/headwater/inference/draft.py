@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..schema import (
+from headwater.inference.facts import ColumnFacts
+from headwater.metadata.schema import (
     Column,
     ColumnRef,
     CsvFormat,
@@ -21,8 +22,7 @@ from ..schema import (
     Table,
     Task,
 )
-from ..sources import SourceTable
-from .facts import ColumnFacts
+from headwater.sources.source import SourceTable
 
 AT_CREATION = Known()
 
@@ -186,6 +186,6 @@ class Draft:
 
     def text(self, *, full: bool = False) -> str:
         """For people; full: every check and column, however many there are."""
-        from .summary import draft_text
+        from headwater.inference.summary import draft_text
 
         return draft_text(self, full=full)

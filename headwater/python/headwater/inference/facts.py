@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..sources import SourceColumn, SourceTable, literal
-from ..value_sql import (
+from headwater.inference.formats import find_format
+from headwater.sources.source import SourceColumn, SourceTable, literal
+from headwater.sources.value_sql import (
     INTEGER_TYPES,
     REAL_TYPES,
     ZONED_TEXT,
@@ -23,7 +24,6 @@ from ..value_sql import (
     to_numerical,
     to_timestamp,
 )
-from .formats import find_format
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..sources import SourceColumn, literal
-from ..value_sql import canonical_text, is_number_type
-from .names import TIME_WORDS, is_code_name, is_id_name, words_of
+from headwater.inference.names import TIME_WORDS, is_code_name, is_id_name, words_of
+from headwater.sources.source import SourceColumn, literal
+from headwater.sources.value_sql import canonical_text, is_number_type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from .facts import ColumnFacts
+    from headwater.inference.facts import ColumnFacts
 
 DAY_FORMATS = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",

@@ -13,12 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..schema import ColumnRef, ForeignKey
-from ..value_sql import INTEGER_TYPES
-from .draft import ColumnDraft, TableDraft
-from .names import own_key_score, reference_score
-from .overlaps import key_text, measure_overlap
-from .references import CONTAINED, KEY_LENGTH_MAX, Key, Reference, ReferenceSearch
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.names import own_key_score, reference_score
+from headwater.inference.overlaps import key_text, measure_overlap
+from headwater.inference.references import (
+    CONTAINED,
+    KEY_LENGTH_MAX,
+    Key,
+    Reference,
+    ReferenceSearch,
+)
+from headwater.metadata.schema import ColumnRef, ForeignKey
+from headwater.sources.value_sql import INTEGER_TYPES
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..value_sql import canonical_text
-from .draft import TableDraft
-from .facts import raw_value
+from headwater.inference.draft import TableDraft
+from headwater.inference.facts import raw_value
+from headwater.sources.value_sql import canonical_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

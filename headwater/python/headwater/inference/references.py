@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..value_sql import INTEGER_TYPES
-from .draft import ColumnDraft, TableDraft
-from .names import is_code_name, is_id_name, reference_score, words_of
-from .overlaps import Overlap, ValueIndex, measure_overlap
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.names import is_code_name, is_id_name, reference_score, words_of
+from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
+from headwater.sources.value_sql import INTEGER_TYPES
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
 
 VALUES_MIN = 50
 UNIQUE = 0.9  # distinct values of all

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..schema import Task
+from headwater.metadata.schema import Task
 
 if TYPE_CHECKING:
-    from .draft import ColumnDraft, Draft, TableDraft
+    from headwater.inference.draft import ColumnDraft, Draft, TableDraft
 
 CHECKS_MAX = 60  # listed one by one
 CHECKS_OF_KIND = 3  # of each kind, where there are more

@@ -13,13 +13,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..convert import count_rows
-from ..schema import ColumnRef, Known
-from ..value_sql import to_boolean, to_timestamp
-from .draft import ColumnDraft, TableDraft
-from .facts import ColumnFacts, raw_value
-from .names import table_words, words_of
-from .overlaps import key_text
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.facts import ColumnFacts, raw_value
+from headwater.inference.names import table_words, words_of
+from headwater.inference.overlaps import key_text
+from headwater.metadata.schema import ColumnRef, Known
+from headwater.sources.database import count_rows
+from headwater.sources.value_sql import to_boolean, to_timestamp
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

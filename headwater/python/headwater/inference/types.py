@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from ..sources import SourceColumn
-from ..value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type
-from .draft import ColumnDraft, TableDraft
-from .facts import NEVER_VALUES, ColumnFacts
-from .names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.facts import NEVER_VALUES, ColumnFacts
+from headwater.inference.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
+from headwater.sources.source import SourceColumn
+from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type
 
 CATEGORY_COUNT_MAX = 256  # distinct values of a categorical column
 CATEGORY_REPEATS_MIN = 5  # rows per distinct value, on average

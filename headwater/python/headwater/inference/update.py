@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..schema import Column, Schema, Table
-from .draft import Draft
+from headwater.inference.draft import Draft
+from headwater.metadata.schema import Column, Schema, Table
 
 MARK = "new: added by init --update"
 

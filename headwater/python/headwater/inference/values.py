@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from .draft import ColumnDraft, TableDraft
-from .overlaps import measure_overlap
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.overlaps import measure_overlap
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -1,0 +1,192 @@
+"""The arguments of `headwater`, and which function each command calls."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from headwater.binding import VERSION
+from headwater.cli import commands
+
+BENCH_REQUESTS = 2000
+
+
+def parser() -> argparse.ArgumentParser:
+    command_line = argparse.ArgumentParser(
+        prog="headwater", description="From a relational database to batches of contexts."
+    )
+    command_line.add_argument("--version", action="version", version=f"headwater {VERSION}")
+    subparsers = command_line.add_subparsers(required=True, metavar="COMMAND")
+    init = subparsers.add_parser("init", help="draft a metadata.json from a source")
+    add_source(init)
+    init.add_argument("-o", "--output", default="metadata.json", metavar="F")
+    init.add_argument(
+        "--update", action="store_true", help="keep what the file says, add what is new"
+    )
+    init.add_argument(
+        "--full", action="store_true", help="print every check and column, however many"
+    )
+    init.set_defaults(command=commands.init)
+
+    build = subparsers.add_parser("build", help="build a store from a source")
+    add_source(build)
+    build.add_argument("out", metavar="OUT", nargs="?", help="folder of the store")
+    build.add_argument("--metadata", metavar="F", help="metadata.json; inferred without it")
+    build.add_argument(
+        "--embedder",
+        default="hash",
+        metavar="NAME",
+        help="of texts: hash (the default), sentence-transformers:NAME_OR_FOLDER, "
+        "openai:MODEL@URL, or precomputed:FILE.parquet with columns text and vector",
+    )
+    build.add_argument(
+        "--embedder-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="matryoshka, prefix, max_characters, batch_texts, batch_characters, concurrency, "
+        "timeout_s, attempts, key_variable (OPENAI_API_KEY), device",
+    )
+    build.add_argument(
+        "--text-dim", type=int, metavar="N", help="width of `hash` (256), or asked of a model"
+    )
+    build.add_argument(
+        "--cache", metavar="DIR", help="vectors kept between builds (~/.cache/headwater)"
+    )
+    build.add_argument("--no-cache", action="store_true", help="keep no vectors between builds")
+    build.add_argument(
+        "--dry-run", action="store_true", help="count texts and requests; write nothing"
+    )
+    build.add_argument(
+        "--texts", metavar="FILE", help="of --dry-run: write the texts to a Parquet file"
+    )
+    build.add_argument(
+        "--seeds-dir",
+        metavar="DIR",
+        help="where label tables are (in the folder of the metadata, and nowhere else)",
+    )
+    build.add_argument("--memory-limit", metavar="SIZE", help="of the process, such as 4GB")
+    build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
+    build.set_defaults(command=commands.build, refuse=build.error)
+
+    inspect = subparsers.add_parser(
+        "inspect", help="schema, statistics, tasks and sizes of a store"
+    )
+    inspect.add_argument("store", metavar="STORE")
+    inspect.add_argument("name", nargs="?", metavar="TABLE|TASK")
+    inspect.set_defaults(command=commands.inspect)
+
+    sample = subparsers.add_parser("sample", help="show one context")
+    sample.add_argument("store", metavar="STORE")
+    sample.add_argument("--task", required=True)
+    sample.add_argument(
+        "--seed-index", type=int, default=0, metavar="N", help="N-th seed of the split's order"
+    )
+    sample.add_argument("--split", default="train", choices=("train", "val", "test"))
+    sample.add_argument("--length", type=int, default=256, metavar="S", help="cells (256)")
+    sample.add_argument("--width", type=int, default=4, metavar="W", help="children per key (4)")
+    sample.add_argument(
+        "--sampler-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
+    )
+    add_no_verify(sample)
+    sample.set_defaults(command=commands.sample)
+
+    verify = subparsers.add_parser("verify", help="prove every invariant of a store")
+    verify.add_argument("store", metavar="STORE")
+    verify.set_defaults(command=commands.verify)
+
+    _add_audit(subparsers)
+
+    bench = subparsers.add_parser(
+        "bench",
+        help="throughput and latency, one JSON line per configuration",
+        description="Every combination of the repeatable options (+) is measured in turn. "
+        "docs/7-performance.md says what the fields of a line mean.",
+    )
+    bench.add_argument("store", metavar="STORE")
+    _add_bench_options(bench)
+    bench.set_defaults(command=commands.bench)
+
+    for command in (init, build, inspect, sample, verify, bench):
+        command.add_argument("--json", action="store_true", help="for programs")
+    return command_line
+
+
+def _add_audit(subparsers: Any) -> None:
+    audit = subparsers.add_parser(
+        "audit",
+        help="look for leaks in what contexts show; exit 1 on any",
+        description="Samples contexts of every task and split, and holds each row, cell and link "
+        "against the rules of docs/2-sampling.md, read from the store's files a second time. "
+        "Exit 1 on any leak; what only looks like one is listed as 'to check'.",
+    )
+    audit.add_argument("store", metavar="STORE")
+    audit.add_argument("--task", action="append", metavar="T", help="only this; repeatable")
+    audit.add_argument(
+        "--seeds", type=int, metavar="N", help="of each task and split (1000, always the same)"
+    )
+    audit.add_argument(
+        "--sampler-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what you will train with, in JSON or as a word: default_sequence_length=512, "
+        "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; "
+        "repeatable",
+    )
+    add_no_verify(audit)
+    audit.add_argument("--json", action="store_true", help="for programs")
+    audit.set_defaults(command=commands.audit)
+
+
+def add_no_verify(parser: argparse.ArgumentParser) -> None:
+    """Whether a store is read before it is used, as `verify` of `Store`."""
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_const",
+        const="header",
+        default="once",
+        help="do not read the store to its last byte, even the first time on this machine",
+    )
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    """The dimensions of a benchmark; each may be given several times."""
+    cores = "threads (1, 2, 4, ... usable cores) +"
+    bench.add_argument("--threads", action="append", type=int, metavar="N", help=cores)
+    bench.add_argument("--layout", action="append", metavar="L", help="dense or compact (dense) +")
+    bench.add_argument("--task", action="append", help="one task (all of the store, mixed) +")
+    bench.add_argument(
+        "--latency",
+        type=int,
+        nargs="?",
+        const=BENCH_REQUESTS,
+        metavar="REQUESTS",
+        help=f"time single contexts instead ({BENCH_REQUESTS} requests)",
+    )
+
+
+SOURCE_HELP = (
+    "sqlite:///file.db, postgresql://user@host/database (password from PGPASSWORD or ~/.pgpass), "
+    "duckdb:///file.duckdb, a folder of Parquet or CSV files, or a RelBench cache folder"
+)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """SOURCE and what chooses its tables."""
+    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    for option, metavar, text in (
+        (
+            "--schema",
+            "S",
+            "read this schema (public, or main of DuckDB); repeatable, with wildcards",
+        ),
+        ("--table", "T", "read only tables named so, such as 'a*'; repeatable; names a view too"),
+        ("--exclude-table", "T", "leave out tables named so; repeatable"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)

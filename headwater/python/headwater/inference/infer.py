@@ -1,0 +1,153 @@
+"""A first metadata.json from a source: keys, types, times and draft tasks, with reasons.
+
+`infer` gives the schema to be saved, edited and built from; `draft_source` gives the reasons too,
+as `headwater init` prints them. The rules are in `inference/`, one file for each concern.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.inference.draft import ColumnDraft, Draft, TableDraft
+from headwater.inference.facts import column_facts
+from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
+from headwater.inference.row_names import suggest_names_left_out
+from headwater.inference.task_drafts import draft_tasks
+from headwater.inference.times import draft_known_at, draft_parent_times, draft_times
+from headwater.inference.types import draft_type, key_type
+from headwater.inference.values import suggest_value_tables
+from headwater.metadata.check import csv_formats
+from headwater.metadata.schema import Schema
+from headwater.metadata.selection import Selection
+from headwater.sources.load import load_source
+from headwater.sources.source import Source, SourceData, SourceTable
+from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def infer(
+    source: Source,
+    *,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Schema:
+    """Tables, keys, types, time columns and draft tasks of a source, to be saved and edited.
+
+    schemas, tables, exclude_tables: patterns such as "a*" that choose what is read."""
+    draft = draft_source(source, schemas=schemas, tables=tables, exclude_tables=exclude_tables)
+    return draft.schema()
+
+
+def draft_source(
+    source: Source,
+    edited: Schema | None = None,
+    *,
+    schemas: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude_tables: Sequence[str] = (),
+) -> Draft:
+    """What is inferred, with reasons; an edited schema says how files and NULLs are written."""
+    from headwater.sources.database import open_database
+
+    selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
+    formats = {} if edited is None else csv_formats(edited)
+    with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
+        connection = open_database(Path(folder))
+        try:
+            data = load_source(
+                source, connection, selection=selection, csv_formats=formats, detect_csv=True
+            )
+            return draft_schema(connection, data, edited)
+        finally:
+            connection.close()
+
+
+def draft_schema(
+    connection: DuckDBPyConnection, data: SourceData, edited: Schema | None = None
+) -> Draft:
+    """The schema of a source that is already in `raw.*` of a connection: facts, keys, types, times,
+    tasks; each step reads what those before it have settled."""
+    nulls = {} if edited is None else _null_values(edited)
+    tables = [_table_draft(connection, table, nulls) for table in data.tables]
+    for table in tables:
+        draft_primary_key(connection, table, tables)
+    draft_foreign_keys(connection, tables)
+    settle_formats(tables)
+    for table in tables:
+        _draft_types(table)
+    for table in tables:
+        draft_times(connection, table)
+    for table in tables:
+        draft_known_at(connection, tables, table)
+    draft_parent_times(tables)
+    suggest_value_tables(connection, tables)
+    suggest_names_left_out(tables)
+    # A source that comes with tasks needs no drafts.
+    tasks = list(data.tasks) or draft_tasks(connection, tables)
+    draft = Draft(data.name, tables, tasks, checks=list(data.notes))
+    draft.directory = None if data.directory is None else Path(data.directory)
+    _settle_timezone(draft)
+    return draft
+
+
+def _null_values(edited: Schema) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    return {
+        (table.name, column.name): column.null_values + table.null_values + edited.null_values
+        for table in edited.tables
+        for column in table.columns
+    }
+
+
+def _table_draft(
+    connection: DuckDBPyConnection,
+    source: SourceTable,
+    nulls: Mapping[tuple[str, str], tuple[str, ...]],
+) -> TableDraft:
+    columns = []
+    usable = set(source.usable_names())
+    for slot, column in enumerate(source.columns):
+        if column.name not in usable:
+            continue
+        known = nulls.get((source.name, column.name), ())
+        facts = column_facts(connection, source, slot, known)
+        columns.append(ColumnDraft(column.name, facts))
+    return TableDraft(source, columns, checks=list(source.notes))
+
+
+def _draft_types(table: TableDraft) -> None:
+    referring = {name for key in table.every_key() for name in key.columns}
+    for column in table.columns:
+        reason, checks = column.reason, column.checks
+        column.checks = []
+        if column.name in referring or column.name in table.primary_key:
+            key_type(table, column, refers=column.name in referring)
+        else:
+            draft_type(table, column)
+        if reason:  # of a foreign key: the overlap
+            column.reason = reason
+        column.checks = checks + column.checks
+
+
+def _settle_timezone(draft: Draft) -> None:
+    """Naive and zoned times together need to be told what the naive ones mean; UTC is a draft."""
+    zones = set()
+    for table in draft.tables:
+        for column in table.columns:
+            if column.stype != "timestamp" or column.taken_from is not None:
+                continue
+            kind, facts = table.source.columns[table.slot(column.name)].type, column.facts
+            if kind in (ZONED_TYPE, *NAIVE_TYPES):
+                zones.add(kind == ZONED_TYPE)
+            elif facts.clock_count:
+                naive_count = facts.clock_count - facts.zoned_count
+                zones |= {True} if facts.zoned_count else set()
+                zones |= {False} if naive_count else set()
+    if zones == {True, False}:
+        draft.timezone = "UTC"
+        draft.checks.append("times with and without a zone: those without are taken as UTC")

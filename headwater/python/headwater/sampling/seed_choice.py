@@ -1,0 +1,78 @@
+"""Whose seeds a sampler gives: tasks of the store, or with seed_tables the rows of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headwater.store.store import Store
+
+
+class SeedSources:
+    """The tasks or tables that were chosen. Numbers are those of C: tables stand behind tasks."""
+
+    def __init__(
+        self, store: Store, tasks: Sequence[str] | None, tables: Sequence[str] | None
+    ) -> None:
+        self.store = store
+        self.task_count = len(store.metadata["tasks"])
+        self.are_tables = tables is not None
+        self.numbers = self._chosen(tasks, tables)
+
+    def _chosen(self, tasks: Sequence[str] | None, tables: Sequence[str] | None) -> list[int]:
+        if tables is not None:
+            if tasks is not None:
+                raise ValueError("give either tasks or seed_tables")
+            numbers = _distinct("seed_tables", tables, self.store.table_index)
+            return [self.task_count + number for number in numbers]
+        if tasks is None:
+            return list(range(self.task_count))
+        return _distinct("tasks", tasks, self.store.task_index)
+
+    def name(self, number: int) -> str:
+        """Of a task, or of the table whose number stands behind those of the tasks."""
+        is_task = number < self.task_count
+        kind, place = ("tasks", number) if is_task else ("tables", number - self.task_count)
+        name: str = self.store.metadata[kind][place]["name"]
+        return name
+
+    def names(self) -> list[str]:
+        return [self.name(number) for number in self.numbers]
+
+    def number(self, name: str) -> int:
+        """Of a task or table by its name; ValueError for one that was not chosen."""
+        if self.are_tables:
+            number, kind = self.task_count + self.store.table_index(name), "table"
+        else:
+            number, kind = self.store.task_index(name), "task"
+        if number not in self.numbers:
+            raise ValueError(f"{kind} '{name}' is not among this sampler's {kind}s")
+        return number
+
+    def chosen(self, name: str | None) -> list[int]:
+        """One by its name, or all."""
+        return self.numbers if name is None else [self.number(name)]
+
+    def table_numbers(self) -> list[int] | None:
+        """Of the seed tables; None where seeds are those of tasks."""
+        if not self.are_tables:
+            return None
+        return [number - self.task_count for number in self.numbers]
+
+    def weights(self, given: Mapping[str, float] | None) -> list[float] | None:
+        """task_weights in the order of the numbers."""
+        if given is None:
+            return None
+        names = self.names()
+        if set(given) != set(names):
+            raise ValueError(f"task_weights names {sorted(given)}, expected each of {names}")
+        return [float(given[name]) for name in names]
+
+
+def _distinct(option: str, names: Sequence[str], index_of: Callable[[str], int]) -> list[int]:
+    """The numbers of names, ascending."""
+    if isinstance(names, str):
+        raise TypeError(f"{option} is a str, expected a list of names")
+    numbers = sorted(index_of(name) for name in names)
+    if len(set(numbers)) != len(numbers) or not numbers:
+        raise ValueError(f"{option} is {list(names)}, expected at least one name, each once")
+    return numbers

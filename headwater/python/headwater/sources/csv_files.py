@@ -1,0 +1,315 @@
+"""CSV files of a folder: the SQL that reads them by a description, and what it says of bad files.
+
+Every column arrives as text. NULL is an empty field without quotes (or a spelling the description
+lists); a quoted empty field is an empty text. How the files of a table are written is its "csv" in
+metadata.json (`CsvFormat`); without one they have a header, commas, double quotes and UTF-8. Files
+may be compressed (.gz, .zst). Only UTF-8 is read as it lies on disk: another encoding is copied to
+UTF-8 beside the database first, so that a byte that does not belong to it is found by position.
+
+Nothing is guessed here; `csv_detection.py` drafts a description for `headwater init`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from headwater.errors import SourceError
+from headwater.metadata.schema import CsvFormat
+from headwater.sources.source import SourceTable, copy_scan, literal
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+CSV_SUFFIXES = (".csv", ".tsv", ".dat")
+PACKED_SUFFIXES = ("", ".gz", ".zst")
+CSV_LINE_BYTES = 1 << 26  # at most; less where memory is short
+CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
+CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
+MEMORY_UNITS = {"bytes": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40, "PiB": 50}
+CHUNK_BYTES = 1 << 20
+SHOWN_CHARACTERS = 60
+
+
+def is_csv(path: Path) -> bool:
+    return path.name.lower().endswith(
+        tuple(kind + packed for kind in CSV_SUFFIXES for packed in PACKED_SUFFIXES)
+    )
+
+
+def csv_name(path: Path) -> str:
+    """The table a file is: its name without what follows the last dot, compression aside."""
+    stem = path.name if path.suffix.lower() not in PACKED_SUFFIXES else path.stem
+    return Path(stem).stem
+
+
+def copy_csv(
+    connection: DuckDBPyConnection, name: str, index: int, files: list[Path], form: CsvFormat
+) -> SourceTable:
+    """Copy the files of a table to raw.t<index>; SourceError names file and line."""
+    import duckdb
+
+    copies = _Copies(connection, form)
+    try:
+        scan = scan_of_csv(connection, files, form, copies)
+        try:
+            return copy_scan(connection, name, index, scan)
+        except SourceError as error:
+            kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
+            if not isinstance(error.__cause__, kinds):
+                raise
+            raise _reading_error(error.__cause__, name, files, form, copies) from error
+    finally:
+        copies.remove()
+
+
+def scan_of_csv(
+    connection: DuckDBPyConnection,
+    files: list[Path],
+    form: CsvFormat,
+    copies: _Copies | None = None,
+) -> str:
+    """The table function that reads CSV files of one description, as SQL."""
+    copies = copies or _Copies(connection, form)
+    names = ", ".join(literal(str(copies.utf8(file))) for file in files)
+    columns = ", ".join(
+        f"{literal(name)}: 'VARCHAR'" for name in _column_names(connection, files, form)
+    )
+    nulls = ", ".join(literal(text) for text in ("", *form.null_values))
+    return (
+        f"read_csv([{names}], auto_detect = false, header = {str(form.header).lower()}, "
+        f"delim = {literal(form.delimiter)}, quote = {literal(form.quote)}, "
+        f"escape = {literal(form.escape if form.quote else '')}, skip = {form.skip}, "
+        f"nullstr = [{nulls}], allow_quoted_nulls = false, "
+        f"hive_partitioning = false, {_limits(connection)}, columns = {{{columns}}})"
+    )
+
+
+def _line_bytes(connection: DuckDBPyConnection) -> int:
+    """The longest line that is taken."""
+    row = connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert row is not None
+    number, unit = str(row[0]).split()
+    memory_bytes = int(float(number) * (1 << MEMORY_UNITS[unit]))
+    return min(CSV_LINE_BYTES, memory_bytes // CSV_MEMORY_SHARE)
+
+
+def _limits(connection: DuckDBPyConnection) -> str:
+    """Options of the longest line, and of a buffer that is of use to it. By itself DuckDB takes
+    room for 16 such lines, 1 GiB, and fails where there is less memory."""
+    line_bytes = _line_bytes(connection)
+    return f"max_line_size = {line_bytes}, buffer_size = {CSV_BUFFER_LINES * line_bytes}"
+
+
+def read_rows(
+    connection: DuckDBPyConnection, path: Path, form: CsvFormat, count: int
+) -> list[list[str]]:
+    """The first rows of a file as Python parses them, header included."""
+    lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
+    doubled = form.escape in (form.quote, "")
+    try:
+        reader = csv.reader(
+            lines,
+            delimiter=form.delimiter,
+            quotechar=form.quote or '"',
+            quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
+            doublequote=doubled,
+            escapechar=None if doubled else form.escape,
+        )
+        return list(islice((row for row in reader if row), count))
+    except csv.Error as error:
+        raise SourceError(f"cannot read '{path}': {error}") from error
+
+
+def text_lines(connection: DuckDBPyConnection, path: Path, encoding: str) -> Iterator[str]:
+    """Lines of a file with their ends; SourceError for bytes that are not of the encoding."""
+    if path.suffix.lower() == ".zst":
+        yield from _zstandard_lines(connection, path)
+        return
+    try:
+        with _open_bytes(path) as file:
+            reader = codecs.getreader("utf-8-sig" if _is_utf8(encoding) else encoding)(file)
+            yield from reader
+    except (UnicodeError, EOFError, gzip.BadGzipFile) as error:
+        raise SourceError(encoding_fault(path, encoding) or f"'{path}': {error}") from error
+
+
+def encoding_fault(path: Path, encoding: str) -> str | None:
+    """What is wrong with the first byte that does not belong to an encoding, and where it is."""
+    if path.suffix.lower() == ".zst":
+        return None
+    decoder = codecs.getincrementaldecoder(encoding)()
+    done = line = 0
+    try:
+        with _open_bytes(path) as file:
+            while True:
+                chunk = file.read(CHUNK_BYTES)
+                kept = len(decoder.getstate()[0])
+                text = decoder.decode(chunk, final=not chunk)
+                done, line = done + len(chunk), line + text.count("\n")
+                if not chunk:
+                    return None
+    except UnicodeError as error:
+        if not isinstance(error, UnicodeDecodeError):
+            return f"'{path}' is not {encoding}: {error}"
+        wrong = error.object[error.start]
+        line += error.object[: error.start].decode(encoding, "replace").count("\n")
+        return (
+            f"'{path}' is not {encoding}: byte 0x{wrong:02X} at offset "
+            f"{done - kept + error.start:,} (line {line + 1:,}); write its encoding in the table's "
+            '\'csv\', for example "encoding": "latin-1"'
+        )
+    except (EOFError, gzip.BadGzipFile) as error:
+        return f"'{path}' is no whole .gz file: {error}"
+
+
+class _Copies:
+    """UTF-8 copies of files in other encodings, in the folder where the database spills."""
+
+    def __init__(self, connection: DuckDBPyConnection, form: CsvFormat) -> None:
+        row = connection.execute("SELECT current_setting('temp_directory')").fetchone()
+        assert row is not None
+        self.connection, self.form = connection, form
+        self.folder = Path(row[0]).parent
+        self.originals: dict[Path, Path] = {}  # by copy
+
+    def utf8(self, path: Path) -> Path:
+        """The file itself if its bytes are UTF-8, else a copy that is."""
+        if _is_utf8(self.form.encoding):
+            return path
+        if path.suffix.lower() == ".zst":
+            raise SourceError(f"'{path}' is compressed by Zstandard, and only as UTF-8 is it read")
+        fault = encoding_fault(path, self.form.encoding)
+        if fault is not None:
+            raise SourceError(fault)
+        copy = self.folder / f"utf8-{len(self.originals)}.csv"
+        self.originals[copy] = path
+        with (
+            _open_bytes(path) as file,
+            copy.open("w", encoding="utf-8", newline="") as out,
+        ):
+            decoder = codecs.getincrementaldecoder(self.form.encoding)()
+            while chunk := file.read(CHUNK_BYTES):
+                out.write(decoder.decode(chunk))
+        return copy
+
+    def original(self, path: Path) -> Path:
+        return self.originals.get(path, path)
+
+    def remove(self) -> None:
+        for copy in self.originals:
+            copy.unlink(missing_ok=True)
+
+
+def _column_names(
+    connection: DuckDBPyConnection, files: Sequence[Path], form: CsvFormat
+) -> tuple[str, ...]:
+    """Names of the columns: as described, else of the header, which every file must have."""
+    found: tuple[str, ...] = ()
+    for path in files:
+        rows = read_rows(connection, path, form, 1)
+        first = tuple(rows[0]) if rows else ()
+        if form.header:
+            _check_header(path, first, form)
+        if form.columns:
+            if first and len(first) != len(form.columns):
+                raise SourceError(
+                    f"'{path}' has {len(first)} fields in its first row, the metadata name "
+                    f"{len(form.columns)} columns; correct the table's 'columns' or its 'csv'"
+                )
+            continue
+        if not form.header:
+            return tuple(f"column{j}" for j in range(len(first)))
+        if found and first != found:
+            raise SourceError(f"'{path}' has another header than '{files[0]}': {list(first)}")
+        found = first
+    return form.columns or found
+
+
+def _check_header(path: Path, header: tuple[str, ...], form: CsvFormat) -> None:
+    if not header or (not form.columns and not all(header)):
+        raise SourceError(f"'{path}' has no header, or a column without a name")
+    if len(header) == 1 and any(mark in header[0] for mark in ",;\t|" if mark != form.delimiter):
+        raise SourceError(
+            f"'{path}' has the one column {header[0]!r}: its fields are not parted by "
+            f"{form.delimiter!r}; write 'delimiter' in the table's 'csv' (init detects it)"
+        )
+    folded = [name.casefold() for name in header]
+    for name in header:
+        if not form.columns and folded.count(name.casefold()) > 1:
+            raise SourceError(f"'{path}' has two columns '{name}' (names ignore case)")
+
+
+def _reading_error(
+    error: Exception, name: str, files: list[Path], form: CsvFormat, copies: _Copies
+) -> SourceError:
+    """DuckDB's words about a bad line, with the user's file and what to do."""
+    text = str(error)
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    file = re.search(r"^  file = (.*)$", text, re.MULTILINE)
+    path = copies.original(Path(file[1])) if file else files[0]
+    if "not utf-8" in text or "unicode" in text:
+        fault = encoding_fault(path, "utf-8")
+        return SourceError(fault or f"'{path}' is not UTF-8, line {line[1] if line else '?'}")
+    where = f"'{path}', line {int(line[1]):,}" if line else f"'{path}'"
+    if "Maximum line size" in text or "does not support a full read" in text:
+        return SourceError(
+            f"{where}: a line is longer than the {_line_bytes(copies.connection):,} bytes that are "
+            "taken with this memory limit; close a quote that is left open, or give a larger one"
+        )
+    found = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
+    original = re.search(r"Original Line: (.*)", text)
+    shown = original[1][:SHOWN_CHARACTERS] if original else ""
+    if found:
+        return SourceError(
+            f"{where}: {found[2]} fields, table '{name}' has {found[1]} columns: {shown!r}"
+        )
+    if "unterminated quote" in text:
+        return SourceError(
+            f"{where}: a quote is not closed, or text follows its end: {shown!r}; correct the file "
+            "or 'quote' and 'escape' in the table's 'csv'"
+        )
+    return SourceError(f"{where}: {text.partition('Possible')[0].strip()}")
+
+
+def _zstandard_lines(connection: DuckDBPyConnection, path: Path) -> Iterator[str]:
+    """Lines of a .zst file, which DuckDB unpacks."""
+    import duckdb
+
+    try:
+        cursor = connection.execute(
+            f"SELECT line FROM read_csv({literal(str(path))}, auto_detect = false, "
+            f"header = false, delim = '', quote = '', escape = '', "
+            f"{_limits(connection)}, columns = {{'line': 'VARCHAR'}}) LIMIT 10000"
+        )
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read '{path}': {str(error).partition('Possible')[0]}") from error
+    for (line,) in cursor.fetchall():
+        yield (line or "") + "\n"
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """The beginning of a file, unpacked if it is .gz."""
+    if path.suffix.lower() == ".zst":
+        return b""
+    try:
+        with _open_bytes(path) as file:
+            return file.read(count)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise SourceError(f"'{path}' is no whole .gz file: {error}") from error
+
+
+def _open_bytes(path: Path) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"

@@ -1,0 +1,122 @@
+"""The DuckDB of a build: its settings, its share of the memory, and which version it has to be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DUCKDB_VERSION_MIN = (1, 5, 4)
+MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
+MEMORY_UNITS = {"B": 1} | {
+    unit + suffix: base ** (power + 1)
+    for power, unit in enumerate("KMGT")
+    for suffix, base in (("B", 1000), ("IB", 1024))
+}
+OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
+THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
+SHARE_OF_MEMORY = 4  # of the machine's: what DuckDB may take if nothing is said
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container: a number, or "max"
+
+
+def open_database(
+    folder: Path, *, memory_limit: str | None = None, locked: bool = False
+) -> DuckDBPyConnection:
+    """The database of a build: times in UTC, nothing taken from the caller's variables."""
+    duckdb = import_duckdb()
+    connection: DuckDBPyConnection = duckdb.connect(str(folder / "work.duckdb"))
+    settings = {
+        "temp_directory": f"'{str(folder / 'spill').replace(chr(39), chr(39) * 2)}'",
+        "TimeZone": "'UTC'",
+        "python_enable_replacements": "false",
+        "autoinstall_known_extensions": "false",
+        "arrow_large_buffer_size": "true",  # texts of one batch may pass 2 GiB
+        "force_compression": "'uncompressed'",  # what is read once or twice and thrown away
+    }
+    settings |= memory_settings(memory_limit)
+    if locked:
+        settings |= {"threads": "1", "enable_external_access": "false"}
+        settings["lock_configuration"] = "true"
+    try:
+        connection.execute("SET enable_progress_bar = false")
+        for name, value in settings.items():
+            connection.execute(f"SET GLOBAL {name} = {value}")
+    except duckdb.Error as error:
+        connection.close()
+        raise ValueError(f"DuckDB does not take the setting: {error}") from error
+    return connection
+
+
+def memory_settings(memory_limit: str | None) -> dict[str, str]:
+    """DuckDB's share of what the build may take, and as many threads as have room in it. Without a
+    limit it spills what a quarter of the machine's memory does not hold: sorting a large table
+    takes all that it gets."""
+    if memory_limit is None:
+        return {"memory_limit": f"'{machine_bytes() // SHARE_OF_MEMORY}B'"}
+    size = memory_bytes(memory_limit)
+    share = int(max(size - OWN_BYTES, size / 4))
+    threads = min(max(1, share // THREAD_BYTES), len(os.sched_getaffinity(0)))
+    return {"memory_limit": f"'{share}B'", "threads": str(threads)}
+
+
+def memory_bytes(memory_limit: str) -> float:
+    match = MEMORY_SIZE.fullmatch(memory_limit.strip())
+    size = 0 if match is None else float(match[1]) * MEMORY_UNITS[match[2].upper()]
+    if size <= 0:
+        raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
+    return size
+
+
+def machine_bytes() -> int:
+    """Memory of the machine, or of the container if that has less."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return found
+    return min(found, int(limit)) if limit.isdigit() else found
+
+
+def import_duckdb() -> Any:
+    """The duckdb module, or an error that says how to get it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ImportError("building needs DuckDB: pip install 'headwater[build]'") from error
+    version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
+    if not DUCKDB_VERSION_MIN <= version < (2,):
+        raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")
+    return duckdb
+
+
+def full_disk(error: BaseException) -> BaseException | None:
+    """What DuckDB or C said of a disk without room, where that is why an error came to be."""
+    duckdb = import_duckdb()
+    kinds = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
+    found: BaseException | None = error
+    while found is not None:
+        text, of_c = str(found), isinstance(found, OSError) and found.errno is None
+        is_full = (of_c or isinstance(found, kinds)) and any(words in text for words in NO_ROOM)
+        if is_full or (isinstance(found, duckdb.OutOfMemoryException) and SPILL_LIMIT in text):
+            break
+        found = found.__cause__
+    return found
+
+
+def time_zones(connection: DuckDBPyConnection) -> list[str]:
+    """Names of the time zones that DuckDB knows."""
+    rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    return [row[0] for row in rows]
+
+
+def count_rows(connection: DuckDBPyConnection, query: str) -> int:
+    """The one integer a query gives."""
+    row = connection.execute(query).fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])

@@ -1,0 +1,106 @@
+"""Copies every table of a source into DuckDB, by the kind of source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.errors import SourceError
+from headwater.metadata.from_json import NAME_BYTES_MAX, is_usable, shortened
+from headwater.metadata.schema import CsvFormat
+from headwater.metadata.selection import Selection
+from headwater.sources.source import Source, SourceData
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+UNUSABLE_SHOWN = 3  # of the columns whose names cannot be used
+
+
+def load_source(
+    source: Source,
+    connection: DuckDBPyConnection,
+    *,
+    selection: Selection | None = None,
+    tell: Callable[[str], None] = lambda table: None,
+    csv_formats: Mapping[str, CsvFormat] | None = None,
+    detect_csv: bool = False,
+) -> SourceData:
+    """Copy the tables of a source, or those that are selected, into schema `raw`.
+
+    csv_formats: how the CSV files of a table are written; detect_csv: where it does not say, draft
+    a description (`SourceTable.csv`), else files are as CSV usually is.
+    """
+    connection.execute("CREATE SCHEMA IF NOT EXISTS raw")
+    data = _load(source, connection, selection or Selection(), tell, csv_formats or {}, detect_csv)
+    if not data.tables:
+        raise SourceError(f"the source '{data.name}' has no tables, or none is selected")
+    return _without_unusable(data)
+
+
+def _without_unusable(data: SourceData) -> SourceData:
+    """Note columns whose names no schema can hold, and take no declared key of them."""
+    tables, notes = [], list(data.notes)
+    for table in data.tables:
+        names = [name for name in table.column_names() if not is_usable(name)]
+        if names:
+            listed = ", ".join(f"'{shortened(name)}'" for name in names[:UNUSABLE_SHOWN])
+            more = f" and {len(names) - UNUSABLE_SHOWN:,} more" * (len(names) > UNUSABLE_SHOWN)
+            notes.append(
+                f"{len(names):,} columns of table '{table.name}' are left out, as a name has 1 to "
+                f"{NAME_BYTES_MAX:,} bytes and no zero character: {listed}{more}"
+            )
+        own = table.primary_key if all(map(is_usable, table.primary_key)) else ()
+        keys = [k for k in table.foreign_keys if all(map(is_usable, (*k[0], *k[2])))]
+        tables.append(replace(table, primary_key=own, foreign_keys=tuple(keys)))
+    return replace(data, tables=tuple(tables), notes=tuple(notes))
+
+
+def _load(
+    source: Source,
+    connection: DuckDBPyConnection,
+    selection: Selection,
+    tell: Callable[[str], None],
+    csv_formats: Mapping[str, CsvFormat],
+    detect_csv: bool,
+) -> SourceData:
+    """Each kind is a file of its own, imported where it is used."""
+    if isinstance(source, Mapping):
+        from headwater.sources.frames import load_frames
+
+        return load_frames(source, connection, selection, tell)
+    text = os.fspath(source)
+    scheme, found, rest = text.partition("://")
+    if not found:
+        from headwater.sources.file_folder import load_folder
+
+        return load_folder(
+            Path(text), connection, selection, tell, formats=csv_formats, detect=detect_csv
+        )
+    if scheme == "sqlite":
+        from headwater.sources.sqlite_file import load_sqlite
+
+        return load_sqlite(file_path(rest), connection, selection, tell)
+    if scheme == "duckdb":
+        from headwater.sources.duckdb_file import load_duckdb
+
+        return load_duckdb(file_path(rest), connection, selection, tell)
+    if scheme in ("postgresql", "postgres"):
+        from headwater.sources.postgres import load_postgres
+
+        return load_postgres(text, connection, selection, tell)
+    raise SourceError(
+        f"unknown kind of source '{scheme}://', expected sqlite:///file.db, "
+        "postgresql://host/database, duckdb:///file.duckdb, a folder of Parquet or CSV files, a "
+        "RelBench cache folder, or a dict of tables"
+    )
+
+
+def file_path(rest: str) -> Path:
+    """`sqlite:///file.db` is relative, `sqlite:////folder/file.db` absolute; an absolute path
+    written with three slashes is taken where nothing stands at the relative one."""
+    relative = Path(rest.removeprefix("/"))
+    return Path(rest) if not relative.exists() and Path(rest).exists() else relative

@@ -1,0 +1,2 @@
+"""A store for people: its rows by their keys, contexts as trees, its metadata and sizes, and
+whether it is whole."""

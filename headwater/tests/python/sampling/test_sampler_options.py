@@ -1,0 +1,133 @@
+"""Options of the sampler follow from one table: a row is an option wherever options are named."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import headwater
+import numpy as np
+import pytest
+from headwater.binding import constants
+from headwater.binding.options import OPTIONS, Option
+from headwater.sampling.sampler_options import (
+    OWN,
+    choices,
+    deciding,
+    help_text,
+    meaning,
+    members,
+    signature,
+)
+from tiny_store import write_tiny
+
+ROOT = Path(__file__).resolve().parents[4]
+SHARD = Option(
+    "shard", constants.HW_OPTION_WORD, 9_000, 1, (0.0,), 0, 1, ("fixed", "dealt"), True,
+    "whether a rank keeps its seeds",
+)  # fmt: skip
+BEAMS = Option(
+    "beams", constants.HW_OPTION_UINT32, 9_008, 1, (0.0,), 2, 99, (), False,
+    "walks of each seed; by default chosen",
+)  # fmt: skip
+DECIDE = {
+    "split_ratios", "split_seed", "seed", "default_sequence_length", "max_rows", "bfs_child_width",
+    "max_hops", "child_width_per", "child_order", "identifier_cells", "context_labels",
+    "task_order", "tasks", "task_weights", "visible_until", "packing", "staleness", "child_counts",
+    "label_rows", "time_split", "train_on_val", "objective", "mask_ratio", "seed_tables",
+    "max_targets_per_type", "peer_labels", "database_age",
+}  # fmt: skip
+MORE = {**OPTIONS, "shard": SHARD, "beams": BEAMS}
+
+
+def test_a_new_row_is_in_the_signature_the_help_the_checks_and_the_state() -> None:
+    made = signature(MORE)
+    assert (made.parameters["shard"].default, made.parameters["beams"].default) == ("fixed", None)
+    assert 'shard: "fixed", "dealt": whether a rank keeps its seeds.' in help_text(MORE)
+    given = made.bind("a store", shard="dealt")
+    given.apply_defaults()
+    found = members(given.arguments, MORE)
+    assert (found["shard"], found["beams"]) == (1, 0)
+    with pytest.raises(ValueError, match="shard is 'dealed', expected"):
+        members({**given.arguments, "shard": "dealed"}, MORE)
+    with pytest.raises(ValueError, match="beams is 1, expected 2 to 99"):
+        members({**given.arguments, "beams": 1}, MORE)
+    kept = deciding(found, MORE)
+    assert kept["shard"] == "dealt" and "beams" not in kept
+
+
+def test_the_signature_holds_every_option_once() -> None:
+    names = list(inspect.signature(headwater.Sampler).parameters)
+    assert names[:4] == ["db_path", "rank", "world_size", "split_ratios"]
+    assert sorted(names) == sorted({*OWN, *choices()})
+    for name in names:
+        assert f"\n    {name}: " in str(headwater.Sampler.__doc__)
+
+
+def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
+    """What a sampler of defaults tells of itself is what the table says."""
+    with headwater.Sampler(write_tiny(tmp_path)) as sampler:
+        options = sampler.state_dict()["options"]
+        assert sampler.shape["batch_size"] == OPTIONS["batch_size"].standard[0]
+        assert sampler.shape["sequence_length"] == OPTIONS["sequence_length"].standard[0]
+        assert set(options) == {*DECIDE, "texts_per_sequence"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"default_batch_size": 0}, "default_batch_size is 0, expected 1 to 65536"),
+        ({"bfs_child_width": 5000}, "bfs_child_width is 5000, expected 1 to 4096"),
+        ({"max_rows": 1}, "max_rows is 1, expected 2 to 65535"),
+        ({"num_prefetch": -1}, "num_prefetch is -1, expected 0 to 1024"),
+        ({"world_size": 0}, "world_size is 0, expected 1 to 4294967295"),
+        ({"mask_ratio": 1.5}, "mask_ratio is 1.5, expected 0 to 1"),
+        ({"mask_ratio": "0.1"}, "mask_ratio is '0.1', expected a number"),
+        ({"seed": 2**64}, "seed is 18446744073709551616, expected 0 to 18446744073709551615"),
+        ({"num_threads": 0}, "num_threads is 0, expected 1 to 256"),
+        ({"max_hops": 2**32}, "max_hops is 4294967296, expected 0 to 4294967294"),
+        ({"default_batch_size": 4.0}, "default_batch_size is 4.0, expected a whole number"),
+        ({"split_ratios": (0.5, -0.1, 0.6)}, "split_ratios: 'val' is -0.1, expected 0 to 1"),
+    ],
+)
+def test_values_out_of_their_range_are_named_as_they_were_given(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        headwater.Sampler(write_tiny(tmp_path), **given)
+
+
+def test_a_name_that_is_no_option_is_refused(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    for name, meant in (("max_row", "max_rows"), ("batch_size", "default_batch_size")):
+        with pytest.raises(TypeError, match=f"no option '{name}', did you mean '{meant}'"):
+            headwater.Sampler(path, **{name: 3})
+
+
+def test_a_state_is_the_same_for_the_same_values_and_json(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    given: dict[str, Any] = {
+        "child_counts": np.True_, "seed": np.int64(7), "max_hops": np.int32(2), "packing": 0,
+        "split_ratios": (share for share in (0.5, 0.25, 0.25)), "context_labels": "default",
+        "task_weights": {"churn": np.float32(1), "quantity": 2},
+    }  # fmt: skip
+    plain: dict[str, Any] = {
+        "child_counts": True, "seed": 7, "max_hops": 2, "split_ratios": (0.5, 0.25, 0.25),
+        "task_weights": {"churn": 1.0, "quantity": 2.0},
+    }  # fmt: skip
+    with headwater.Sampler(path, **given) as one, headwater.Sampler(path, **plain) as other:
+        other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+        assert one.state_dict() == other.state_dict()
+
+
+def test_the_document_lists_the_options_as_the_table_does() -> None:
+    rows = [
+        f"| `{name}` | {choice.default} | {'yes' if choice.option.decides_contexts else ''} | "
+        f"{meaning(choice)} |"
+        for name, choice in choices().items()
+    ]
+    text = (ROOT / "docs" / "2-sampling.md").read_text(encoding="utf-8")
+    assert "\n".join(rows) in text, "\n".join(rows)

@@ -1,0 +1,360 @@
+"""The library agrees with the reference sampler, and the reference with what was published.
+
+Random worlds (worlds.py) are built into real stores and sampled under random options; every array
+of every batch must equal the reference's, the floats within 1e-6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from math import comb
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from comparison import difference, maker_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plain_database import (
+    CATEGORICAL,
+    IDENTIFIER,
+    NEVER,
+    TIMESTAMP,
+    Column,
+    Database,
+    Key,
+    Options,
+    Seed,
+    Task,
+)
+from reference_batch import most_texts
+from reference_order import Order, Stream, hash64, permute, philox4x32
+from reference_sampler import sample, sample_ad_hoc
+from world_store import (
+    ad_hoc,
+    arrays_of,
+    epoch_of,
+    open_sampler,
+    write_store,
+)
+from worlds import asking_for_a_key, at, random_database, random_options, star, table
+
+# ---- published algorithms ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_philox_gives_the_known_answers_of_random123(
+    counter: tuple[int, int, int, int], key: tuple[int, int], expected: tuple[int, ...]
+) -> None:
+    assert philox4x32(counter, key) == expected
+
+
+def test_hash64_gives_the_published_values_of_xxh64() -> None:
+    assert hash64(b"", 0) == 0xEF46DB3751D8E999
+    assert hash64(b"abc", 0) == 0x44BC2CF5AD770999
+    assert hash64(b"Nobody inspects the spammish repetition", 0) == 0xFBCEA83C8A378BF1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 16, 17, 100, 257])
+def test_permute_visits_every_place_once(n: int) -> None:
+    assert sorted(permute(0x1234567890ABCDEF, n, i) for i in range(n)) == list(range(n))
+
+
+def test_below_stays_below_and_is_uniform() -> None:
+    stream = Stream(7, 1, 2, 3, 0)
+    counts = Counter(stream.below(6) for _ in range(6000))
+    assert sorted(counts) == list(range(6))
+    assert_uniform(list(counts.values()), 6)
+
+
+def assert_uniform(counts: list[int], cells: int) -> None:
+    """Chi-square against equal shares, by the cube root of Wilson and Hilferty (1931).
+
+    One false alarm in a million, and the seeds are fixed.
+    """
+    expected = sum(counts) / cells
+    padded = counts + [0] * (cells - len(counts))
+    statistic = sum((count - expected) ** 2 / expected for count in padded)
+    spread = 2 / (9 * (cells - 1))
+    assert statistic < (cells - 1) * (1 - spread + 4.753 * spread**0.5) ** 3
+
+
+# ---- the library against the reference ---------------------------------------------------------
+
+
+def check_epochs(sampler: Any, order: Order, index: int) -> None:
+    maker = maker_of(order, sampler.shape()["text_budget"])
+    for task in range(len(order.database.tasks)):
+        for split in range(3):
+            if not order.seeds(split, task):
+                continue
+            batches, plan = epoch_of(sampler, split, task, index), order.epoch(split, task, index)
+            assert len(batches) == len(plan)
+            for got, positions in zip(batches, plan, strict=True):
+                assert difference(maker.make(positions), got) is None
+
+
+def check_stream(sampler: Any, order: Order) -> None:
+    maker = maker_of(order, sampler.shape()["text_budget"])
+    for split in range(3):
+        for k in range(3 if order.active(split) else 0):
+            got = arrays_of(sampler.batch(split, k))
+            assert difference(maker.make(order.batch(split, k)), got) is None
+
+
+def check_ad_hoc(sampler: Any, order: Order, task: int) -> None:
+    """Seeds given by hand: the rows of their contexts, in order."""
+    database = order.database
+    anchors = sorted({seed.anchor for seed in database.tasks[task].seeds})
+    times = [database.tasks[task].seeds[0].obs_time] * len(anchors)
+    start = database.row_starts[database.tasks[task].anchor_table]
+    batches = ad_hoc(sampler, task, [start + anchor for anchor in anchors], times)
+    size, world, rank = (order.options.batch_size, order.options.world_size, order.options.rank)
+    for j, got in enumerate(batches):
+        for b in range(size):
+            place = (j * size + b) * world + rank
+            if place < len(anchors):
+                context = sample_ad_hoc(order, task, place, anchors[place], times[place])
+                rows = [2**32 - 1 if row is None else row for row in context.rows]
+                assert got["row_ids"][b, : len(rows)].tolist() == rows
+                assert got["num_cells"][b] == len(context.cells)
+                assert got["is_labelled"][b] == 0
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(0, 3))
+def test_every_array_of_every_batch_equals_the_reference(seed: int, epoch: int) -> None:
+    check_world(random_database(seed), seed, epoch)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(0, 3))
+def test_tasks_that_ask_for_a_foreign_key_equal_the_reference(seed: int, epoch: int) -> None:
+    check_world(asking_for_a_key(random_database(seed), seed), seed, epoch)
+
+
+def check_world(database: Database, seed: int, epoch: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = write_store(database, Path(folder))
+        for variant in range(2):
+            order = Order(database, random_options(seed * 2 + variant, database))
+            with open_sampler(path, database, order.options) as sampler:
+                check_epochs(sampler, order, epoch)
+                check_stream(sampler, order)
+                check_ad_hoc(sampler, order, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_text_budget_and_max_rows_are_made_from_the_first_64_seeds(
+    seed: int, tmp_path: Path
+) -> None:
+    database = random_database(seed)
+    options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
+    order = Order(database, options)
+    contexts = []
+    for task in range(len(database.tasks)):
+        split = next((s for s in range(3) if order.seeds(s, task)), None)
+        if split is not None:
+            count = min(64, len(order.seeds(split, task)))
+            contexts += [sample(order, order.at(split, task, p)) for p in range(count)]
+    path = write_store(database, tmp_path)
+    with open_sampler(path, database, options) as sampler:
+        quota = max(1, most_texts(contexts))
+        assert sampler.shape()["text_budget"] == 1 + options.batch_size * quota
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_over_the_budget_become_text_0(seed: int, tmp_path: Path) -> None:
+    database = random_database(seed)
+    options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
+    order = Order(database, options)
+    path = write_store(database, tmp_path)
+    budget = 1 + 2 * options.batch_size
+    with open_sampler(path, database, options, text_budget=budget) as sampler:
+        check_epochs(sampler, order, 0)
+
+
+# ---- draws -------------------------------------------------------------------------------------
+
+
+def spokes_drawn(database: Database, options: Options, tmp_path: Path) -> list[list[int]]:
+    """Per seed of a star the spokes of its context in visit order, from the library."""
+    path = write_store(database, tmp_path)
+    drawn = []
+    with open_sampler(path, database, options) as sampler:
+        for batch in epoch_of(sampler, 0, 0):
+            rows: npt.NDArray[np.uint32] = batch["row_ids"]
+            for b in range(int(batch["num_sequences"][0])):
+                drawn.append(rows[b, 2 : batch["num_rows"][b]].tolist())
+    return drawn
+
+
+@pytest.mark.parametrize(("spokes", "width"), [(5, 2), (6, 3), (4, 4), (3, 16)])
+def test_first_draws_and_sets_of_children_are_uniform(
+    spokes: int, width: int, tmp_path: Path
+) -> None:
+    database = star(spokes, seeds=4000)
+    options = Options(batch_size=100, child_width=width)
+    drawn = spokes_drawn(database, options, tmp_path)
+    taken = min(spokes, width)
+    assert all(len(set(rows)) == len(rows) == taken for rows in drawn)
+    assert_uniform(list(Counter(rows[0] for rows in drawn).values()), spokes)
+    sets = Counter(frozenset(rows) for rows in drawn)
+    if taken < spokes:
+        assert_uniform(list(sets.values()), comb(spokes, taken))
+    for k in range(1, taken):  # every prefix is uniform, not only the first draw and the whole
+        prefixes = Counter(frozenset(rows[:k]) for rows in drawn)
+        assert len(prefixes) == len(list(combinations(range(spokes), k)))
+        assert_uniform(list(prefixes.values()), comb(spokes, k))
+
+
+def test_the_reference_draws_uniformly_as_well() -> None:
+    database = star(5, seeds=2000)
+    order = Order(database, Options(child_width=2))
+    drawn = [sample(order, order.at(0, 0, p)).rows[2:] for p in range(2000)]
+    assert_uniform(list(Counter(rows[0] for rows in drawn).values()), 5)
+    assert_uniform(list(Counter(frozenset(rows) for rows in drawn).values()), 10)
+
+
+# ---- a foreign key that is asked for ------------------------------------------------------------
+
+MARKETS, SELLERS, SALES = 600, 4, 12  # of each market sellers, of each seller sales
+
+
+def markets(
+    *, count: int = MARKETS, size: int = SALES, val_every: int = 0, hides: bool = False
+) -> Database:
+    """Who made a sale? One sale of each market is a test seed, which any of its sellers made, and
+    with `val_every` every so many-th other sale a val seed. With `hides` the question is another
+    column, which says the same, the foreign key is hidden, and the sales in question come last.
+
+    Rows: markets; sellers, those of a market together; sales, those of a seller together but for
+    those that come last.
+    """
+    names = tuple(f"seller {i}" for i in range(SELLERS))
+    asked = {m * SELLERS * size + (7 * m) % (SELLERS * size) for m in range(count)}
+    sales = sorted(range(count * SELLERS * size), key=lambda i: hides and i in asked)
+    sellers = tuple(i // size for i in sales)
+    texts = [names[seller % SELLERS] for seller in sellers]
+    splits = [2 if i in asked else int(bool(val_every) and i % val_every == 0) for i in sales]
+    days = [at(9 if i in asked else 1) for i in sales]
+    columns = [
+        Column("trade_id", IDENTIFIER),
+        Column("market_id", IDENTIFIER),
+        Column("seller_id", CATEGORICAL, categories=names),
+        Column("maker", CATEGORICAL, categories=names),
+        Column("made", TIMESTAMP),
+    ]
+    return Database(
+        "markets",
+        (
+            table("markets", [Column("market_id", IDENTIFIER)], [(True,)] * count),
+            table(
+                "sellers",
+                [Column("sellers_id", IDENTIFIER), Column("market_id", IDENTIFIER)],
+                [(True, True)] * (count * SELLERS),
+                (Key(("market_id",), "markets", tuple(np.arange(count * SELLERS) // SELLERS)),),
+            ),
+            table(
+                "trades",
+                columns,
+                [(True, True, text, text, day) for text, day in zip(texts, days, strict=True)],
+                (
+                    Key(("market_id",), "markets", tuple(i // SELLERS for i in sellers)),
+                    Key(("seller_id",), "sellers", sellers),
+                ),
+                "made" if hides else None,
+            ),
+        ),
+        (
+            Task(
+                "who",
+                "trades",
+                "maker" if hides else "seller_id",
+                CATEGORICAL,
+                tuple(Seed(i, NEVER, texts[i], split=splits[i]) for i in range(len(sales))),
+                derived=False,
+                hidden=(("trades", "seller_id"),) if hides else (),
+                exclusive=True,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("val_every", [2, 7])
+def test_a_foreign_key_with_long_lists_equals_the_reference(
+    val_every: int, hides: bool, tmp_path: Path
+) -> None:
+    """700 sales of each seller, of which one in two, or all but one in seven, may be shown."""
+    database = markets(count=1, size=700, val_every=val_every, hides=hides)
+    order = Order(database, Options(batch_size=1, sequence_length=300, max_rows=100))
+    with open_sampler(write_store(database, tmp_path), database, order.options) as sampler:
+        maker = maker_of(order, sampler.shape()["text_budget"])
+        (got,), (positions,) = epoch_of(sampler, 2, 0), order.epoch(2, 0, 0)
+        assert difference(maker.make(positions), got) is None
+
+
+@pytest.mark.parametrize("order", ["uniform", "recent"])
+@pytest.mark.parametrize("per", ["foreign_key", "row"])
+@pytest.mark.parametrize("hides", [False, True])
+def test_the_number_of_children_does_not_tell_a_foreign_key(
+    hides: bool, order: str, per: str, tmp_path: Path
+) -> None:
+    """AUROC of the sales drawn of a seller for being the answer: every seller has more of them to
+    show than are drawn. A draw was spent on the withheld edge of the anchor."""
+    database = markets(hides=hides)
+    options = Options(
+        batch_size=50, child_width=8, sequence_length=400, max_rows=64, recent=order == "recent",
+        per_row=per == "row",
+    )  # fmt: skip
+    wins: list[float] = []
+    sellers_from, trades_from = MARKETS, MARKETS + MARKETS * SELLERS
+    with open_sampler(write_store(database, tmp_path), database, options) as sampler:
+        for batch in epoch_of(sampler, 2, 0):
+            for b in range(int(batch["num_sequences"][0])):
+                rows = batch["row_ids"][b, : batch["num_rows"][b]].astype(int).tolist()
+                # Those drawn of a seller; of the market's the anchor is one, and no link of it.
+                drawn = batch["row_depths"][b, : len(rows)] >= 3
+                links = batch["fk_adj"][b, : len(rows), : len(rows)][drawn].sum(axis=0)
+                answer = database.table("trades").keys[1].parents[rows[0] - trades_from]
+                assert answer is not None
+                counts = {
+                    row - sellers_from: int(links[local])
+                    for local, row in enumerate(rows)
+                    if sellers_from <= row < trades_from
+                }
+                own = counts.pop(answer, None)
+                if own is not None:
+                    wins += [(own > other) + 0.5 * (own == other) for other in counts.values()]
+    assert len(wins) > 1200  # of 1800; of pooled keys not every seller is drawn
+    assert abs(np.mean(wins) - 0.5) < 0.06
+
+
+def test_seeds_and_epochs_do_not_share_draws(tmp_path: Path) -> None:
+    database = star(12, seeds=40)
+    path = write_store(database, tmp_path)
+    options = Options(batch_size=40, child_width=6)
+    with open_sampler(path, database, options) as sampler:
+        found: dict[tuple[int, ...], int] = Counter()
+        for epoch in range(3):
+            (batch,) = epoch_of(sampler, 0, 0, epoch)
+            for row in batch["row_ids"]:
+                found[tuple(row[2:8].tolist())] += 1
+    # 12 * 11 * 10 * 9 * 8 * 7 orders, 120 contexts: two alike would be a coincidence of 1 in 90.
+    assert max(found.values()) == 1
