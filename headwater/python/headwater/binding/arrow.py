@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import PYFUNCTYPE, addressof, c_char_p, c_int, c_void_p, py_object, pythonapi
+from ctypes import (
+    CFUNCTYPE,
+    PYFUNCTYPE,
+    Structure,
+    addressof,
+    c_char_p,
+    c_int,
+    c_void_p,
+    py_object,
+    pythonapi,
+)
 from typing import Any, Protocol
 
 from headwater.binding.library import call, lib
-from headwater.binding.structs import ArrowArrayStream
 
 NAME = b"arrow_array_stream"
 
 _is_capsule = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", pythonapi))
 _pointer_of = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", pythonapi))
+
+
+class ArrowArrayStream(Structure):
+    """Of the Arrow C stream interface."""
+
+    _fields_ = (
+        ("get_schema", c_void_p),
+        ("get_next", c_void_p),
+        ("get_last_error", c_void_p),
+        ("release", CFUNCTYPE(None, c_void_p)),
+        ("private_data", c_void_p),
+    )
 
 
 class ArrowStream(Protocol):

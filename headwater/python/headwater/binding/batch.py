@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.binding.constants import DTYPES
+from headwater.binding.header import STRUCTS
 from headwater.binding.library import Handle, lib, own, view
-from headwater.binding.structs import BatchField, CalendarTables
 
 
 class Layout:
@@ -73,13 +73,13 @@ def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, st
             None if field.when is None else field.when.decode(),
             field.meaning.decode(),
         )
-        for field in (BatchField * count.value).from_address(start)
+        for field in (STRUCTS["hw_batch_field"] * count.value).from_address(start)
     ]
 
 
 def calendar_tables() -> dict[str, NDArray[np.float32]]:
     """float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours
     [24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year."""
-    tables = CalendarTables()
+    tables = STRUCTS["hw_calendar_tables"]()
     lib.hw_calendar_tables_fill(addressof(tables))
     return {name: own(np.array(getattr(tables, name))) for name, _ in tables._fields_}

@@ -11,17 +11,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from headwater.binding.arrow import ArrowStream, Stream
-from headwater.binding.constants import HW_KNOWN_CREATION
 from headwater.binding.conversions import UINT32_MAX, path, text, u32, u64, words
+from headwater.binding.header import HW_KNOWN_CREATION, STRUCTS
 from headwater.binding.library import Handle, as_dict, call, filled, lib
-from headwater.binding.structs import (
-    BuilderOptions,
-    ColumnSpec,
-    ColumnStats,
-    KeySpec,
-    TableSpec,
-    TaskSpec,
-)
 
 
 class Builder:
@@ -32,7 +24,7 @@ class Builder:
     ) -> None:
         """Creates `directory`, which must not exist, for the files of the build."""
         handle = Handle(lib.hw_builder_close)
-        options = filled(BuilderOptions, name=name, stats_until_us=stats_until_us)
+        options = filled("hw_builder_options", name=name, stats_until_us=stats_until_us)
         call(lib.hw_builder_open, path(directory), byref(options), byref(handle.out))
         self._handle: Handle | None = handle
         self._in_use = Lock()
@@ -80,7 +72,7 @@ class Builder:
     ) -> int:
         """Declares a table; its number."""
         spec = filled(
-            TableSpec,
+            "hw_table_spec",
             name=name,
             key_part_count=key_part_count,
             temporal=temporal,
@@ -103,7 +95,7 @@ class Builder:
     ) -> int:
         """Declares a column; its global number."""
         spec = filled(
-            ColumnSpec,
+            "hw_column_spec",
             name=name,
             stype=stype,
             known=known,
@@ -119,7 +111,7 @@ class Builder:
     ) -> int:
         """Declares a foreign key over global columns of the child; its global number."""
         spec = filled(
-            KeySpec,
+            "hw_key_spec",
             child_table=child_table,
             parent_table=parent_table,
             columns=columns,
@@ -144,7 +136,7 @@ class Builder:
     ) -> int:
         """Declares a task; its number. target_column None: a derived task."""
         spec = filled(
-            TaskSpec,
+            "hw_task_spec",
             name=name,
             anchor_table=anchor_table,
             target_column=UINT32_MAX if target_column is None else target_column,
@@ -217,7 +209,7 @@ class Builder:
     def column_stats(self, column: SupportsIndex, /) -> dict[str, int | float]:
         """value_count, null_count, mean, std, min, max, min_us, max_us, true_count,
         category_start, category_count."""
-        stats = ColumnStats()
+        stats = STRUCTS["hw_column_stats"]()
         self._call(lib.hw_builder_column_stats, u32(column), byref(stats))
         return as_dict(stats)
 

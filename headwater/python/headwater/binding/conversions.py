@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from ctypes import (
+    POINTER,
     Array,
     c_char_p,
     c_double,
@@ -19,8 +20,6 @@ from operator import index
 from typing import Any
 
 import numpy as np
-
-from headwater.binding.structs import Numbers, Words
 
 UINT32_MAX = 2**32 - 1
 
@@ -97,6 +96,6 @@ CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
     c_uint64: u64,
     c_int64: i64,
     c_double: float,
-    Numbers: u32_array,
-    Words: words,
+    POINTER(c_uint32): u32_array,
+    POINTER(c_char_p): words,
 }

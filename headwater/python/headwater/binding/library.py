@@ -10,18 +10,28 @@ from __future__ import annotations
 from ctypes import CDLL, PYFUNCTYPE, PyDLL, Structure, byref, c_void_p, py_object, pythonapi, sizeof
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.binding.constants import HW_OK
 from headwater.binding.conversions import CONVERSIONS
-from headwater.binding.signatures import QUICK, WORKING, types_of
-from headwater.binding.structs import Error
+from headwater.binding.header import FUNCTIONS, HW_OK, STRUCTS
 from headwater.errors import STATUS_ERRORS
 
 LIBRARY = Path(__file__).with_name("_headwater.so")
+# Called without the interpreter's lock: they work, wait, read what is not in memory or call back.
+# The others are called with it: giving it up and taking it back would cost more than they do, and
+# much more if other threads of Python are at work.
+WORKING = frozenset({
+    "hw_builder_close", "hw_builder_write_rows", "hw_builder_write_edges", "hw_builder_write_seeds",
+    "hw_builder_write_vectors", "hw_builder_hash_texts", "hw_builder_finish", "hw_builder_publish",
+    "hw_store_open", "hw_store_check_files", "hw_store_verify", "hw_store_edges", "hw_store_column",
+    "hw_store_warm_up", "hw_sampler_open", "hw_sampler_shutdown", "hw_sampler_close",
+    "hw_sampler_next", "hw_sampler_batch", "hw_sampler_set_position", "hw_pass_open",
+    "hw_pass_open_seeds", "hw_pass_next", "hw_pass_close",
+})  # fmt: skip
+Error: Any = STRUCTS["hw_error"]
 
 
 class Functions:
@@ -30,11 +40,10 @@ class Functions:
     def __init__(self, path: Path) -> None:
         quick = PyDLL(str(path))
         working = CDLL(str(path), handle=quick._handle)
-        for library, declarations in ((quick, QUICK), (working, WORKING)):
-            for name, (result, taken) in types_of(declarations).items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, taken
-                setattr(self, name, function)
+        for name, (_, result, taken) in FUNCTIONS.items():
+            function = getattr(working if name in WORKING else quick, name)
+            function.restype, function.argtypes = result, taken
+            setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"headwater.h has no {name}")
@@ -47,7 +56,7 @@ VERSION: str = lib.hw_version().decode()
 # ---- errors ----------------------------------------------------------------------------------
 
 
-def error_of(error: Error, advice: str = "") -> BaseException:
+def error_of(error: Any, advice: str = "") -> BaseException:
     """What an hw_error is in Python."""
     kind: type[BaseException] = STATUS_ERRORS[error.status]
     return kind(error.message.decode("utf-8", "replace") + advice)
@@ -120,14 +129,12 @@ def own(array: NDArray[Any]) -> NDArray[Any]:
 
 # ---- structs ---------------------------------------------------------------------------------
 
-Made = TypeVar("Made", bound=Structure)
 
-
-def filled(kind: type[Made], **values: Any) -> Made:
-    """A struct of options from what Python has for its fields; None is left at the default."""
-    made = kind()
-    made.struct_bytes = sizeof(kind)
-    types = {field[0]: field[1] for field in kind._fields_}
+def filled(struct: str, **values: Any) -> Any:
+    """A struct of options, by its name in C, from what Python has for its
+    fields; None is left at the default."""
+    kind = STRUCTS[struct]
+    made, types = kind(struct_bytes=sizeof(kind)), dict(kind._fields_)
     for name, value in values.items():
         if value is not None:
             setattr(made, name, CONVERSIONS[types[name]](value))

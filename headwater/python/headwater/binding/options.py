@@ -14,11 +14,13 @@ from ctypes import (
     c_uint64,
     c_void_p,
     create_string_buffer,
+    sizeof,
 )
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.binding.constants import (
+from headwater.binding.conversions import CONVERSIONS, i64_array, u32_array, weights
+from headwater.binding.header import (
     HW_OPTION_DOUBLE,
     HW_OPTION_FLAG,
     HW_OPTION_INT32,
@@ -28,10 +30,9 @@ from headwater.binding.constants import (
     HW_OPTION_UINT64,
     HW_OPTION_WEIGHTS,
     HW_OPTION_WORD,
+    STRUCTS,
 )
-from headwater.binding.conversions import CONVERSIONS, i64_array, u32_array, weights
 from headwater.binding.library import lib
-from headwater.binding.structs import OptionField
 
 ITEMS: dict[int, Any] = {
     HW_OPTION_FLAG: c_uint8,
@@ -68,7 +69,7 @@ class Option:
         return self.type in LISTS
 
 
-def _read(field: OptionField) -> Option:
+def _read(field: Any) -> Option:
     words: list[str] = []
     while field.words and field.words[len(words)] is not None:
         words.append(field.words[len(words)].decode())
@@ -84,12 +85,12 @@ def option_fields() -> dict[str, Option]:
     """The options of a sampler by name, in the order of the struct."""
     count = c_uint32()
     start = lib.hw_sampler_options_fields(byref(count))
-    rows = (OptionField * count.value).from_address(start)
+    rows = (STRUCTS["hw_option_field"] * count.value).from_address(start)
     return {option.name: option for option in map(_read, rows)}
 
 
 OPTIONS = option_fields()
-BYTES = -(-(max(option.offset for option in OPTIONS.values()) + 8) // 8) * 8
+BYTES = sizeof(STRUCTS["hw_sampler_options"])
 
 
 class SamplerOptions:

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.binding.batch import Batch, Layout
-from headwater.binding.constants import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT
 from headwater.binding.conversions import u32, u64
-from headwater.binding.library import Handle, as_dict, error_of, lib, own
+from headwater.binding.header import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT, STRUCTS
+from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own
 from headwater.binding.options import SamplerOptions
 from headwater.binding.store import Store
-from headwater.binding.structs import Error, TargetStats
 
 SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
 MOST_SECONDS = 1e12
@@ -30,7 +29,7 @@ def call(function: Any, *arguments: Any) -> None:
         raise advised(error)
 
 
-def advised(error: Error) -> BaseException:
+def advised(error: Any) -> BaseException:
     return error_of(error, ADVICE if error.status == HW_NO_MEMORY else "")
 
 
@@ -125,7 +124,7 @@ class Sampler:
 
     def target_stats(self, task: SupportsIndex, /) -> dict[str, int | float]:
         """train_count, null_count, mean, std, column_mean, column_std."""
-        stats = TargetStats()
+        stats = STRUCTS["hw_target_stats"]()
         call(lib.hw_sampler_target_stats, self.handle, u32(task), byref(stats))
         return as_dict(stats)
 

@@ -12,6 +12,7 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    cast,
     create_string_buffer,
     string_at,
 )
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 
 from headwater.binding.background import listen
 from headwater.binding.conversions import UINT32_MAX, path, u32
+from headwater.binding.header import CALLBACKS, STRUCTS
 from headwater.binding.library import Handle, as_dict, call, lib, own, view
-from headwater.binding.structs import Cell, FaultCallback, ProgressCallback, Seeds, Verification
 
 KEY_PART_BYTES_MAX = 2**31 - 1
 SEED_ARRAYS = {
@@ -80,7 +81,13 @@ class Store:
             def fault(_context: object, message: bytes) -> None:
                 tell(message.decode("utf-8", "replace"))
 
-            call(lib.hw_store_verify, handle, FaultCallback(fault), None, byref(count))
+            call(
+                lib.hw_store_verify,
+                handle,
+                CALLBACKS["hw_fault_callback"](fault),
+                None,
+                byref(count),
+            )
 
         listen(work, faults.append)
         return faults
@@ -99,14 +106,14 @@ class Store:
         /,
     ) -> tuple[int, str]:
         """How it was verified (VERIFIED), and why that is not remembered, or ''."""
-        handle, found = self.open_handle(), Verification()
+        handle, found = self.open_handle(), STRUCTS["hw_verification"]()
         how, where = u32(verify), None if folder is None else path(folder)
 
         def work(tell: Callable[..., int]) -> None:
             def told(_context: object, done: int, total: int) -> int:
                 return tell(done, total)
 
-            callback = ProgressCallback(told)
+            callback = CALLBACKS["hw_progress_callback"](told)
             call(lib.hw_store_check_files, handle, how, where, callback, None, byref(found))
 
         listen(work, progress)
@@ -134,7 +141,7 @@ class Store:
         self, row: SupportsIndex, column: SupportsIndex, /
     ) -> tuple[int, bool, float, int, int]:
         """(stype, is_null, number, time_us, index) of a row in a global column of its table."""
-        handle, cell = self.open_handle(), Cell()
+        handle, cell = self.open_handle(), STRUCTS["hw_cell"]()
         call(lib.hw_store_cell, handle, u32(row), u32(column), byref(cell))
         return cell.stype, bool(cell.is_null), cell.number, cell.time_us, cell.index
 
@@ -188,12 +195,12 @@ class Store:
         """anchors uint32, obs_times int64, targets uint64 (float64 bits, us, 0/1 or index in the
         block), states uint8 (label state | split << 4), key_hashes uint64, positions uint32, and
         label_times int64 where the task says when labels are known; all [seeds]."""
-        handle, found = self.open_handle(), Seeds()
+        handle, found = self.open_handle(), STRUCTS["hw_seeds"]()
         call(lib.hw_store_seeds, handle, u32(task), byref(found))
         return {
-            name: view(handle, getattr(found, name), typestr, (found.count,))
+            name: view(handle, cast(getattr(found, name), c_void_p).value, typestr, (found.count,))
             for name, typestr in SEED_ARRAYS.items()
-            if name != "label_times" or found.label_times is not None
+            if name != "label_times" or found.label_times
         }
 
     def edges(

@@ -93,9 +93,9 @@ def _default(name: str, option: Option) -> Any:
     if option.words:
         standard = option.words[int(option.standard[0])]
         return None if standard == "default" else standard
-    if option.type == binding.constants.HW_OPTION_FLAG:
+    if option.type == binding.header.HW_OPTION_FLAG:
         return bool(option.standard[0])
-    if option.type == binding.constants.HW_OPTION_DOUBLE:
+    if option.type == binding.header.HW_OPTION_DOUBLE:
         return option.standard if option.count > 1 else option.standard[0]
     return int(option.standard[0])
 
@@ -184,7 +184,7 @@ def _plain(choice: Choice, value: Any) -> Any:
         return 0
     if option.words:
         return word(choice.name, value, {one: i for i, one in enumerate(option.words)})
-    if option.type == binding.constants.HW_OPTION_FLAG:
+    if option.type == binding.header.HW_OPTION_FLAG:
         return bool(value)
     number = _number(choice, value)
     if not option.least <= number <= option.most or number == 2**64:
@@ -193,7 +193,7 @@ def _plain(choice: Choice, value: Any) -> Any:
 
 
 def _number(choice: Choice, value: Any) -> int | float:
-    if choice.option.type == binding.constants.HW_OPTION_DOUBLE:
+    if choice.option.type == binding.header.HW_OPTION_DOUBLE:
         if isinstance(value, str) or not hasattr(value, "__float__"):
             raise ValueError(f"{choice.name} is {value!r}, expected a number")
         return float(value)

@@ -1,4 +1,4 @@
-"""The binding's tables against headwater.h, by the compiler; and what crosses between the two."""
+"""What the binding reads of headwater.h, by the compiler; and what crosses between the two."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from headwater import binding
-from headwater.binding import constants, signatures, structs
+from headwater.binding import header, library
+from headwater.binding.arrow import ArrowArrayStream
 from headwater.binding.background import listen
 from headwater.binding.options import ITEMS, Option
 from headwater.binding.options import OPTIONS as OPTIONS_OF_C
-from headwater.binding.store import SEED_ARRAYS
 from tiny_store import write_tiny
 
 INCLUDE = Path(__file__).parents[3] / "include"
@@ -40,15 +40,17 @@ C_TYPES: dict[Any, str] = {
     ctypes.c_double: "double",
     ctypes.c_char_p: "const char *",
     ctypes.c_void_p: "void *",
-    structs.Numbers: "const uint32_t *",
-    structs.Times: "const int64_t *",
-    structs.Weights: "const double *",
-    structs.Words: "const char *const *",
+    ctypes.POINTER(ctypes.c_char_p): "const char *const *",
+    **{
+        ctypes.POINTER(item): f"const {np.dtype(item).name}_t *"
+        for item in (ctypes.c_uint8, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64)
+    },
+    ctypes.POINTER(ctypes.c_double): "const double *",
 }
 LISTS_OF_C = {
-    constants.HW_OPTION_TIMES: "const int64_t *",
-    constants.HW_OPTION_NUMBERS: "const uint32_t *",
-    constants.HW_OPTION_WEIGHTS: "const double *",
+    header.HW_OPTION_TIMES: "const int64_t *",
+    header.HW_OPTION_NUMBERS: "const uint32_t *",
+    header.HW_OPTION_WEIGHTS: "const double *",
 }
 OPTIONS: dict[str, Any] = {
     "default_batch_size": 4, "default_sequence_length": 32, "max_rows": 16, "text_budget": 64,
@@ -62,27 +64,24 @@ OPTIONS: dict[str, Any] = {
 def claims() -> list[str]:
     """All that the binding's tables say, as C that does not compile where the header says
     otherwise."""
-    functions = [
-        line for line in (signatures.WORKING + signatures.QUICK).split(";") if line.strip()
-    ]
+    structs = {**header.STRUCTS, "struct ArrowArrayStream": ArrowArrayStream}
     return [
-        *(f"{function.strip()};" for function in functions),
-        *(claim for name, kind in structs.STRUCTS.items() for claim in struct_claims(name, kind)),
-        *(
-            is_of(f"((hw_seeds *)0)->{name}", f"const {np.dtype(kind).name}_t *")
-            for name, kind in SEED_ARRAYS.items()
-        ),
+        *(declaration for declaration, _, _ in header.FUNCTIONS.values()),
+        *(claim for name, kind in structs.items() for claim in struct_claims(name, kind)),
         *(
             f"{name} *is_{name} = ({C_TYPES[kind._restype_]} (**)"
             f"({', '.join(C_TYPES[argument] for argument in kind._argtypes_)}))0;"
-            for name, kind in structs.CALLBACKS.items()
+            for name, kind in header.CALLBACKS.items()
         ),
         *(
             is_of(f"({name})0", C_TYPES[kind])
-            for name, kind in signatures.VALUES.items()
+            for name, kind in header.VALUES.items()
             if kind in C_TYPES and kind not in (None, ctypes.c_void_p)
         ),
-        *(f"_Static_assert({name} == {value}, {quoted(name)});" for name, value in numbers()),
+        *(
+            f"_Static_assert({name} == {value}, {quoted(name)});"
+            for name, value in header.NUMBERS.items()
+        ),
         *(claim for option in OPTIONS_OF_C.values() for claim in option_claims(option)),
     ]
 
@@ -92,7 +91,7 @@ def option_claims(option: Option) -> Iterator[str]:
     member = f"((hw_sampler_options *)0)->{option.name}"
     place = f"offsetof(hw_sampler_options, {option.name}) == {option.offset}"
     yield f"_Static_assert({place}, {quoted(option.name)});"
-    if option.type == constants.HW_OPTION_NUMBERS:
+    if option.type == header.HW_OPTION_NUMBERS:
         count = f"offsetof(hw_sampler_options, {option.name.removesuffix('s')}_count)"
         if option.name == "never_masked":
             count = "offsetof(hw_sampler_options, never_masked_count)"
@@ -106,10 +105,6 @@ def option_claims(option: Option) -> Iterator[str]:
         yield is_of(member + ("[0]" if option.count > 1 else ""), C_TYPES[ITEMS[option.type]])
     else:
         yield f"_Static_assert(sizeof({member}) == 4, {quoted(option.name)});"
-
-
-def numbers() -> list[tuple[str, int]]:
-    return [(name, value) for name, value in vars(constants).items() if name.startswith("HW_")]
 
 
 def struct_claims(name: str, kind: type[ctypes.Structure]) -> Iterator[str]:
@@ -163,6 +158,7 @@ def test_all_that_the_tables_say_is_so_in_the_header(tmp_path: Path) -> None:
         ("->is_null, uint8_t:", "->is_null, uint32_t:"),
         ("->train_count, uint64_t:", "->train_count, double:"),
         ("->categories, const char *const *:", "->categories, const char *:"),
+        ("->anchors, const uint32_t *:", "->anchors, const int32_t *:"),
         ("->shape[0], uint64_t:", "->shape[0], int64_t:"),
         ("(void *, uint64_t, uint64_t)", "(void *, uint64_t)"),
         ("HW_FORKED == 11", "HW_FORKED == 12"),
@@ -175,27 +171,28 @@ def test_a_claim_that_is_not_so_does_not_compile(of: str, instead: str, tmp_path
     assert "error" in faults(changed, tmp_path)
 
 
-def test_the_tables_leave_nothing_of_the_header_out() -> None:
+def test_nothing_of_the_header_is_left_out() -> None:
     declared = re.findall(r"^HW_(?:API|CHECK)[^;(]*?(hw_\w+)\(", HEADER, re.MULTILINE)
-    bound = signatures.types_of(signatures.WORKING) | signatures.types_of(signatures.QUICK)
-    assert sorted(bound) == sorted(declared)
+    assert [*header.FUNCTIONS] == declared
+    assert {*header.FUNCTIONS} >= library.WORKING
     names = set(re.findall(r"\bHW_[A-Z0-9_]+\b", HEADER)) - {"HW_API", "HW_CHECK", "HW_VERSION"}
-    assert {name for name, _ in numbers()} == names
+    assert {*header.NUMBERS} == names
     bodies = re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", HEADER, re.DOTALL)
-    bodies = {name: body for body, name in bodies}
-    options = set(re.findall(r"(\w+)(?:\[\d\])?[,;]", bodies.pop("hw_sampler_options")))
-    assert {name for name in options if not name.endswith("_count")} == {
-        "struct_bytes", *OPTIONS_OF_C,
-    }  # fmt: skip
-    assert set(bodies) == set(structs.STRUCTS) - {"struct ArrowArrayStream"}
-    for name, body in bodies.items():
+    assert [*header.STRUCTS] == [name for _, name in bodies]
+    for body, name in bodies:
         members = [
             re.sub(r"\[.*", "", part).split()[-1].lstrip("*")
             for line in body.split(";")
             for part in line.split(",")
             if part.strip()
         ]
-        assert members == [field[0] for field in structs.STRUCTS[name]._fields_], name
+        assert members == [field[0] for field in header.STRUCTS[name]._fields_], name
+    options = {field[0] for field in header.STRUCTS["hw_sampler_options"]._fields_}
+    assert {name for name in options if not name.endswith("_count")} == {
+        "struct_bytes", *OPTIONS_OF_C,
+    }  # fmt: skip
+    with pytest.raises(AttributeError, match=r"headwater\.h has no HW_ANYTHING"):
+        header.HW_ANYTHING  # noqa: B018
 
 
 # ---- arguments ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
-from headwater.binding import constants
+from headwater.binding import header
 from headwater.binding.options import OPTIONS, Option
 from headwater.sampling.sampler_options import (
     OWN,
@@ -26,11 +26,11 @@ from tiny_store import write_tiny
 
 ROOT = Path(__file__).resolve().parents[4]
 SHARD = Option(
-    "shard", constants.HW_OPTION_WORD, 9_000, 1, (0.0,), 0, 1, ("fixed", "dealt"), True,
+    "shard", header.HW_OPTION_WORD, 9_000, 1, (0.0,), 0, 1, ("fixed", "dealt"), True,
     "whether a rank keeps its seeds",
 )  # fmt: skip
 BEAMS = Option(
-    "beams", constants.HW_OPTION_UINT32, 9_008, 1, (0.0,), 2, 99, (), False,
+    "beams", header.HW_OPTION_UINT32, 9_008, 1, (0.0,), 2, 99, (), False,
     "walks of each seed; by default chosen",
 )  # fmt: skip
 DECIDE = {
