@@ -1,6 +1,6 @@
 """A store is read to its last byte the first time that a machine opens it, and then believed.
 
-The C library reads and remembers (headwater/src/remember.c). Here is where it does, what people
+The C library reads and remembers (headwater/src/store/remember.c). Here is where it does, what people
 hear of a reading that takes long, and which stores this process has verified already.
 """
 
