@@ -105,7 +105,6 @@ class Config:
         " as each task says",
         words=("train", "none", "all"),
     )
-    database_age: bool = _expert(False, "a task's seed row shows how old the newest visible row is")
     visible_until: str | None = _expert(None, "frozen regime: contexts show nothing later")
     split_ratios: tuple[float, float, float] = _expert(
         (0.8, 0.1, 0.1), "train, val, test if not given"
@@ -185,7 +184,6 @@ class Config:
             ),
             (alone and self.label_rows > 0, "label_rows need objective 'task'"),
             (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
-            (alone and self.database_age, "database_age needs objective 'task'"),
             (
                 not alone and self.seed_tables is not None,
                 "seed_tables need objective 'masked_cells'",

@@ -11,7 +11,8 @@ from confluence.data.tasks import HUBER_DELTA
 from confluence.model import attention
 from confluence.model import transformer as model
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "4-model.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT = (DOCS / "4-model.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_settings_holds_every_default_of_config() -> None:
@@ -19,6 +20,16 @@ def test_the_table_of_settings_holds_every_default_of_config() -> None:
     config = Config()
     expected = {f.name: str(getattr(config, f.name)) for f in dataclasses.fields(Config)}
     assert found == expected
+
+
+def test_settings_cite_the_rows_that_decided_them() -> None:
+    notebook = (DOCS / "notebook" / "rel-f1.md").read_text(encoding="utf-8")
+    rows = {name for row in notebook.splitlines() if row.startswith("| ")
+            for name in re.findall(r"`(\w+)`", row.split("|")[1])}  # fmt: skip
+    cited = TEXT.split("A row of [notebook/rel-f1.md]")[1].split("The others say")[0]
+    settings = {f.name for f in dataclasses.fields(Config)}
+    assert {*re.findall(r"`(\w+)`", cited)} == rows & settings
+    assert rows - settings == {"tree_share"}
 
 
 def test_presets_and_limits_are_named() -> None:

@@ -547,8 +547,6 @@ typedef struct hw_sampler_options {
     uint32_t never_masked_count;
     uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
-    uint8_t database_age; /* the age of a task's seed row is that of the newest row of any table
-                             that is visible (docs/2-sampling.md, "Age of the database"); off: 0 */
 } hw_sampler_options;
 
 /* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at

@@ -127,7 +127,6 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
-        "database_age": cfg.database_age,
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     if cfg.masks_cells:

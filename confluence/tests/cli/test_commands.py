@@ -288,13 +288,11 @@ def test_what_is_true_or_false_needs_no_value(capsys: pytest.CaptureFixture[str]
         "t",
         "--child-counts",
         "--train-on-val",
-        "--database-age",
     ]
     options = make_parser().parse_args([*arguments, "false"])
     assert overrides_of(options) == {
         "child_counts": True,
-        "train_on_val": True,
-        "database_age": False,
+        "train_on_val": False,
     }
     with pytest.raises(SystemExit):
         make_parser().parse_args(["train", "--task", "t", "--child-counts", "x.hw"])

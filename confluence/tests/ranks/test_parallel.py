@@ -242,7 +242,7 @@ def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_
     whole, out = tmp_path / "whole", tmp_path / "run"
     settings = {
         **SETTINGS, "staleness": (0.5, 90.0), "peer_labels": 2, "label_rows": 2,
-        "half_life_days": 200.0, "child_counts": True, "database_age": True, "save_every": 2,
+        "half_life_days": 200.0, "child_counts": True, "save_every": 2,
         "eval_every": 0,
     }  # fmt: skip
     confluence.train(shop_store, task=["churn", "rating"], out=whole, **settings)

@@ -84,18 +84,21 @@ static int64_t time_of(const struct hwi_plan *plan, const struct hwi_visit *visi
     return time_us;
 }
 
+/* Days from a row's time to obs_time. A label row has the time that it was asked at, the row of the
+ * seed that of the newest row of any table that the seed sees. */
 static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
                     const struct hwi_visit *visit) {
-    int64_t obs_time = walk->view.seed->obs_time;
+    int64_t obs_time = walk->view.seed->obs_time, time_us = INT64_MAX;
     if (obs_time == INT64_MAX) {
         return -1;
     }
-    if (visit->table == HWI_NONE && visit->list == HWI_NONE) {
-        return walk->seed_age;
+    if (visit->table != HWI_NONE) {
+        time_us = time_of(plan, visit);
+    } else if (visit->list != HWI_NONE) {
+        time_us = plan->store->seeds[walk->view.task->task].obs_times[visit->list];
+    } else {
+        time_us = walk->newest;
     }
-    int64_t time_us = visit->table == HWI_NONE
-                          ? plan->store->seeds[walk->view.task->task].obs_times[visit->list]
-                          : time_of(plan, visit);
     if (time_us == INT64_MAX || time_us == INT64_MIN) {
         return -1;
     }

@@ -114,8 +114,6 @@ static const hw_option_field FIELDS[] = {
      CONTENTS, "columns that are never masked, besides those of docs/2-sampling.md"},
     {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
-    {"database_age", HW_OPTION_FLAG, AT(database_age), 1, {0}, 0, 1, NULL, CONTENTS,
-     "the age of a task's seed row is that of the newest row of any table that it may see"},
 };
 /* clang-format on */
 

@@ -298,15 +298,6 @@ static uint32_t draw_staleness(struct hwi_walk *walk) {
     return hwi_rng_below(&walk->rng, plan->stale_seconds + 1);
 }
 
-/* Days since the newest row that the seed may see; -1: there is none, or it asks at no time. */
-static float database_age(struct hwi_walk *walk) {
-    int64_t obs_time = walk->seed.obs_time;
-    int64_t newest = obs_time == INT64_MAX
-                         ? INT64_MIN
-                         : hwi_newest_visible(&walk->cutoffs, walk->plan, &walk->view);
-    return newest == INT64_MIN ? -1 : (float)(((double)obs_time - (double)newest) / 86400e6);
-}
-
 hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_task_info *info = plan->tasks[seed->task].info;
@@ -320,8 +311,8 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
                              plan->tasks[seed->task].task * 4 + seed->split);
     hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
     renew_cutoffs(walk, &last);
-    int has_seed_row = !walk->view.is_cell;
-    walk->seed_age = plan->options.database_age && has_seed_row ? database_age(walk) : 0;
+    walk->newest =
+        walk->view.is_cell ? INT64_MIN : hwi_newest_visible(&walk->cutoffs, plan, &walk->view);
     walk->row_count = walk->cell_count = walk->list_count = walk->withheld_count = 0;
     walk->stopped_by_rows = 0;
     walk->chosen.count = walk->chosen.surplus_count = 0;

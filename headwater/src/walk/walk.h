@@ -87,7 +87,8 @@ struct hwi_walk {
     uint32_t row_count, cell_count, list_count;
     uint32_t withheld_count; /* cells of visited rows, emitted columns alone */
     uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
-    float seed_age; /* days, of the seed row: 0, or with database_age of the newest visible row */
+    int64_t newest; /* time of the newest row of any table that the seed sees, or INT64_MIN; for the
+                       age of the seed's row, where it has one */
     uint8_t stopped_by_rows;
 
     /* Visited rows: open addressing; entries whose tag has an older stamp are empty. */

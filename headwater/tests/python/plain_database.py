@@ -122,7 +122,6 @@ class Options:
     child_counts: bool = False
     label_rows: int = 0
     peer_labels: int = 0
-    database_age: bool = False
     masked_objective: bool = False
     mask_ratio: float = 0.0
     max_targets: int = 0  # masked cells of one type in a sequence

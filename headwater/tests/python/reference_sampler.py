@@ -542,7 +542,7 @@ class Walk:
             label = self.task.seeds[self.context.labels[local]]
             return (self.seed.obs_time - label.obs_time) / DAY
         if row is None:
-            return self.database_age() if self.options.database_age else 0.0
+            return self.database_age()
         time = self.time(row)
         if time in (None, ALWAYS, NEVER):
             return -1.0

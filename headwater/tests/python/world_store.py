@@ -244,7 +244,6 @@ def open_sampler(
         child_counts=options.child_counts,
         label_rows=options.label_rows,
         peer_labels=options.peer_labels,
-        database_age=options.database_age,
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,
         max_targets_per_type=options.max_targets,

@@ -511,5 +511,4 @@ def random_options(seed: int, database: Database) -> Options:
         child_counts=dice.random() < 0.4,
         label_rows=dice.choice((0, 1, 3)),
         peer_labels=dice.choice((0, 0, 1, 2, 6)),
-        database_age=random.Random(f"age {seed}").random() < 0.5,
     )

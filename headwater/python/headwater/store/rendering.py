@@ -181,10 +181,8 @@ class _ContextReader:
                 name: TARGET if masked else self.obs_time() for name, masked in emitted.items()
             }
             name = f"task {self.task['name']}"
-            if age > 0:  # by database_age
-                key = "seed that sees nothing newer"
-                return ContextRow(local, name, key, age, depth, cells, None)
-            return ContextRow(local, name, "seed", None, depth, cells, None)
+            key, newest = ("seed, the newest row seen:", age) if age >= 0 else ("seed", None)
+            return ContextRow(local, name, key, newest, depth, cells, None)
         row = self.store.row(row_id)
         cells = {
             name: TARGET if masked else cell_text(row["cells"].get(name))

@@ -1,7 +1,7 @@
 """A store is read to its last byte the first time that a machine opens it, and then believed.
 
-The C library reads and remembers (headwater/src/store/remember.c). Here is where it does, what people
-hear of a reading that takes long, and which stores this process has verified already.
+The C library reads and remembers (src/store/remember.c). Here is where it does, what people hear
+of a reading that takes long, and which stores this process has verified already.
 """
 
 from __future__ import annotations

@@ -166,9 +166,9 @@ def test_sample_shows_one_context(store: Path, capsys: pytest.CaptureFixture[str
     assert "#0 task sold seed" in output.out
     assert "parent by the task's anchor key" in output.out
     assert "?" in output.out
-    late = ["--sampler-option", "visible_until=2020-04-05", "--sampler-option", "database_age=true"]
+    late = ["--sampler-option", "visible_until=2020-04-05"]
     assert main(["sample", "s", "--task", "sold", "--split", split, *late]) == 0
-    assert "#0 task sold seed that sees nothing newer  (-13.6 d)\n" in capsys.readouterr().out
+    assert "#0 task sold seed, the newest row seen:  (-13.6 d)\n" in capsys.readouterr().out
     assert main(["sample", "s", "--task", "sold", "--split", split, "--seed-index", "99"]) == 1
     assert "has" in capsys.readouterr().err
     assert main(["sample", "s", "--task", "solt"]) == 1

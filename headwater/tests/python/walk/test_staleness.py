@@ -151,9 +151,8 @@ def test_cutoffs_are_never_those_of_a_seed_with_another_gap(seed: int, tmp_path:
 
 def seed_ages(database: Database, folder: Path, split: int, **options: Any) -> list[float]:
     """By seed."""
-    options = {"batch_size": 50, "database_age": True, **options}
     path = write_store(database, folder)
-    with open_sampler(path, database, Options(**options)) as sampler:
+    with open_sampler(path, database, Options(batch_size=50, **options)) as sampler:
         (batch,) = epoch_of(sampler, split, 0)
     count = int(batch["num_sequences"][0])
     return batch["row_ages"][np.argsort(batch["seed_index"][:count]), 0].tolist()
@@ -218,10 +217,6 @@ def test_where_nothing_has_a_time_there_is_no_age(tmp_path: Path) -> None:
     assert seed_ages(timeless, tmp_path / "timeless", VAL) == [-1]
 
 
-def test_without_the_option_the_seed_row_has_no_age(tmp_path: Path) -> None:
-    assert seed_ages(asked_on(3.5, 30), tmp_path, VAL, database_age=False) == [0, 0]
-
-
 def test_what_comes_after_the_question_changes_nothing(tmp_path: Path) -> None:
     """Rows of later days, after the cutoff of some seeds or of all."""
     known = [at(day) for day in range(4)]
@@ -235,22 +230,6 @@ def test_what_comes_after_the_question_changes_nothing(tmp_path: Path) -> None:
             for n, written in enumerate((known, later))
         ]
         assert ages[0] == ages[1]
-
-
-def test_only_the_seed_row_tells_of_it(tmp_path: Path) -> None:
-    """Everything else of the batch is the same bits."""
-    database = diary(41)
-    path = write_store(database, tmp_path)
-    found = []
-    for database_age in (False, True):
-        options = Options(batch_size=50, staleness=(0.2, 7.0), database_age=database_age)
-        with open_sampler(path, database, options) as sampler:
-            found += epoch_of(sampler, TRAIN, 0)
-    plain, told = found
-    assert plain["row_ages"][:40, 0].tolist() == [0] * 40 and (told["row_ages"][:40, 0] > 0).any()
-    told["row_ages"] = told["row_ages"].copy()
-    told["row_ages"][:40, 0] = 0
-    assert same([plain], [told])
 
 
 # ---- the option --------------------------------------------------------------------------------
