@@ -412,6 +412,7 @@ class Joined:
             _current.beat("leaving")
             _jax.distributed.shutdown()
             watchdog.stop()
+            watchdog.join()
             _current, _has_left = ALONE, True
             return
         atexit.register(leave_after_failure, 1)

@@ -110,8 +110,12 @@ class Watchdog:
         self._beats: list[Beat | None] = [None] * len(names)
         self._looks = [0] * len(names)  # how often each rank has published, as read last
         self._stopped = threading.Event()
-        for work in (self._publish, self._judge):
-            threading.Thread(target=work, name=f"watchdog-{work.__name__}", daemon=True).start()
+        self._threads = [
+            threading.Thread(target=work, name=f"watchdog-{work.__name__}", daemon=True)
+            for work in (self._publish, self._judge)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def beat(self, doing: str) -> None:
         """The main thread goes on with this. Every rank makes the same beats."""
@@ -157,6 +161,12 @@ class Watchdog:
     def stop(self) -> None:
         """All is done; whoever is late no longer matters."""
         self._stopped.set()
+
+    def join(self) -> None:
+        """Wait for the threads after `stop`: an interpreter that ends while one of them is in a
+        call to the service aborts the process. A call that does not return is not waited for."""
+        for thread in self._threads:
+            thread.join(timeout=LONGEST_LOOK_S)
 
     def _publish(self) -> None:
         wait_s, looks = 0.0, 0

@@ -82,6 +82,25 @@ def test_the_process_ends_where_its_log_cannot_be_written() -> None:
     assert ended.wait(timeout=30)
 
 
+def test_no_thread_is_in_a_call_after_the_join() -> None:
+    """Python would end under it, which aborts the process."""
+    calling, left = threading.Event(), threading.Event()
+
+    class Slow(Service):
+        def key_value_dir_get(self, prefix: str) -> list[tuple[str, str]]:
+            calling.set()
+            time.sleep(0.3)
+            left.set()
+            return super().key_value_dir_get(prefix)
+
+    watchdog = Watchdog(Slow(), rank=0, names=["rank 0"], timeout_s=60.0)
+    assert calling.wait(timeout=30)
+    watchdog.stop()
+    watchdog.join()
+    assert left.is_set()
+    assert not any(thread.name.startswith("watchdog-") for thread in threading.enumerate())
+
+
 def test_ranks_end_when_their_launcher_is_gone(started: list[Ranks]) -> None:
     started.append(Ranks(2, "none hangs", launcher=1))  # of which neither is a child
     assert [process.wait(timeout=60) for process in started[0].processes] == [1, 1]
