@@ -6,9 +6,10 @@ import csv
 import json
 from pathlib import Path
 
-import headwater.cli.main
+import headwater
 import pytest
 from headwater import shop
+from headwater.cli import main as headwater_cli
 
 from confluence.cli.main import main
 
@@ -47,7 +48,7 @@ def test_one_command_goes_from_a_database_to_predictions(
     assert events[0] == "start" and events[-1] == "end"
     assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
 
-    assert headwater.cli.main(["sample", str(out / "store"), "--task", "churn"]) == 0
+    assert headwater_cli.main(["sample", str(out / "store"), "--task", "churn"]) == 0
     assert "customers" in capsys.readouterr().out
     assert headwater.Store(out / "store").verify() == []
 

@@ -138,7 +138,7 @@ def test_compiled_attention_is_the_same_bits_on_any_number_of_threads() -> None:
         environment = {
             **os.environ,
             "NPROC": str(threads),
-            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
         }
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True,

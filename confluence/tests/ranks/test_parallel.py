@@ -34,6 +34,7 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 STEPPING = (
     FIRST_PARTS
+    + f"sys.path.insert(0, {str(Path(__file__).parent)!r})"
     + """
 from confluence.ranks.rendezvous import find_place
 from confluence.ranks.group import Joined

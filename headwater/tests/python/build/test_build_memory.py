@@ -30,7 +30,7 @@ TABLES = f"""
 """
 CHILD = """
 import json, sys, threading
-from headwater.build import build
+from headwater import build
 
 peak_kb, done = 0, threading.Event()
 

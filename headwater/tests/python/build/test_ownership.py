@@ -236,10 +236,10 @@ def test_a_first_build_that_fails_removes_only_its_own_folder(tmp_path: Path) ->
 
 KILLED_WHILE_IT_STARTS = """
 import os, signal, sys
-import headwater.ownership as ownership
+from headwater.build import ownership
 sys.path[:0] = [sys.argv[1]]
 from databases import bookstore_metadata
-from headwater.build import build
+from headwater import build
 kill = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[4] == "mark":
     os.write = kill
