@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -30,8 +34,12 @@ class Batch(dict[str, NDArray[Any]]):
     Shapes and dtypes are `BATCH_FIELDS`; with `packing=True`, arrays [B] and [B, 15] (num_contexts
     excepted) are [B, T] and [B, T, 15]. `info` holds host-side arrays that must not go to a
     device: obs_time int64 [B], seed_index uint32 [B], anchor_rows uint32 [B], and row_ids uint32
-    [B, R] with `with_rows=True`. The memory returns to the sampler when the last array, and
-    whatever aliases one, is gone; it stays valid when the sampler is not.
+    [B, R] with `with_rows=True`. `batch["obs_time"]` reads them too; `keys()`, `items()` and
+    `dict(batch)` leave them out. For JAX a batch is a pytree of its arrays, also without `info`:
+    `jax.device_put(batch)` and `jit(f)(batch)` take it.
+
+    The memory returns to the sampler when the last array, and whatever aliases one, is gone; it
+    stays valid when the sampler is not.
     """
 
     info: dict[str, NDArray[Any]]
@@ -44,6 +52,9 @@ class Batch(dict[str, NDArray[Any]]):
         arrays, self.info = core.arrays()
         super().__init__(arrays)
 
+    def __missing__(self, name: str) -> NDArray[Any]:
+        return self.info[name]
+
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, NDArray[Any]]) -> Batch:
         """A batch of arrays that did not come from a sampler."""
@@ -51,3 +62,46 @@ class Batch(dict[str, NDArray[Any]]):
         batch.update(arrays)
         batch.info = dict(info)
         return batch
+
+
+# ---- a pytree of JAX -------------------------------------------------------------------------
+
+
+class _AfterJax(MetaPathFinder):
+    """Registers `Batch` with JAX once somebody has imported it; headwater does not."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "jax":
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_register(module: ModuleType) -> None:
+                run(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _register(module)
+
+            spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def _register(jax: Any) -> None:
+    def flatten(batch: Batch) -> tuple[list[Any], tuple[str, ...]]:
+        return [(jax.tree_util.DictKey(name), batch[name]) for name in batch], tuple(batch)
+
+    def unflatten(names: tuple[str, ...], arrays: Sequence[Any]) -> Batch:
+        return Batch.of(dict(zip(names, arrays, strict=True)), {})
+
+    jax.tree_util.register_pytree_with_keys(Batch, flatten, unflatten)
+
+
+if hasattr(sys.modules.get("jax"), "tree_util"):
+    _register(sys.modules["jax"])
+else:
+    sys.meta_path.insert(0, _AfterJax())

@@ -1,0 +1,69 @@
+"""Batches as pytrees of JAX, whoever is imported first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import headwater
+import jax
+import numpy as np
+import pytest
+from tiny_store import write_tiny
+
+OPTIONS = {"default_batch_size": 2, "default_sequence_length": 16, "num_threads": 1}
+USE = """
+import sys
+def sampled():
+    import headwater
+    assert by_jax or "jax" not in sys.modules
+    with headwater.Sampler({path!r}, default_batch_size=2, default_sequence_length=16) as sampler:
+        return sampler.next_train_batch()
+by_jax = {first!r} == "jax"
+if by_jax:
+    import jax
+batch = sampled()
+import importlib.util
+assert importlib.util.find_spec("jax") is not None  # which imports nothing
+import jax
+placed = jax.device_put(batch)
+assert type(placed) is type(batch) and placed.keys() == batch.keys()
+assert jax.jit(lambda b: b["num_cells"].sum())(batch) == batch["num_cells"].sum()
+assert not any(type(finder).__name__ == "_AfterJax" for finder in sys.meta_path)
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.mark.parametrize("first", ["jax", "headwater"])
+def test_a_batch_goes_to_a_device_whoever_is_imported_first(path: Path, first: str) -> None:
+    code = USE.format(path=str(path), first=first)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_leaves_are_the_arrays_of_at_most_32_bits(path: Path) -> None:
+    for layout in ("dense", "compact"):
+        with headwater.Sampler(path, layout=layout, **OPTIONS) as sampler:
+            batch = sampler.next_train_batch()
+        leaves = jax.tree_util.tree_leaves_with_path(batch)
+        assert [str(key[0].key) for key, _ in leaves] == [*batch]
+        assert all(leaf.dtype.itemsize <= 4 for _, leaf in leaves)
+        twice = jax.tree.map(lambda leaf: leaf, batch)
+        assert type(twice) is headwater.Batch and twice.keys() == batch.keys()
+
+
+def test_arrays_of_the_host_are_read_by_name_and_left_out_of_the_rest(path: Path) -> None:
+    """An int64 would be cut to 32 bits on its way to a device, without a word."""
+    with headwater.Sampler(path, **OPTIONS) as sampler:
+        batch = sampler.next_train_batch()
+    assert batch["obs_time"] is batch.info["obs_time"] and batch["obs_time"].dtype == np.int64
+    assert not {"obs_time", "seed_index"} & {*batch, *batch.keys(), *dict(batch)}
+    assert "obs_time" not in dict(batch.items())
+    with pytest.raises(KeyError, match="nothing"):
+        batch["nothing"]
+    with pytest.raises(KeyError, match="obs_time"):
+        jax.device_put(batch)["obs_time"]
