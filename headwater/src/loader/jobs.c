@@ -138,7 +138,7 @@ static hw_status take_job_locked(hw_sampler *sampler, struct hwi_job **job, hw_e
 }
 
 static int wants_work_locked(const hw_sampler *sampler, const struct hwi_stream *stream) {
-    return stream->depth < stream->capacity &&
+    return stream->wanted && stream->depth < stream->capacity &&
            (hwi_is_finite(stream) ? stream->started < stream->pass.batch_count
                                   : sampler->plan->active_tasks[stream->split] > 0);
 }

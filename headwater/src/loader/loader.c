@@ -86,6 +86,10 @@ static hw_status take(hw_sampler *sampler, struct hwi_stream *stream, int64_t ti
     }
     int64_t next_interrupt = start + SLICE_NS;
     pthread_mutex_lock(&sampler->mutex);
+    if (!stream->wanted) {
+        stream->wanted = 1;
+        pthread_cond_broadcast(&sampler->work);
+    }
     hw_status status = check_stream_locked(sampler, stream, error);
     while (status == HW_OK && (stream->head == NULL || stream->head->phase != HWI_READY)) {
         int64_t now = hwi_now_ns();
@@ -160,6 +164,7 @@ static hw_status open_pass(hw_sampler *sampler, struct hwi_pass_plan *plan, hw_p
     }
     made->sampler = sampler;
     made->stream.pass = *plan;
+    made->stream.wanted = 1;
     uint32_t prefetch = sampler->endless[HW_TRAIN].capacity;
     made->stream.capacity = sampler->thread_count == 0 ? 0 : (prefetch > 0 ? prefetch : 1);
     pthread_mutex_lock(&sampler->mutex);

@@ -10,7 +10,9 @@
  * their number, so timing never shows. A thread keeps its worker full of sequences: whenever one is
  * finished it takes others of the oldest job that has any, of the first stream that wants work:
  * train, val, then passes in the order they were opened. So it goes on into the next batch while
- * the last sequences of the former are still in its worker, or in another thread's.
+ * the last sequences of the former are still in its worker, or in another thread's. After
+ * HWI_TRAIN_TURNS batches of train one of another stream that wants work has its turn, however
+ * fast train is read. The queue of val is empty until somebody asks for its first batch.
  *
  * What is done in parts (sequences while making, pieces of the vectors while gathering) is claimed
  * under the mutex, a few sequences at a time, and given back without it: `pending` counts the parts
@@ -41,7 +43,7 @@
 #include "batch/worker.h"
 #include "loader/batch_seeds.h"
 
-enum { HWI_ENDLESS_COUNT = 2 /* train, val */ };
+enum { HWI_ENDLESS_COUNT = 2 /* train, val */, HWI_TRAIN_TURNS = 7 };
 
 enum hwi_phase { HWI_MAKING, HWI_MERGING, HWI_GATHERING, HWI_READY };
 
@@ -62,6 +64,7 @@ struct hwi_stream {
     pthread_cond_t ready; /* the head is, or waiting makes no more sense */
     struct hwi_job *head, *tail;
     uint32_t depth, capacity; /* capacity 0: made in the calling thread */
+    int wanted; /* of val: a batch was asked for */
     uint32_t job_count; /* of the queue, and dropped ones in production */
     uint64_t started, taken; /* batches since the position was set */
     /* endless */
@@ -109,6 +112,7 @@ struct hw_sampler {
     struct hwi_stream endless[HWI_ENDLESS_COUNT];
     struct hw_pass *passes;
     struct hwi_job *unused_jobs;
+    uint32_t train_turns; /* batches of train since one of another stream */
     hw_error failure; /* status HW_OK: none */
     struct hwi_counters counters;
     uint64_t batch_count, producer_wait_ns, consumer_wait_ns;

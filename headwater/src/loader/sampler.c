@@ -185,6 +185,7 @@ static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capaci
     struct hwi_stream *stream = &sampler->endless[split];
     size_t count = (size_t)sampler->plan->task_count + 1;
     stream->split = split;
+    stream->wanted = split == HW_TRAIN;
     stream->capacity = (uint32_t)capacity;
     stream->next_positions = calloc(count, sizeof(uint64_t));
     stream->taken_positions = calloc(count, sizeof(uint64_t));

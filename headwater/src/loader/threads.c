@@ -76,15 +76,24 @@ static int is_over_locked(const hw_sampler *sampler) {
     return atomic_load(&sampler->shut_down) || sampler->failure.status != HW_OK;
 }
 
+/* The oldest job that has parts to claim, of val and the passes. */
+static struct hwi_job *find_other_locked(hw_sampler *sampler) {
+    struct hwi_job *job = hwi_find_work_locked(sampler, &sampler->endless[HW_VAL]);
+    for (struct hw_pass *pass = sampler->passes; pass != NULL && job == NULL; pass = pass->next) {
+        job = hwi_find_work_locked(sampler, &pass->stream);
+    }
+    return job;
+}
+
 /* Claims parts of the oldest job that has any. Returns 1 if they are vectors to gather. */
 static int claim_locked(struct hwi_thread *thread) {
     hw_sampler *sampler = thread->sampler;
-    struct hwi_job *job = NULL;
-    for (int split = 0; split < HWI_ENDLESS_COUNT && job == NULL; split++) {
-        job = hwi_find_work_locked(sampler, &sampler->endless[split]);
-    }
-    for (struct hw_pass *pass = sampler->passes; pass != NULL && job == NULL; pass = pass->next) {
-        job = hwi_find_work_locked(sampler, &pass->stream);
+    struct hwi_stream *train = &sampler->endless[HW_TRAIN];
+    int is_turn_over = sampler->train_turns >= HWI_TRAIN_TURNS;
+    struct hwi_job *job =
+        is_turn_over ? find_other_locked(sampler) : hwi_find_work_locked(sampler, train);
+    if (job == NULL) {
+        job = is_turn_over ? hwi_find_work_locked(sampler, train) : find_other_locked(sampler);
     }
     thread->claim = (struct hwi_claim){.job = job};
     if (job == NULL) {
@@ -96,6 +105,9 @@ static int claim_locked(struct hwi_thread *thread) {
     thread->claim.next = job->claimed_count;
     job->claimed_count += left < most ? left : most;
     thread->claim.end = job->claimed_count;
+    if (job->phase == HWI_MAKING && job->claimed_count == job->part_count) {
+        sampler->train_turns = job->stream == train ? sampler->train_turns + 1 : 0;
+    }
     return is_gather;
 }
 

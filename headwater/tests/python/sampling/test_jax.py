@@ -67,3 +67,16 @@ def test_arrays_of_the_host_are_read_by_name_and_left_out_of_the_rest(path: Path
         batch["nothing"]
     with pytest.raises(KeyError, match="obs_time"):
         jax.device_put(batch)["obs_time"]
+
+
+def test_the_loop_of_validation_reads_val_between_batches_of_train(path: Path) -> None:
+    """As seed 001 has it: one sampler, whose val queue goes on by itself."""
+    evaluate = jax.jit(lambda batch: batch["is_target"].sum())
+    with headwater.Sampler(path, tasks=["quantity"], **OPTIONS) as sampler:
+        assert sampler.stats()["val_queue"] == 0
+        total = 0.0
+        for _ in range(3):
+            assert float(evaluate(jax.device_put(sampler.next_train_batch()))) > 0
+            for _ in range(4):
+                total += float(evaluate(jax.device_put(sampler.next_val_batch())))
+        assert total >= 3 * 4
