@@ -7,20 +7,16 @@
  * again), since damage that a checksum finds exercises nothing else; an input whose first byte is
  * odd is not.
  *
- * With libFuzzer: see fuzz/run.sh. Without, main replays the files named on the command line, or
- * makes `-n` random inputs from a fixed seed.
+ * With libFuzzer: see fuzz/run.sh. Without: see replay.h.
  */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay.h"
 #include "support/damage.h"
 
-#define EDIT_BYTES 6u
 #define MAX_EDITS 64u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct patient *patient; /* one per process; libFuzzer has no place to end it */
 
@@ -41,7 +37,7 @@ static void apply_edit(uint8_t *const images[], const uint8_t *edit) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    uint8_t *images[PATIENT_MAX_FILES] = {NULL};
+    uint8_t *images[PATIENT_MAX_FILES];
     if (size < 1 + EDIT_BYTES) {
         return 0;
     }
@@ -50,10 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         bookstore_build(directory);
         patient = patient_admit(directory);
     }
-    for (uint32_t i = 0; i < patient->file_count; i++) {
-        images[i] = malloc(patient->files[i].size + 1);
-        memcpy(images[i], patient->files[i].bytes, patient->files[i].size);
-    }
+    patient_copy(patient, images);
     size_t edit_count = (size - 1) / EDIT_BYTES;
     for (size_t i = 0; i < edit_count && i < MAX_EDITS; i++) {
         apply_edit(images, data + 1 + i * EDIT_BYTES);
@@ -66,40 +59,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         patient_write_resealed(patient, images);
     }
     (void)damage_seems_well(patient->build, HW_LOAD_RAM); /* exact bounds under ASan */
-    for (uint32_t i = 0; i < patient->file_count; i++) {
-        free(images[i]);
-    }
+    patient_free(patient, images);
     return 0;
 }
 
-#ifndef HEADWATER_LIBFUZZER
-static void replay_random(unsigned long count) {
-    uint64_t state = 1;
-    for (unsigned long n = 0; n < count; n++) {
-        uint8_t input[1 + EDIT_BYTES * 4];
-        for (size_t i = 0; i < sizeof input; i++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            input[i] = (uint8_t)(state >> 56);
-        }
-        input[0] = 0;
-        (void)LLVMFuzzerTestOneInput(input, 1 + EDIT_BYTES * (1 + n % 4));
-    }
-}
+const uint32_t most_edits = 4;
 
-int main(int argument_count, char **arguments) {
-    for (int i = 1; i < argument_count; i++) {
-        size_t size = 0;
-        if (strcmp(arguments[i], "-n") == 0 && i + 1 < argument_count) {
-            replay_random(strtoul(arguments[++i], NULL, 10));
-            continue;
-        }
-        uint8_t *bytes = damage_read_file(arguments[i], &size);
-        (void)LLVMFuzzerTestOneInput(bytes, size);
-        free(bytes);
-    }
+void discharge_patients(void) {
     if (patient != NULL) {
         patient_discharge(patient);
     }
-    return 0;
 }
-#endif

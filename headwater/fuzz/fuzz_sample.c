@@ -8,24 +8,20 @@
  * another place of the file, so that ids become other ids. The whole is resealed (support/damage.h)
  * and surveyed (support/survey.h).
  *
- * With libFuzzer: see fuzz/run.sh. Without, main replays the files named on the command line, or
- * makes `-n` random inputs from a fixed seed.
+ * With libFuzzer: see fuzz/run.sh. Without: see replay.h.
  */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format/format.h"
+#include "replay.h"
 #include "support/damage.h"
 #include "support/league.h"
 #include "support/survey.h"
 
-#define EDIT_BYTES 6u
 #define MAX_EDITS 16u
 #define DATABASES 3u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* One of each database per process; libFuzzer has no place to end them. */
 static struct patient *patients[DATABASES];
@@ -84,57 +80,29 @@ static void apply_edit(const struct patient *patient, uint8_t *const images[],
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    uint8_t *images[PATIENT_MAX_FILES] = {NULL};
+    uint8_t *images[PATIENT_MAX_FILES];
     struct survey survey = {0};
     if (size < 1 + EDIT_BYTES) {
         return 0;
     }
     const struct patient *patient = patient_of(data[0] / SURVEY_VARIANTS % DATABASES);
-    for (uint32_t i = 0; i < patient->file_count; i++) {
-        images[i] = malloc(patient->files[i].size + 1);
-        memcpy(images[i], patient->files[i].bytes, patient->files[i].size);
-    }
+    patient_copy(patient, images);
     size_t edit_count = (size - 1) / EDIT_BYTES;
     for (size_t i = 0; i < edit_count && i < MAX_EDITS; i++) {
         apply_edit(patient, images, data + 1 + i * EDIT_BYTES);
     }
     patient_write_resealed(patient, images);
     survey_store(patient->build, data[0] % SURVEY_VARIANTS, &survey);
-    for (uint32_t i = 0; i < patient->file_count; i++) {
-        free(images[i]);
-    }
+    patient_free(patient, images);
     return 0;
 }
 
-#ifndef HEADWATER_LIBFUZZER
-static void replay_random(unsigned long count) {
-    uint64_t state = 1;
-    for (unsigned long n = 0; n < count; n++) {
-        uint8_t input[1 + EDIT_BYTES * 6];
-        for (size_t i = 0; i < sizeof input; i++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            input[i] = (uint8_t)(state >> 56);
-        }
-        (void)LLVMFuzzerTestOneInput(input, 1 + EDIT_BYTES * (1 + n % 6));
-    }
-}
+const uint32_t most_edits = 6;
 
-int main(int argument_count, char **arguments) {
-    for (int i = 1; i < argument_count; i++) {
-        size_t size = 0;
-        if (strcmp(arguments[i], "-n") == 0 && i + 1 < argument_count) {
-            replay_random(strtoul(arguments[++i], NULL, 10));
-            continue;
-        }
-        uint8_t *bytes = damage_read_file(arguments[i], &size);
-        (void)LLVMFuzzerTestOneInput(bytes, size);
-        free(bytes);
-    }
+void discharge_patients(void) {
     for (uint32_t database = 0; database < DATABASES; database++) {
         if (patients[database] != NULL) {
             patient_discharge(patients[database]);
         }
     }
-    return 0;
 }
-#endif

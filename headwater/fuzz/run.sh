@@ -7,7 +7,7 @@ shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${FUZZ_OUT:-$root/../build/fuzz}
 mkdir -p "$out/corpus-$target" "$out/stores"
-clang -std=c17 -g -O1 -pthread -ffp-contract=off -DHEADWATER_LIBFUZZER \
+clang -std=c17 -g -O1 -pthread -ffp-contract=off \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I"$root/include" -I"$root/src" -I"$root/tests/c" \
     "$root"/fuzz/"$target".c "$root"/tests/c/support/fixtures.c "$root"/tests/c/support/damage.c \

@@ -232,36 +232,35 @@ struct frame {
     void *attribute;
 };
 
-static void set_buffer(XLA_FFI_Buffer *buffer, int64_t *dims, XLA_FFI_DataType dtype, void *data,
-                       int64_t rank, int64_t first, int64_t second, int64_t third) {
-    dims[0] = first, dims[1] = second, dims[2] = third;
-    *buffer = (XLA_FFI_Buffer){.dtype = dtype, .data = data, .rank = rank, .dims = dims};
-}
-
 static void make_frame(struct frame *f, struct operands *o, struct pool *pool, bool is_backward) {
     memset(f, 0, sizeof *f);
-    float *matrices[] = {o->query, o->key, o->value};
-    for (int i = 0; i < 3; i++) {
-        set_buffer(&f->arguments[i], f->dims[i], XLA_FFI_DataType_F32, matrices[i], 3, BATCH, CELLS,
-                   WIDTH);
-    }
-    set_buffer(&f->arguments[3], f->dims[3], XLA_FFI_DataType_F32, o->temperature, 1, HEADS, 0, 0);
-    set_buffer(&f->arguments[4], f->dims[4], XLA_FFI_DataType_S32, o->row_ids, 2, BATCH, CELLS, 0);
-    set_buffer(&f->arguments[5], f->dims[5], XLA_FFI_DataType_S32, o->column_ids, 2, BATCH, CELLS,
-               0);
-    set_buffer(&f->arguments[6], f->dims[6], XLA_FFI_DataType_S32, o->parents, 3, BATCH, ROWS,
-               PARENTS);
-    set_buffer(&f->arguments[7], f->dims[7], XLA_FFI_DataType_PRED, o->is_cell, 2, BATCH, CELLS, 0);
-    set_buffer(&f->arguments[8], f->dims[8], XLA_FFI_DataType_F32, o->d_out, 3, BATCH, CELLS,
-               WIDTH);
-    float *results[] = {is_backward ? o->d_query : o->out, o->d_key, o->d_value, o->d_temperature};
-    for (int i = 0; i < RESULTS; i++) {
-        set_buffer(&f->results[i], f->dims[ARGUMENTS + i], XLA_FFI_DataType_F32, results[i], 3,
-                   BATCH, CELLS, WIDTH);
-        f->result_pointers[i] = &f->results[i];
-    }
+    const struct {
+        XLA_FFI_DataType dtype;
+        void *data;
+        int64_t rank, dims[3];
+    } arguments[ARGUMENTS] = {
+        {XLA_FFI_DataType_F32, o->query, 3, {BATCH, CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->key, 3, {BATCH, CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->value, 3, {BATCH, CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->temperature, 1, {HEADS}},
+        {XLA_FFI_DataType_S32, o->row_ids, 2, {BATCH, CELLS}},
+        {XLA_FFI_DataType_S32, o->column_ids, 2, {BATCH, CELLS}},
+        {XLA_FFI_DataType_S32, o->parents, 3, {BATCH, ROWS, PARENTS}},
+        {XLA_FFI_DataType_PRED, o->is_cell, 2, {BATCH, CELLS}},
+        {XLA_FFI_DataType_F32, o->d_out, 3, {BATCH, CELLS, WIDTH}},
+    };
     for (int i = 0; i < ARGUMENTS; i++) {
+        memcpy(f->dims[i], arguments[i].dims, sizeof f->dims[i]);
+        f->arguments[i] = (XLA_FFI_Buffer){.dtype = arguments[i].dtype,
+                                           .data = arguments[i].data,
+                                           .rank = arguments[i].rank,
+                                           .dims = f->dims[i]};
         f->argument_pointers[i] = &f->arguments[i];
+    }
+    float *results[] = {is_backward ? o->d_query : o->out, o->d_key, o->d_value, o->d_temperature};
+    for (int i = 0; i < RESULTS; i++) { /* of which only the place is read */
+        f->results[i] = (XLA_FFI_Buffer){.dtype = XLA_FFI_DataType_F32, .data = results[i]};
+        f->result_pointers[i] = &f->results[i];
     }
     f->pattern = ATTENTION_OUTBOUND;
     f->scalar = (XLA_FFI_Scalar){.dtype = XLA_FFI_DataType_S32, .value = &f->pattern};
@@ -300,6 +299,15 @@ static void assert_same_results(const struct operands *expected, const struct op
     assert_memory_equal(expected->out, found->out, bytes);
 }
 
+/* Both calls over spoiled results, which must then be the expected ones. */
+static void assert_computed(struct operands *found, struct pool *pool,
+                            const struct operands *expected) {
+    spoil(found);
+    assert_null(call_with(found, pool, false));
+    assert_null(call_with(found, pool, true));
+    assert_same_results(expected, found);
+}
+
 /* What a call gives that nobody helps. */
 static struct operands *computed_alone(void) {
     struct operands *o = make_operands();
@@ -326,10 +334,7 @@ static void results_are_the_same_bits_whoever_helps(void **state) {
         struct pool pool;
         open_pool(&pool, (size_t)(round % (THREADS + 1)));
         for (int again = 0; again < 3; again++) { /* helpers of one call may come in the next */
-            spoil(found);
-            assert_null(call_with(found, &pool, false));
-            assert_null(call_with(found, &pool, true));
-            assert_same_results(expected, found);
+            assert_computed(found, &pool, expected);
         }
         assert_true(pool.given > 0);
         close_pool(&pool);
@@ -343,9 +348,7 @@ static void help_that_comes_after_the_call_finds_nothing_to_do(void **state) {
     struct operands *expected = computed_alone(), *found = make_operands();
     struct pool pool;
     open_pool(&pool, 0);
-    assert_null(call_with(found, &pool, false));
-    assert_null(call_with(found, &pool, true));
-    assert_same_results(expected, found);
+    assert_computed(found, &pool, expected);
     spoil(found);
     assert_int_equal(pool.given, 2 * THREADS);
     close_pool(&pool); /* runs the tasks */
@@ -361,19 +364,13 @@ static void a_pool_that_refuses_is_done_without(void **state) {
         struct pool pool;
         open_pool(&pool, refuses_after); /* threads as many as tasks */
         pool.refuses_after = refuses_after;
-        spoil(found);
-        assert_null(call_with(found, &pool, false));
-        assert_null(call_with(found, &pool, true));
-        assert_same_results(expected, found);
+        assert_computed(found, &pool, expected);
         close_pool(&pool);
     }
     struct pool silent;
     open_pool(&silent, 0);
     silent.says_threads = 0;
-    spoil(found);
-    assert_null(call_with(found, &silent, false));
-    assert_null(call_with(found, &silent, true));
-    assert_same_results(expected, found);
+    assert_computed(found, &silent, expected);
     close_pool(&silent);
     free(found);
     free(expected);
@@ -435,38 +432,32 @@ static void a_row_that_is_not_there_is_named(void **state) {
     free(o);
 }
 
+/* A good call in which one thing is another one. */
+#define ASSERT_REFUSED_WITH(change)                                                                \
+    do {                                                                                           \
+        struct frame f;                                                                            \
+        make_frame(&f, o, &pool, is_backward);                                                     \
+        f.change;                                                                                  \
+        assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT,                 \
+                       "attention: types or shapes of the operands do not go together");           \
+    } while (0)
+
 static void operands_that_do_not_go_together_are_refused(void **state) {
     (void)state;
-    static const char said[] = "attention: types or shapes of the operands do not go together";
     struct operands *o = make_operands();
     struct pool pool;
     open_pool(&pool, 0);
-    struct frame f;
     for (int is_backward = 0; is_backward < 2; is_backward++) {
         int64_t count = is_backward ? ARGUMENTS : ARGUMENTS - 1;
         for (int64_t i = 0; i < count; i++) {
-            make_frame(&f, o, &pool, is_backward);
-            f.arguments[i].dtype = XLA_FFI_DataType_F64;
-            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
-            make_frame(&f, o, &pool, is_backward);
-            f.arguments[i].rank--;
-            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
-            make_frame(&f, o, &pool, is_backward);
-            f.dims[i][0] += 1; /* heads: 3, which the width is no multiple of */
-            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+            ASSERT_REFUSED_WITH(arguments[i].dtype = XLA_FFI_DataType_F64);
+            ASSERT_REFUSED_WITH(arguments[i].rank--);
+            ASSERT_REFUSED_WITH(dims[i][0]++); /* heads: 3, which the width is no multiple of */
         }
-        make_frame(&f, o, &pool, is_backward);
-        f.frame.args.size--;
-        assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
-        make_frame(&f, o, &pool, is_backward);
-        f.frame.rets.size--;
-        assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
-        static const int32_t patterns[] = {-1, ATTENTION_PATTERN_COUNT};
-        for (size_t p = 0; p < 2; p++) {
-            make_frame(&f, o, &pool, is_backward);
-            f.pattern = patterns[p];
-            assert_refused(call(&f, is_backward), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
-        }
+        ASSERT_REFUSED_WITH(frame.args.size--);
+        ASSERT_REFUSED_WITH(frame.rets.size--);
+        ASSERT_REFUSED_WITH(pattern = -1);
+        ASSERT_REFUSED_WITH(pattern = ATTENTION_PATTERN_COUNT);
     }
     assert_int_equal(pool.given, 0);
     close_pool(&pool);

@@ -77,6 +77,15 @@ static void list_days(uint16_t *days) {
     }
 }
 
+/* sin and cos of a day of the year: the signs turn at half and at a quarter of the circle. */
+static void year_day(uint32_t day, float out[2]) {
+    uint32_t half = day <= LONGEST_YEAR / 2 ? day : LONGEST_YEAR - day;
+    uint32_t quarter = half <= LONGEST_YEAR / 4 ? half : LONGEST_YEAR / 2 - half;
+    memcpy(out, YEAR_QUARTER[quarter], 8);
+    out[0] = half == day ? out[0] : -out[0];
+    out[1] = quarter == half ? out[1] : -out[1];
+}
+
 /* By day of the year from 0, + 366 in a leap year. */
 static void list_dates(float dates[HW_DATE_COUNT][HWI_DATE_FLOATS]) {
     static const int64_t new_years[2] = {365, 730}; /* of 1971, and of 1972: a leap year */
@@ -86,7 +95,7 @@ static void list_dates(float dates[HW_DATE_COUNT][HWI_DATE_FLOATS]) {
             float *out = dates[LONGEST_YEAR * leap + day];
             memcpy(out, DAYS[date.day], 8);
             memcpy(out + 2, MONTHS[date.month], 8);
-            memcpy(out + 4, YEAR_DAYS[date.year_day], 8);
+            year_day(date.year_day, out + 4);
         }
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/calendar.h"
+#include "batch/emit_cells.h"
 #include "plan/scales.h"
 
 #define FIRST_BLOCK 0x80000000u /* of the stream; a walk counts its blocks from 0 */
@@ -149,31 +150,6 @@ static void write_value(const struct hwi_plan *plan, const uint8_t *lane, hw_sem
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
-/* The inputs at a position hold nothing but what kind of cell it is. */
-static void hide_dense(const struct hwi_plan *plan, struct hwi_canvas *canvas, uint8_t *slab,
-                       uint32_t b, uint32_t position, hw_semantic_type stype) {
-    size_t at = (size_t)b * plan->shape.sequence_length + position;
-    memset(hwi_field_at(plan, slab, HWI_NUMERIC_VALUES, 4 * at), 0, 4);
-    memset(hwi_field_at(plan, slab, HWI_CATEGORICAL_EMBED_IDS, 4 * at), 0, 4);
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_BOOL_VALUES, at) = 0;
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_IS_NULL, at) = 0;
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_IS_TARGET, at) = 1;
-    if (stype == HW_TIMESTAMP) {
-        memset(canvas->times + (size_t)HWI_TIME_FLOATS * position, 0, 4 * HWI_TIME_FLOATS);
-    }
-}
-
-static void hide_compact(const struct hwi_plan *plan, uint8_t *slab, uint32_t b, uint32_t position,
-                         hw_semantic_type stype) {
-    size_t at = (size_t)b * plan->shape.sequence_length + position;
-    *(uint8_t *)hwi_field_at(plan, slab, HWI_CELLS, at) =
-        (uint8_t)((uint32_t)stype | HW_CELL_TARGET);
-    memset(hwi_field_at(plan, slab, HWI_CELL_TIMES, 4 * at), 0, 4);
-    if (stype != HW_TEXT) {
-        memset(hwi_field_at(plan, slab, HWI_CELL_VALUES, 4 * at), 0, 4);
-    }
-}
-
 static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, uint8_t *slab,
                       uint32_t b, const struct hwi_chosen_cell *chosen, uint32_t place) {
     const struct hwi_plan *plan = walk->plan;
@@ -190,11 +166,7 @@ static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, ui
                     cells->columns[chosen->cell],
                     entry_of(plan, slab, b, type, LIST_VALUES, place));
     }
-    if (plan->options.layout == HW_LAYOUT_COMPACT) {
-        hide_compact(plan, slab, b, chosen->position, stype);
-    } else {
-        hide_dense(plan, canvas, slab, b, chosen->position, stype);
-    }
+    hwi_hide_cell(plan, canvas, slab, b, chosen->position, (uint8_t)stype);
 }
 
 void hwi_masked_emit(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,

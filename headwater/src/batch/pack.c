@@ -10,30 +10,6 @@
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
-hw_status hwi_fit_open(uint32_t batch_size, struct hwi_fit *fit, hw_error *error) {
-    fit->cells = calloc(batch_size, sizeof *fit->cells);
-    fit->rows = calloc(batch_size, sizeof *fit->rows);
-    fit->contexts = calloc(batch_size, sizeof *fit->contexts);
-    if (fit->cells == NULL || fit->rows == NULL || fit->contexts == NULL) {
-        hwi_fit_release(fit);
-        return hwi_no_memory(error, "the packing of a batch", batch_size * sizeof *fit->cells);
-    }
-    return HW_OK;
-}
-
-void hwi_fit_release(struct hwi_fit *fit) {
-    free(fit->cells);
-    free(fit->rows);
-    free(fit->contexts);
-    *fit = (struct hwi_fit){0};
-}
-
-void hwi_fit_clear(struct hwi_fit *fit, uint32_t batch_size) {
-    memset(fit->cells, 0, batch_size * sizeof *fit->cells);
-    memset(fit->rows, 0, batch_size * sizeof *fit->rows);
-    memset(fit->contexts, 0, batch_size * sizeof *fit->contexts);
-}
-
 hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **packing,
                            hw_error *error) {
     uint64_t bytes = plan->staging->slab_bytes;
@@ -46,13 +22,11 @@ hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **pac
     made->staging = hwi_pages_open(bytes);
     made->places = calloc(plan->shape.contexts_per_batch, sizeof *made->places);
     made->spans = calloc(slots, sizeof *made->spans);
-    hw_status status = hwi_fit_open(plan->shape.batch_size, &made->fit, error);
-    if (status == HW_OK && (made->staging == NULL || made->places == NULL || made->spans == NULL)) {
-        status = hwi_no_memory(error, "the contexts of a packed batch", bytes);
-    }
-    if (status != HW_OK) {
+    made->fits = calloc(plan->shape.batch_size, sizeof *made->fits);
+    if (made->staging == NULL || made->places == NULL || made->spans == NULL ||
+        made->fits == NULL) {
         hwi_packing_close(made);
-        return status;
+        return hwi_no_memory(error, "the contexts of a packed batch", bytes);
     }
     *packing = made;
     return HW_OK;
@@ -65,21 +39,21 @@ void hwi_packing_close(struct hwi_packing *packing) {
     hwi_pages_close(packing->staging, packing->staging_bytes);
     free(packing->places);
     free(packing->spans);
-    hwi_fit_release(&packing->fit);
+    free(packing->fits);
     free(packing);
 }
 
 /* ---- where ------------------------------------------------------------------------------- */
 
-uint32_t hwi_fit_add(struct hwi_fit *fit, const hw_shape *shape, uint32_t cell_count,
+uint32_t hwi_fit_add(struct hwi_fit *fits, const hw_shape *shape, uint32_t cell_count,
                      uint32_t row_count) {
     for (uint32_t b = 0; b < shape->batch_size; b++) {
-        if (cell_count <= shape->sequence_length - fit->cells[b] &&
-            row_count <= shape->max_rows - fit->rows[b] &&
-            fit->contexts[b] < shape->contexts_per_sequence) {
-            fit->cells[b] += cell_count;
-            fit->rows[b] += row_count;
-            fit->contexts[b]++;
+        if (cell_count <= shape->sequence_length - fits[b].cells &&
+            row_count <= shape->max_rows - fits[b].rows &&
+            fits[b].contexts < shape->contexts_per_sequence) {
+            fits[b].cells += cell_count;
+            fits[b].rows += row_count;
+            fits[b].contexts++;
             return b;
         }
     }
@@ -126,12 +100,12 @@ static uint32_t keepable(const struct context *context, uint32_t cell_room, uint
 }
 
 /* Cuts a context to where most of it can stay. */
-static uint32_t cut(struct hwi_fit *fit, const hw_shape *shape, struct context *context) {
+static uint32_t cut(struct hwi_fit *fits, const hw_shape *shape, struct context *context) {
     uint32_t best = HWI_NONE, most = 0;
     for (uint32_t b = 0; b < shape->batch_size; b++) {
-        uint32_t cells = keepable(context, shape->sequence_length - fit->cells[b],
-                                  shape->max_rows - fit->rows[b]);
-        if (fit->contexts[b] < shape->contexts_per_sequence && cells >= context->least_cells &&
+        uint32_t cells = keepable(context, shape->sequence_length - fits[b].cells,
+                                  shape->max_rows - fits[b].rows);
+        if (fits[b].contexts < shape->contexts_per_sequence && cells >= context->least_cells &&
             cells > most) {
             most = cells;
             best = b;
@@ -144,23 +118,23 @@ static uint32_t cut(struct hwi_fit *fit, const hw_shape *shape, struct context *
         context->row_count--;
     }
     context->cell_count = most;
-    fit->cells[best] += context->cell_count;
-    fit->rows[best] += context->row_count;
-    fit->contexts[best]++;
+    fits[best].cells += context->cell_count;
+    fits[best].rows += context->row_count;
+    fits[best].contexts++;
     return best;
 }
 
 static void place_contexts(const struct hwi_plan *plan, struct hwi_packing *packing,
                            uint32_t context_count, struct hwi_counters *counters) {
     const hw_shape *shape = &plan->shape;
-    struct hwi_fit *fit = &packing->fit;
-    hwi_fit_clear(fit, shape->batch_size);
+    struct hwi_fit *fits = packing->fits;
+    memset(fits, 0, shape->batch_size * sizeof *fits);
     for (uint32_t k = 0; k < context_count; k++) {
         struct context context = read_context(plan->staging, packing->staging, k);
         uint32_t whole = context.cell_count;
-        uint32_t b = hwi_fit_add(fit, shape, context.cell_count, context.row_count);
+        uint32_t b = hwi_fit_add(fits, shape, context.cell_count, context.row_count);
         if (b == HWI_NONE) {
-            b = cut(fit, shape, &context);
+            b = cut(fits, shape, &context);
             counters->contexts_cut += b != HWI_NONE;
             counters->contexts_dropped += b == HWI_NONE;
             counters->cells_cut += b == HWI_NONE ? whole : whole - context.cell_count;
@@ -170,9 +144,9 @@ static void place_contexts(const struct hwi_plan *plan, struct hwi_packing *pack
         if (b == HWI_NONE) {
             continue;
         }
-        place->segment = fit->contexts[b] - 1;
-        place->cell_start = fit->cells[b] - context.cell_count;
-        place->row_start = fit->rows[b] - context.row_count;
+        place->segment = fits[b].contexts - 1;
+        place->cell_start = fits[b].cells - context.cell_count;
+        place->row_start = fits[b].rows - context.row_count;
         place->cell_count = context.cell_count;
         place->row_count = context.row_count;
         packing->spans[(size_t)b * shape->contexts_per_sequence + place->segment] =
@@ -278,16 +252,16 @@ static int has(const struct hwi_plan *plan, enum hwi_field_id id) {
 }
 
 /* What bytes cannot say of places without a row or a context. */
-static void blank_rest(const struct pack *pack, const struct hwi_fit *fit) {
+static void blank_rest(const struct pack *pack, const struct hwi_fit *fits) {
     const hw_shape *shape = &pack->plan->shape;
     for (uint32_t b = 0; b < shape->batch_size; b++) {
         float *ages = to_at(pack, HWI_ROW_AGES, 4 * (size_t)shape->max_rows, b);
-        for (uint32_t row = fit->rows[b]; row < shape->max_rows; row++) {
+        for (uint32_t row = fits[b].rows; row < shape->max_rows; row++) {
             ages[row] = -1;
         }
         size_t slots = shape->contexts_per_sequence;
         int64_t *times = to_at(pack, HWI_INFO_OBS_TIME, 8 * slots, b);
-        for (size_t slot = fit->contexts[b]; slot < slots; slot++) {
+        for (size_t slot = fits[b].contexts; slot < slots; slot++) {
             times[slot] = INT64_MAX;
         }
     }
@@ -380,7 +354,7 @@ static void write_segment(const struct pack *pack, const struct hwi_place *place
 }
 
 /* Everything that move_* and write_segment then write into, as it is where nothing was placed. */
-static void blank_names(const struct pack *pack, const struct hwi_fit *fit) {
+static void blank_names(const struct pack *pack, const struct hwi_fit *fits) {
     const struct hwi_plan *plan = pack->plan;
     static const struct {
         enum hwi_field_id id;
@@ -396,15 +370,15 @@ static void blank_names(const struct pack *pack, const struct hwi_fit *fit) {
     uint32_t length = plan->shape.sequence_length, rows = plan->shape.max_rows;
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
         uint16_t *starts = to_at(pack, HWI_ROW_STARTS, 2 * ((size_t)rows + 1), b);
-        for (uint32_t row = fit->rows[b]; row <= rows; row++) {
-            starts[row] = (uint16_t)fit->cells[b];
+        for (uint32_t row = fits[b].rows; row <= rows; row++) {
+            starts[row] = (uint16_t)fits[b].cells;
         }
         if (!has(plan, HWI_COL_PERM)) {
             continue;
         }
         uint16_t *col_perm = to_at(pack, HWI_COL_PERM, 2 * (size_t)length, b);
         uint16_t *out_perm = to_at(pack, HWI_OUT_PERM, 2 * (size_t)length, b);
-        for (uint32_t cell = fit->cells[b]; cell < length; cell++) {
+        for (uint32_t cell = fits[b].cells; cell < length; cell++) {
             col_perm[cell] = out_perm[cell] = (uint16_t)cell;
         }
     }
@@ -424,7 +398,7 @@ static void copy_texts(const struct pack *pack) {
     memset(to + used * vector_bytes, 0, (plan->shape.text_budget - used) * vector_bytes);
 }
 
-static void write_batch(const struct pack *pack, const struct hwi_fit *fit) {
+static void write_batch(const struct pack *pack, const struct hwi_fit *fits) {
     const struct hwi_plan *plan = pack->plan;
     static const enum hwi_field_id scalars[] = {HWI_TASK_IDX, HWI_CAT_EMB_START, HWI_CAT_EMB_COUNT};
     for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
@@ -434,8 +408,8 @@ static void write_batch(const struct pack *pack, const struct hwi_fit *fit) {
     uint32_t used = 0; /* sequences fill in order */
     uint32_t *counts = to_at(pack, HWI_NUM_CONTEXTS, 0, 0);
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
-        counts[b] = fit->contexts[b];
-        used += fit->contexts[b] > 0;
+        counts[b] = fits[b].contexts;
+        used += fits[b].contexts > 0;
     }
     memcpy(to_at(pack, HWI_NUM_SEQUENCES, 0, 0), &used, 4);
     if (plan->options.text_mode == HW_TEXTS_BATCH) {
@@ -445,7 +419,7 @@ static void write_batch(const struct pack *pack, const struct hwi_fit *fit) {
 
 void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *slab,
               uint32_t context_count, struct hwi_counters *counters) {
-    const struct hwi_fit *fit = &packing->fit;
+    const struct hwi_fit *fits = packing->fits;
     place_contexts(plan, packing, context_count, counters);
     struct pack pack = {.plan = plan,
                         .staging = plan->staging,
@@ -458,8 +432,8 @@ void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t 
             copy_array(&pack, &COPIED[i]);
         }
     }
-    blank_rest(&pack, fit);
-    blank_names(&pack, fit);
+    blank_rest(&pack, fits);
+    blank_names(&pack, fits);
     for (uint32_t k = 0; k < context_count; k++) {
         const struct hwi_place *place = &packing->places[k];
         if (place->sequence != HWI_NONE) {
@@ -469,10 +443,10 @@ void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t 
             write_segment(&pack, place);
         }
     }
-    write_batch(&pack, fit);
+    write_batch(&pack, fits);
     for (uint32_t b = 0; plan->options.attention_masks && b < plan->shape.batch_size; b++) {
         hwi_masks_make(plan, slab, b,
                        packing->spans + (size_t)b * plan->shape.contexts_per_sequence,
-                       fit->contexts[b], fit->rows[b]);
+                       fits[b].contexts, fits[b].rows);
     }
 }

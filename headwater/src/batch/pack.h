@@ -20,15 +20,12 @@
 
 struct hwi_counters; /* worker.h */
 
-/* What the sequences of a batch hold so far: [B] each. */
+/* What a sequence of a batch holds so far. */
 struct hwi_fit {
-    uint32_t *cells, *rows, *contexts;
+    uint32_t cells, rows, contexts;
 };
-HWI_CHECK hw_status hwi_fit_open(uint32_t batch_size, struct hwi_fit *fit, hw_error *error);
-void hwi_fit_release(struct hwi_fit *fit);
-void hwi_fit_clear(struct hwi_fit *fit, uint32_t batch_size);
-/* Adds a context to the first sequence with room for all of it; HWI_NONE if there is none. */
-uint32_t hwi_fit_add(struct hwi_fit *fit, const hw_shape *shape, uint32_t cell_count,
+/* Adds a context to the first of fits[B] with room for all of it; HWI_NONE if there is none. */
+uint32_t hwi_fit_add(struct hwi_fit *fits, const hw_shape *shape, uint32_t cell_count,
                      uint32_t row_count);
 
 /* Where a context went: a run of cells and one of rows of a sequence. */
@@ -45,7 +42,7 @@ struct hwi_packing {
     uint64_t staging_bytes;
     struct hwi_place *places; /* [contexts_per_batch] */
     struct hwi_mask_span *spans; /* [B, contexts_per_sequence] cells of the segments */
-    struct hwi_fit fit;
+    struct hwi_fit *fits; /* [B] */
 };
 HWI_CHECK hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **packing,
                                      hw_error *error);

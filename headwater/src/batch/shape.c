@@ -98,11 +98,11 @@ static uint32_t choose_packed_rows(const struct context_sample *sample, uint32_t
 /* Packs the sampled contexts of one task, round and round from `start`, until the first has no room
  * or, with a `limit`, until so many were tried; returns how many. */
 static uint32_t try_packing(const struct hwi_plan *plan, const struct hwi_measure *contexts,
-                            uint32_t count, uint32_t start, uint32_t limit, struct hwi_fit *fit) {
+                            uint32_t count, uint32_t start, uint32_t limit, struct hwi_fit *fits) {
     const hw_shape *shape = &plan->shape;
     uint64_t most = (uint64_t)shape->batch_size * MAX_CHOSEN_CONTEXTS, tried = 0;
     most = limit != 0 ? limit : most < HWI_MAX_BATCH ? most : HWI_MAX_BATCH;
-    hwi_fit_clear(fit, shape->batch_size);
+    memset(fits, 0, shape->batch_size * sizeof *fits);
     for (; tried < most; tried++) {
         const struct hwi_measure *context = &contexts[(start + tried) % count];
         uint64_t cells = context->cells, rows = context->rows;
@@ -110,7 +110,7 @@ static uint32_t try_packing(const struct hwi_plan *plan, const struct hwi_measur
             cells = cells * shape->max_rows / rows;
             rows = shape->max_rows;
         }
-        uint32_t b = hwi_fit_add(fit, shape, (uint32_t)cells, (uint32_t)rows);
+        uint32_t b = hwi_fit_add(fits, shape, (uint32_t)cells, (uint32_t)rows);
         if (b == HWI_NONE && limit == 0) {
             break;
         }
@@ -125,21 +125,23 @@ static hw_status choose_contexts(struct hwi_plan *plan, const struct context_sam
                                  hw_error *error) {
     hw_shape *shape = &plan->shape;
     uint32_t given = plan->options.contexts_per_batch, chosen = UINT32_MAX, most = 1;
-    struct hwi_fit fit = {0};
-    HW_TRY(hwi_fit_open(shape->batch_size, &fit, error));
+    struct hwi_fit *fits = calloc(shape->batch_size, sizeof *fits);
+    if (fits == NULL) {
+        return hwi_no_memory(error, "the packing of a batch", shape->batch_size * sizeof *fits);
+    }
     shape->contexts_per_sequence = UINT32_MAX;
     for (uint32_t t = 0, first = 0; t < plan->task_count; first = sample->task_ends[t++]) {
         uint32_t count = sample->task_ends[t] - first;
         for (uint32_t start = 0; start < PACKING_STARTS && count > 0; start++) {
             uint32_t placed = try_packing(plan, sample->contexts + first, count,
-                                          start * count / PACKING_STARTS, given, &fit);
+                                          start * count / PACKING_STARTS, given, fits);
             chosen = placed < chosen ? placed : chosen;
             for (uint32_t b = 0; b < shape->batch_size; b++) {
-                most = fit.contexts[b] > most ? fit.contexts[b] : most;
+                most = fits[b].contexts > most ? fits[b].contexts : most;
             }
         }
     }
-    hwi_fit_release(&fit);
+    free(fits);
     if (chosen == UINT32_MAX || chosen < shape->batch_size) {
         chosen = shape->batch_size;
     }

@@ -12,206 +12,106 @@
 
 enum { ALIGN = 64, PAGE_SKEW_BYTES = 320 };
 
+#define FIELD(name, dtype, info, when, meaning, ...)                                               \
+    {name, dtype, {__VA_ARGS__}, info, when, meaning}
+
 static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
-    {"semantic_types", HW_INT8, {"B", "S"}, 0, "layout=dense", "hw_semantic_type of the cell"},
-    {"column_ids", HW_INT32, {"B", "S"}, 0, "layout=dense", "global column"},
-    {"seq_row_ids", HW_UINT16, {"B", "S"}, 0, "layout=dense", "sequence-local row"},
-    {"numeric_values", HW_FLOAT32, {"B", "S"}, 0, "layout=dense", "z-score by column"},
-    {"timestamp_values",
-     HW_FLOAT32,
-     {"B", "S", "15"},
-     0,
-     "layout=dense",
-     "sin, cos of second/60, minute/60, hour/24, weekday/7, day-1/31, month-1/12, day of "
-     "year-1/366; then the z-scored epoch"},
-    {"bool_values", HW_UINT8, {"B", "S"}, 0, "layout=dense", "0 or 1"},
-    {"categorical_embed_ids", HW_UINT32, {"B", "S"}, 0, "layout=dense", "global category"},
-    {"text_embed_ids",
-     HW_UINT32,
-     {"B", "S"},
-     0,
-     "layout=dense",
-     "batch-local text; resident: text + 1"},
-    {"is_null", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 where the cell is NULL"},
-    {"is_target", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 at the cell to predict"},
-    {"is_padding", HW_UINT8, {"B", "S"}, 0, "layout=dense", "1 past the last cell"},
-    {"fk_adj",
-     HW_UINT8,
-     {"B", "R", "R"},
-     0,
-     "layout=dense",
-     "1 at [b, i, j] iff row i has a foreign key to row j"},
-    {"parents",
-     HW_UINT16,
-     {"B", "R", "P"},
-     0,
-     "layout=compact",
-     "local parent by foreign key, 65535 where none is in the context, each parent once"},
-    {"col_perm",
-     HW_UINT16,
-     {"B", "S"},
-     0,
-     "layout=dense",
-     "stable order by (padding, column, position)"},
-    {"out_perm",
-     HW_UINT16,
-     {"B", "S"},
-     0,
-     "layout=dense",
-     "cells by row in reverse Cuthill-McKee order, padding last"},
-    {"in_perm",
-     HW_UINT16,
-     {"B", "S"},
-     0,
-     "layout=dense",
-     "the same order as out_perm, the same memory"},
-    {"cells",
-     HW_UINT8,
-     {"B", "S"},
-     0,
-     "layout=compact",
-     "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32"},
-    {"cell_columns", HW_UINT16, {"B", "S"}, 0, "layout=compact", "global column"},
-    {"cell_values",
-     HW_UINT32,
-     {"B", "S"},
-     0,
-     "layout=compact",
-     "bits of a float32 z-score (numbers, times), 0 or 1, category, or text"},
-    {"cell_times",
-     HW_UINT32,
-     {"B", "S"},
-     0,
-     "layout=compact",
-     "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20"},
-    {"row_order",
-     HW_UINT16,
-     {"B", "R"},
-     0,
-     "layout=compact",
-     "rows in reverse Cuthill-McKee order, 65535 where unused"},
-    {"column_mask",
-     HW_UINT8,
-     {"B", "S", "S"},
-     0,
-     "attention_masks",
-     "0 where both cells are of one column, and on the diagonal; else 1"},
-    {"feature_mask",
-     HW_UINT8,
-     {"B", "S", "S"},
-     0,
-     "attention_masks",
-     "0 where both cells are of one row, and on the diagonal; else 1"},
-    {"neighbor_mask",
-     HW_UINT8,
-     {"B", "S", "S"},
-     0,
-     "attention_masks",
-     "0 where an edge joins the cells' rows either way, and on the diagonal; else 1"},
-    {"padding_mask", HW_UINT8, {"B", "S"}, 0, "attention_masks", "1 past the last cell"},
-    {"segment_ids",
-     HW_UINT16,
-     {"B", "S"},
-     0,
-     "packing",
-     "context of the cell from 1, 0 past the last"},
-    {"num_contexts", HW_UINT32, {"B"}, 0, "packing", "contexts of each sequence"},
-    {"text_batch_embeddings",
-     HW_FLOAT16,
-     {"U", "D_t"},
-     0,
-     "text_mode=batch",
-     "row 0 zero, then distinct texts by first appearance, then zero"},
-    {"target_stype", HW_UINT8, {"1"}, 0, NULL, "semantic type of the target"},
-    {"task_idx", HW_UINT32, {"1"}, 0, NULL, "task, in store order"},
-    {"cat_emb_start", HW_UINT32, {"1"}, 0, NULL, "first category of the target, else 0"},
-    {"cat_emb_count", HW_UINT32, {"1"}, 0, NULL, "categories of the target, else 0"},
-    {"row_ages", HW_FLOAT32, {"B", "R"}, 0, NULL, "days before obs_time, -1 where none"},
-    {"row_starts", HW_UINT16, {"B", "R+1"}, 0, NULL, "first cell of each row, then num_cells"},
-    {"row_tables",
-     HW_UINT16,
-     {"B", "R"},
-     0,
-     NULL,
-     "table of each row, 65535 for a task's seed row; 0 where unused"},
-    {"row_depths", HW_UINT8, {"B", "R"}, 0, "with_rows", "hops from the first row, at most 255"},
-    {"num_sequences", HW_UINT32, {"1"}, 0, NULL, "sequences that count; the rest is padding"},
-    {"num_texts",
-     HW_UINT32,
-     {"1"},
-     0,
-     "text_mode=batch",
-     "used rows of text_batch_embeddings, row 0 included"},
-    {"num_cells", HW_UINT32, {"B"}, 0, NULL, "cells of each sequence"},
-    {"num_rows", HW_UINT32, {"B"}, 0, NULL, "rows of each sequence"},
-    {"is_labelled", HW_UINT8, {"B"}, 0, NULL, "1 where the sequence counts and has a target"},
-    {"target_values",
-     HW_FLOAT32,
-     {"B", "15"},
-     0,
-     "targets=separate",
-     "truth: 15 values of a timestamp; else [0] is the z-score, 0/1, or place in the block"},
-    {"target_is_null", HW_UINT8, {"B"}, 0, "targets=separate", "1 where the truth is NULL"},
-    {"target_indices",
-     HW_INT32,
-     {"B"},
-     0,
-     "mask_ratio, objective=task",
-     "position of the task's target, -1 where none"},
-    {"masked_numerical_indices",
-     HW_INT32,
-     {"B", "M"},
-     0,
-     "mask_ratio",
-     "positions of masked numbers, -1 where unused"},
-    {"masked_numerical_values", HW_FLOAT32, {"B", "M"}, 0, "mask_ratio", "z-score by column"},
-    {"masked_numerical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
-    {"masked_timestamp_indices",
-     HW_INT32,
-     {"B", "M"},
-     0,
-     "mask_ratio",
-     "positions of masked times, -1 where unused"},
-    {"masked_timestamp_values",
-     HW_FLOAT32,
-     {"B", "M", "15"},
-     0,
-     "mask_ratio",
-     "as timestamp_values"},
-    {"masked_timestamp_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
-    {"masked_boolean_indices",
-     HW_INT32,
-     {"B", "M"},
-     0,
-     "mask_ratio",
-     "positions of masked booleans, -1 where unused"},
-    {"masked_boolean_values", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "0 or 1"},
-    {"masked_boolean_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
-    {"masked_categorical_indices",
-     HW_INT32,
-     {"B", "M"},
-     0,
-     "mask_ratio",
-     "positions of masked categories, -1 where unused"},
-    {"masked_categorical_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "global category"},
-    {"masked_categorical_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
-    {"masked_text_indices",
-     HW_INT32,
-     {"B", "M"},
-     0,
-     "mask_ratio",
-     "positions of masked texts, -1 where unused"},
-    {"masked_text_values", HW_UINT32, {"B", "M"}, 0, "mask_ratio", "as text_embed_ids"},
-    {"masked_text_is_null", HW_UINT8, {"B", "M"}, 0, "mask_ratio", "1 where NULL"},
-    {"obs_time", HW_INT64, {"B"}, 1, NULL, "microseconds; INT64_MAX: none"},
-    {"seed_index", HW_UINT32, {"B"}, 1, NULL, "seed within the whole task"},
-    {"anchor_rows", HW_UINT32, {"B"}, 1, NULL, "global row of the anchor"},
-    {"row_ids",
-     HW_UINT32,
-     {"B", "R"},
-     1,
-     "with_rows",
-     "global rows, 2^32-1 where unused or the seed row"},
+    FIELD("semantic_types", HW_INT8, 0, "layout=dense", "hw_semantic_type of the cell", "B", "S"),
+    FIELD("column_ids", HW_INT32, 0, "layout=dense", "global column", "B", "S"),
+    FIELD("seq_row_ids", HW_UINT16, 0, "layout=dense", "sequence-local row", "B", "S"),
+    FIELD("numeric_values", HW_FLOAT32, 0, "layout=dense", "z-score by column", "B", "S"),
+    FIELD("timestamp_values", HW_FLOAT32, 0, "layout=dense",
+          "sin, cos of second/60, minute/60, hour/24, weekday/7, day-1/31, month-1/12, day of "
+          "year-1/366; then the z-scored epoch",
+          "B", "S", "15"),
+    FIELD("bool_values", HW_UINT8, 0, "layout=dense", "0 or 1", "B", "S"),
+    FIELD("categorical_embed_ids", HW_UINT32, 0, "layout=dense", "global category", "B", "S"),
+    FIELD("text_embed_ids", HW_UINT32, 0, "layout=dense", "batch-local text; resident: text + 1",
+          "B", "S"),
+    FIELD("is_null", HW_UINT8, 0, "layout=dense", "1 where the cell is NULL", "B", "S"),
+    FIELD("is_target", HW_UINT8, 0, "layout=dense", "1 at the cell to predict", "B", "S"),
+    FIELD("is_padding", HW_UINT8, 0, "layout=dense", "1 past the last cell", "B", "S"),
+    FIELD("fk_adj", HW_UINT8, 0, "layout=dense",
+          "1 at [b, i, j] iff row i has a foreign key to row j", "B", "R", "R"),
+    FIELD("parents", HW_UINT16, 0, "layout=compact",
+          "local parent by foreign key, 65535 where none is in the context, each parent once", "B",
+          "R", "P"),
+    FIELD("col_perm", HW_UINT16, 0, "layout=dense", "stable order by (padding, column, position)",
+          "B", "S"),
+    FIELD("out_perm", HW_UINT16, 0, "layout=dense",
+          "cells by row in reverse Cuthill-McKee order, padding last", "B", "S"),
+    FIELD("in_perm", HW_UINT16, 0, "layout=dense", "the same order as out_perm, the same memory",
+          "B", "S"),
+    FIELD("cells", HW_UINT8, 0, "layout=compact",
+          "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32", "B", "S"),
+    FIELD("cell_columns", HW_UINT16, 0, "layout=compact", "global column", "B", "S"),
+    FIELD("cell_values", HW_UINT32, 0, "layout=compact",
+          "bits of a float32 z-score (numbers, times), 0 or 1, category, or text", "B", "S"),
+    FIELD("cell_times", HW_UINT32, 0, "layout=compact",
+          "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20", "B",
+          "S"),
+    FIELD("row_order", HW_UINT16, 0, "layout=compact",
+          "rows in reverse Cuthill-McKee order, 65535 where unused", "B", "R"),
+    FIELD("column_mask", HW_UINT8, 0, "attention_masks",
+          "0 where both cells are of one column, and on the diagonal; else 1", "B", "S", "S"),
+    FIELD("feature_mask", HW_UINT8, 0, "attention_masks",
+          "0 where both cells are of one row, and on the diagonal; else 1", "B", "S", "S"),
+    FIELD("neighbor_mask", HW_UINT8, 0, "attention_masks",
+          "0 where an edge joins the cells' rows either way, and on the diagonal; else 1", "B", "S",
+          "S"),
+    FIELD("padding_mask", HW_UINT8, 0, "attention_masks", "1 past the last cell", "B", "S"),
+    FIELD("segment_ids", HW_UINT16, 0, "packing", "context of the cell from 1, 0 past the last",
+          "B", "S"),
+    FIELD("num_contexts", HW_UINT32, 0, "packing", "contexts of each sequence", "B"),
+    FIELD("text_batch_embeddings", HW_FLOAT16, 0, "text_mode=batch",
+          "row 0 zero, then distinct texts by first appearance, then zero", "U", "D_t"),
+    FIELD("target_stype", HW_UINT8, 0, NULL, "semantic type of the target", "1"),
+    FIELD("task_idx", HW_UINT32, 0, NULL, "task, in store order", "1"),
+    FIELD("cat_emb_start", HW_UINT32, 0, NULL, "first category of the target, else 0", "1"),
+    FIELD("cat_emb_count", HW_UINT32, 0, NULL, "categories of the target, else 0", "1"),
+    FIELD("row_ages", HW_FLOAT32, 0, NULL, "days before obs_time, -1 where none", "B", "R"),
+    FIELD("row_starts", HW_UINT16, 0, NULL, "first cell of each row, then num_cells", "B", "R+1"),
+    FIELD("row_tables", HW_UINT16, 0, NULL,
+          "table of each row, 65535 for a task's seed row; 0 where unused", "B", "R"),
+    FIELD("row_depths", HW_UINT8, 0, "with_rows", "hops from the first row, at most 255", "B", "R"),
+    FIELD("num_sequences", HW_UINT32, 0, NULL, "sequences that count; the rest is padding", "1"),
+    FIELD("num_texts", HW_UINT32, 0, "text_mode=batch",
+          "used rows of text_batch_embeddings, row 0 included", "1"),
+    FIELD("num_cells", HW_UINT32, 0, NULL, "cells of each sequence", "B"),
+    FIELD("num_rows", HW_UINT32, 0, NULL, "rows of each sequence", "B"),
+    FIELD("is_labelled", HW_UINT8, 0, NULL, "1 where the sequence counts and has a target", "B"),
+    FIELD("target_values", HW_FLOAT32, 0, "targets=separate",
+          "truth: 15 values of a timestamp; else [0] is the z-score, 0/1, or place in the block",
+          "B", "15"),
+    FIELD("target_is_null", HW_UINT8, 0, "targets=separate", "1 where the truth is NULL", "B"),
+    FIELD("target_indices", HW_INT32, 0, "mask_ratio, objective=task",
+          "position of the task's target, -1 where none", "B"),
+    FIELD("masked_numerical_indices", HW_INT32, 0, "mask_ratio",
+          "positions of masked numbers, -1 where unused", "B", "M"),
+    FIELD("masked_numerical_values", HW_FLOAT32, 0, "mask_ratio", "z-score by column", "B", "M"),
+    FIELD("masked_numerical_is_null", HW_UINT8, 0, "mask_ratio", "1 where NULL", "B", "M"),
+    FIELD("masked_timestamp_indices", HW_INT32, 0, "mask_ratio",
+          "positions of masked times, -1 where unused", "B", "M"),
+    FIELD("masked_timestamp_values", HW_FLOAT32, 0, "mask_ratio", "as timestamp_values", "B", "M",
+          "15"),
+    FIELD("masked_timestamp_is_null", HW_UINT8, 0, "mask_ratio", "1 where NULL", "B", "M"),
+    FIELD("masked_boolean_indices", HW_INT32, 0, "mask_ratio",
+          "positions of masked booleans, -1 where unused", "B", "M"),
+    FIELD("masked_boolean_values", HW_UINT8, 0, "mask_ratio", "0 or 1", "B", "M"),
+    FIELD("masked_boolean_is_null", HW_UINT8, 0, "mask_ratio", "1 where NULL", "B", "M"),
+    FIELD("masked_categorical_indices", HW_INT32, 0, "mask_ratio",
+          "positions of masked categories, -1 where unused", "B", "M"),
+    FIELD("masked_categorical_values", HW_UINT32, 0, "mask_ratio", "global category", "B", "M"),
+    FIELD("masked_categorical_is_null", HW_UINT8, 0, "mask_ratio", "1 where NULL", "B", "M"),
+    FIELD("masked_text_indices", HW_INT32, 0, "mask_ratio",
+          "positions of masked texts, -1 where unused", "B", "M"),
+    FIELD("masked_text_values", HW_UINT32, 0, "mask_ratio", "as text_embed_ids", "B", "M"),
+    FIELD("masked_text_is_null", HW_UINT8, 0, "mask_ratio", "1 where NULL", "B", "M"),
+    FIELD("obs_time", HW_INT64, 1, NULL, "microseconds; INT64_MAX: none", "B"),
+    FIELD("seed_index", HW_UINT32, 1, NULL, "seed within the whole task", "B"),
+    FIELD("anchor_rows", HW_UINT32, 1, NULL, "global row of the anchor", "B"),
+    FIELD("row_ids", HW_UINT32, 1, "with_rows", "global rows, 2^32-1 where unused or the seed row",
+          "B", "R"),
 };
 
 const hw_batch_field *hw_batch_fields(uint32_t *count) {
@@ -248,59 +148,34 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
     return 0;
 }
 
+/* As the table's `when` says, but for edges, which the unpacked batch of a packing lists in either
+ * layout. */
 static int is_wanted(const struct hwi_plan *plan, unsigned id) {
     const hw_sampler_options *options = &plan->options;
-    if (id >= HWI_MASKED_LISTS && id < HWI_MASKED_LISTS_END) {
-        return options->mask_ratio > 0;
+    int is_task = options->objective == HW_OBJECTIVE_TASK;
+    const struct {
+        const char *when;
+        int holds;
+    } words[] = {
+        {"layout=dense", options->layout == HW_LAYOUT_DENSE},
+        {"layout=compact", options->layout == HW_LAYOUT_COMPACT},
+        {"text_mode=batch", options->text_mode == HW_TEXTS_BATCH},
+        {"attention_masks", options->attention_masks},
+        {"packing", options->packing},
+        {"with_rows", options->with_rows},
+        {"targets=separate", options->targets == HW_TARGETS_SEPARATE && is_task},
+        {"mask_ratio", options->mask_ratio > 0},
+        {"mask_ratio, objective=task", options->mask_ratio > 0 && is_task},
+    };
+    if (id == HWI_FK_ADJ || id == HWI_PARENTS) {
+        return plan->lists_parents == (id == HWI_PARENTS);
     }
-    switch (id) {
-    case HWI_SEMANTIC_TYPES:
-    case HWI_COLUMN_IDS:
-    case HWI_SEQ_ROW_IDS:
-    case HWI_NUMERIC_VALUES:
-    case HWI_TIMESTAMP_VALUES:
-    case HWI_BOOL_VALUES:
-    case HWI_CATEGORICAL_EMBED_IDS:
-    case HWI_TEXT_EMBED_IDS:
-    case HWI_IS_NULL:
-    case HWI_IS_TARGET:
-    case HWI_IS_PADDING:
-    case HWI_COL_PERM:
-    case HWI_OUT_PERM:
-    case HWI_IN_PERM:
-        return options->layout == HW_LAYOUT_DENSE;
-    case HWI_CELLS:
-    case HWI_CELL_COLUMNS:
-    case HWI_CELL_VALUES:
-    case HWI_CELL_TIMES:
-    case HWI_ROW_ORDER:
-        return options->layout == HW_LAYOUT_COMPACT;
-    case HWI_FK_ADJ:
-        return !plan->lists_parents;
-    case HWI_PARENTS:
-        return plan->lists_parents;
-    case HWI_TEXT_BATCH_EMBEDDINGS:
-    case HWI_NUM_TEXTS:
-        return options->text_mode == HW_TEXTS_BATCH;
-    case HWI_COLUMN_MASK:
-    case HWI_FEATURE_MASK:
-    case HWI_NEIGHBOR_MASK:
-    case HWI_PADDING_MASK:
-        return options->attention_masks;
-    case HWI_SEGMENT_IDS:
-    case HWI_NUM_CONTEXTS:
-        return options->packing;
-    case HWI_ROW_DEPTHS:
-    case HWI_INFO_ROW_IDS:
-        return options->with_rows;
-    case HWI_TARGET_VALUES:
-    case HWI_TARGET_IS_NULL:
-        return options->targets == HW_TARGETS_SEPARATE && options->objective == HW_OBJECTIVE_TASK;
-    case HWI_TARGET_INDICES:
-        return options->mask_ratio > 0 && options->objective == HW_OBJECTIVE_TASK;
-    default:
-        return 1;
+    for (size_t i = 0; FIELDS[id].when != NULL && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(FIELDS[id].when, words[i].when) == 0) {
+            return words[i].holds;
+        }
     }
+    return FIELDS[id].when == NULL;
 }
 
 /* Arrays that have one entry per context: [B] or [B, 15]. */

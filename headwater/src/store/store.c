@@ -109,41 +109,51 @@ static hw_status open_directory(hw_store *store, hw_error *error) {
 
 /* ---- schema ------------------------------------------------------------------------------ */
 
-/* One section of schema.bin whose count the STORE section knows. */
-static hw_status take(struct hwi_file *file, uint32_t kind, size_t element_bytes, uint64_t count,
-                      const void **data, uint64_t *actual_count, hw_error *error) {
-    return hwi_file_section(file, HWI_SECTION(kind, 0), (uint32_t)element_bytes, count, data,
-                            actual_count, error);
+/* A file whose sections are taken in their order, up to the first that is not as it must be. */
+struct taker {
+    struct hwi_file *file;
+    hw_error *error;
+    hw_status status;
+};
+
+/* Section `kind` of element `index`; NULL from the first fault on. actual_count may be NULL. */
+static const void *take_one(struct taker *taker, uint32_t kind, uint32_t index,
+                            size_t element_bytes, uint64_t count, uint64_t *actual_count) {
+    const void *data = NULL;
+    if (taker->status == HW_OK) {
+        taker->status =
+            hwi_file_section(taker->file, HWI_SECTION(kind, index), (uint32_t)element_bytes, count,
+                             &data, actual_count, taker->error);
+    }
+    return taker->status == HW_OK ? data : NULL;
+}
+
+static const void *take(struct taker *taker, uint32_t kind, size_t element_bytes, uint64_t count) {
+    return take_one(taker, kind, 0, element_bytes, count, NULL);
+}
+
+/* A section that alone knows its count. */
+static const void *take_all(struct taker *taker, uint32_t kind, size_t element_bytes,
+                            uint64_t *actual_count) {
+    return take_one(taker, kind, 0, element_bytes, HWI_ANY_COUNT, actual_count);
 }
 
 static hw_status take_schema(struct hwi_file *file, struct hwi_schema *schema, hw_error *error) {
-    const void *info, *tables, *columns, *keys, *key_columns, *tasks, *hidden, *files, *names;
-    HW_TRY(take(file, HWI_SECTION_STORE, sizeof *schema->info, 1, &info, NULL, error));
-    const struct hwi_store_info *counts = info;
-    HW_TRY(take(file, HWI_SECTION_TABLES, sizeof *schema->tables, counts->table_count, &tables,
-                NULL, error));
-    HW_TRY(take(file, HWI_SECTION_COLUMNS, sizeof *schema->columns, counts->column_count, &columns,
-                NULL, error));
-    HW_TRY(
-        take(file, HWI_SECTION_KEYS, sizeof *schema->keys, counts->key_count, &keys, NULL, error));
-    HW_TRY(take(file, HWI_SECTION_KEY_COLUMNS, 4, HWI_ANY_COUNT, &key_columns,
-                &schema->key_column_count, error));
-    HW_TRY(take(file, HWI_SECTION_TASKS, sizeof *schema->tasks, counts->task_count, &tasks, NULL,
-                error));
-    HW_TRY(take(file, HWI_SECTION_HIDDEN, 4, HWI_ANY_COUNT, &hidden, &schema->hidden_count, error));
-    HW_TRY(take(file, HWI_SECTION_FILES, sizeof *schema->files, HWI_ANY_COUNT, &files,
-                &schema->file_count, error));
-    HW_TRY(take(file, HWI_SECTION_NAMES, 1, HWI_ANY_COUNT, &names, &schema->names_bytes, error));
+    struct taker taker = {.file = file, .error = error};
+    const struct hwi_store_info *info = take(&taker, HWI_SECTION_STORE, sizeof *info, 1);
+    HW_TRY(taker.status);
     schema->path = file->path;
-    schema->info = counts;
-    schema->tables = tables;
-    schema->columns = columns;
-    schema->keys = keys;
-    schema->key_columns = key_columns;
-    schema->tasks = tasks;
-    schema->hidden = hidden;
-    schema->files = files;
-    schema->names = names;
+    schema->info = info;
+    schema->tables = take(&taker, HWI_SECTION_TABLES, sizeof *schema->tables, info->table_count);
+    schema->columns =
+        take(&taker, HWI_SECTION_COLUMNS, sizeof *schema->columns, info->column_count);
+    schema->keys = take(&taker, HWI_SECTION_KEYS, sizeof *schema->keys, info->key_count);
+    schema->key_columns = take_all(&taker, HWI_SECTION_KEY_COLUMNS, 4, &schema->key_column_count);
+    schema->tasks = take(&taker, HWI_SECTION_TASKS, sizeof *schema->tasks, info->task_count);
+    schema->hidden = take_all(&taker, HWI_SECTION_HIDDEN, 4, &schema->hidden_count);
+    schema->files = take_all(&taker, HWI_SECTION_FILES, sizeof *schema->files, &schema->file_count);
+    schema->names = take_all(&taker, HWI_SECTION_NAMES, 1, &schema->names_bytes);
+    HW_TRY(taker.status);
     return hwi_file_no_more(file, error);
 }
 
@@ -189,135 +199,102 @@ static hw_status open_schema(hw_store *store, struct hwi_file *file, struct hwi_
 
 /* ---- the other files --------------------------------------------------------------------- */
 
-static hw_status bind_table(hw_store *store, struct hwi_file *file, uint32_t t, hw_error *error) {
+static void bind_table(struct taker *taker, hw_store *store, uint32_t t) {
     struct hwi_table *table = &store->tables[t];
-    const void *data;
-    HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_RECORDS, 0), table->info->record_bytes,
-                            table->info->row_count, &data, NULL, error));
-    table->records = data;
+    table->records = take(taker, HWI_SECTION_RECORDS, table->info->record_bytes, table->row_count);
     if (table->info->flags & HWI_TABLE_TEMPORAL) {
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_TIMES, 0), 8, table->info->row_count,
-                                &data, NULL, error));
-        table->times = data;
+        table->times = take(taker, HWI_SECTION_TIMES, 8, table->row_count);
     }
-    return HW_OK;
 }
 
-static hw_status bind_graph(hw_store *store, struct hwi_file *file, hw_error *error) {
-    const void *data;
+static void bind_graph(struct taker *taker, hw_store *store) {
     for (uint32_t t = 0; t < store->info->table_count; t++) {
         struct hwi_table *table = &store->tables[t];
+        uint64_t edge_count = table->info->edge_count;
         if (table->info->child_slot_count == 0) {
             continue;
         }
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_CHILDREN, t), 4,
-                                table->info->edge_count, &data, NULL, error));
-        table->children = data;
+        table->children = take_one(taker, HWI_SECTION_CHILDREN, t, 4, edge_count, NULL);
         if (table->info->flags & HWI_TABLE_CHILD_TIMES) {
-            HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_CHILD_TIMES, t), 8,
-                                    table->info->edge_count, &data, NULL, error));
-            table->child_times = data;
+            table->child_times = take_one(taker, HWI_SECTION_CHILD_TIMES, t, 8, edge_count, NULL);
         }
     }
-    return HW_OK;
 }
 
-static hw_status bind_task(hw_store *store, struct hwi_file *file, uint32_t k, hw_error *error) {
+static void bind_task(struct taker *taker, hw_store *store, uint32_t k) {
     hw_seeds *seeds = &store->seeds[k];
-    const void *data;
     uint32_t count = store->tasks[k].seed_count;
     seeds->count = count;
-    HW_TRY(take(file, HWI_SECTION_ANCHORS, 4, count, &data, NULL, error));
-    seeds->anchors = data;
-    HW_TRY(take(file, HWI_SECTION_OBS_TIMES, 8, count, &data, NULL, error));
-    seeds->obs_times = data;
-    HW_TRY(take(file, HWI_SECTION_TARGETS, 8, count, &data, NULL, error));
-    seeds->targets = data;
-    HW_TRY(take(file, HWI_SECTION_STATES, 1, count, &data, NULL, error));
-    seeds->states = data;
-    HW_TRY(take(file, HWI_SECTION_SEED_HASHES, 8, count, &data, NULL, error));
-    seeds->key_hashes = data;
-    HW_TRY(take(file, HWI_SECTION_POSITIONS, 4, count, &data, NULL, error));
-    seeds->positions = data;
+    seeds->anchors = take(taker, HWI_SECTION_ANCHORS, 4, count);
+    seeds->obs_times = take(taker, HWI_SECTION_OBS_TIMES, 8, count);
+    seeds->targets = take(taker, HWI_SECTION_TARGETS, 8, count);
+    seeds->states = take(taker, HWI_SECTION_STATES, 1, count);
+    seeds->key_hashes = take(taker, HWI_SECTION_SEED_HASHES, 8, count);
+    seeds->positions = take(taker, HWI_SECTION_POSITIONS, 4, count);
     if (store->tasks[k].flags & HWI_TASK_LABEL_TIMES) {
-        HW_TRY(take(file, HWI_SECTION_LABEL_TIMES, 8, count, &data, NULL, error));
-        seeds->label_times = data;
+        seeds->label_times = take(taker, HWI_SECTION_LABEL_TIMES, 8, count);
     }
-    return HW_OK;
 }
 
-static hw_status bind_keys(hw_store *store, struct hwi_file *file, hw_error *error) {
-    const void *data;
+static void bind_keys(struct taker *taker, hw_store *store) {
     for (uint32_t t = 0; t < store->info->table_count; t++) {
         struct hwi_table *table = &store->tables[t];
-        uint64_t row_count = table->info->row_count;
+        uint64_t count = table->info->row_count;
         if (!(table->info->flags & HWI_TABLE_KEYED)) {
             continue;
         }
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_KEY_OFFSETS, t), 8, row_count + 1,
-                                &data, NULL, error));
-        table->key_offsets = data;
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_KEY_BYTES, t), 1, HWI_ANY_COUNT,
-                                &data, &table->key_bytes_count, error));
-        table->key_bytes = data;
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_KEY_ORDER, t), 4, row_count, &data,
-                                NULL, error));
-        table->key_order = data;
-        HW_TRY(hwi_file_section(file, HWI_SECTION(HWI_SECTION_KEY_HASHES, t), 8, row_count, &data,
-                                NULL, error));
-        table->key_hashes = data;
+        table->key_offsets = take_one(taker, HWI_SECTION_KEY_OFFSETS, t, 8, count + 1, NULL);
+        table->key_bytes =
+            take_one(taker, HWI_SECTION_KEY_BYTES, t, 1, HWI_ANY_COUNT, &table->key_bytes_count);
+        table->key_order = take_one(taker, HWI_SECTION_KEY_ORDER, t, 4, count, NULL);
+        table->key_hashes = take_one(taker, HWI_SECTION_KEY_HASHES, t, 8, count, NULL);
     }
-    return HW_OK;
 }
 
-static hw_status bind_texts(hw_store *store, struct hwi_file *file, hw_error *error) {
-    const void *data;
-    HW_TRY(take(file, HWI_SECTION_TEXT_OFFSETS, 8, (uint64_t)store->info->text_count + 1, &data,
-                NULL, error));
-    store->text_offsets = data;
-    HW_TRY(take(file, HWI_SECTION_TEXT_BYTES, 1, HWI_ANY_COUNT, &data, &store->text_bytes_count,
-                error));
-    store->text_bytes = data;
-    return HW_OK;
+static void bind_texts(struct taker *taker, hw_store *store) {
+    store->text_offsets =
+        take(taker, HWI_SECTION_TEXT_OFFSETS, 8, (uint64_t)store->info->text_count + 1);
+    store->text_bytes = take_all(taker, HWI_SECTION_TEXT_BYTES, 1, &store->text_bytes_count);
 }
 
-static hw_status bind_vectors(hw_store *store, struct hwi_file *file, uint32_t kind, uint64_t count,
-                              hw_error *error) {
+static void bind_vectors(struct taker *taker, hw_store *store, uint32_t kind, uint64_t count) {
     store->vector_counts[kind] = count;
-    return take(file, HWI_SECTION_VECTORS, 2 * (size_t)store->info->text_dim, count,
-                &store->vectors[kind], NULL, error);
+    store->vectors[kind] =
+        take(taker, HWI_SECTION_VECTORS, 2 * (size_t)store->info->text_dim, count);
 }
 
 static hw_status bind_file(hw_store *store, struct hwi_file *file, hw_error *error) {
+    struct taker taker = {.file = file, .error = error};
     switch ((enum hwi_file_kind)file->kind) {
     case HWI_FILE_TABLE:
-        HW_TRY(bind_table(store, file, file->index, error));
+        bind_table(&taker, store, file->index);
         break;
     case HWI_FILE_GRAPH:
-        HW_TRY(bind_graph(store, file, error));
+        bind_graph(&taker, store);
         break;
     case HWI_FILE_TASK:
-        HW_TRY(bind_task(store, file, file->index, error));
+        bind_task(&taker, store, file->index);
         break;
     case HWI_FILE_TEXT_EMBEDDINGS:
-        HW_TRY(bind_vectors(store, file, HW_EMBED_TEXTS, store->info->text_count, error));
+        bind_vectors(&taker, store, HW_EMBED_TEXTS, store->info->text_count);
         break;
     case HWI_FILE_COLUMN_EMBEDDINGS:
-        HW_TRY(bind_vectors(store, file, HW_EMBED_COLUMNS, store->info->column_count, error));
+        bind_vectors(&taker, store, HW_EMBED_COLUMNS, store->info->column_count);
         break;
     case HWI_FILE_CATEGORY_EMBEDDINGS:
-        HW_TRY(bind_vectors(store, file, HW_EMBED_CATEGORIES, store->info->category_count, error));
+        bind_vectors(&taker, store, HW_EMBED_CATEGORIES, store->info->category_count);
         break;
     case HWI_FILE_KEYS:
-        HW_TRY(bind_keys(store, file, error));
+        bind_keys(&taker, store);
         break;
     case HWI_FILE_TEXTS:
-        HW_TRY(bind_texts(store, file, error));
+        bind_texts(&taker, store);
         break;
     case HWI_FILE_SCHEMA:
     case HWI_FILE_METADATA:
         break;
     }
+    HW_TRY(taker.status);
     return hwi_file_no_more(file, error);
 }
 

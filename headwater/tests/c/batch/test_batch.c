@@ -21,31 +21,6 @@
 #include "support/league.h"
 #include "walk/walk.h"
 
-struct databases {
-    char *directory;
-    hw_store *bookstore, *deliveries, *league;
-};
-
-static int open_databases(void **state) {
-    struct databases *all = calloc(1, sizeof *all);
-    all->directory = fixture_directory();
-    all->bookstore = fixture_store(all->directory, "bookstore.hw", bookstore);
-    all->deliveries = fixture_store(all->directory, "deliveries.hw", deliveries);
-    all->league = fixture_store(all->directory, "league.hw", league);
-    *state = all;
-    return 0;
-}
-
-static int close_databases(void **state) {
-    struct databases *all = *state;
-    hw_store_close(all->bookstore);
-    hw_store_close(all->deliveries);
-    hw_store_close(all->league);
-    fixture_remove(all->directory);
-    free(all);
-    return 0;
-}
-
 static hw_store *bookstore_of(void **state) {
     return ((struct databases *)*state)->bookstore;
 }
@@ -78,13 +53,11 @@ struct making {
 };
 
 static void start(struct making *making, hw_store *store, const hw_sampler_options *options) {
-    hw_error error = {.message = ""};
     *making = (struct making){0};
-    fixture_check(hwi_plan_open(store, options, &making->plan, &error), &error, "plan");
-    fixture_check(hwi_plan_shape(making->plan, &error), &error, "shape");
-    fixture_check(hwi_worker_open(making->plan, &making->worker, &error), &error, "worker");
-    fixture_check(hwi_batch_scratch_open(making->plan, &making->scratch, &error), &error,
-                  "scratch");
+    MUST(hwi_plan_open(store, options, &making->plan, &error));
+    MUST(hwi_plan_shape(making->plan, &error));
+    MUST(hwi_worker_open(making->plan, &making->worker, &error));
+    MUST(hwi_batch_scratch_open(making->plan, &making->scratch, &error));
     making->slab = hwi_pages_open(making->plan->slab_bytes);
     assert_non_null(making->slab);
 }
@@ -98,7 +71,6 @@ static void end(struct making *making) {
 
 /* seed NULL: an empty sequence. */
 static void make(struct making *making, uint32_t b, const struct hwi_seed *seed) {
-    hw_error error = {.message = ""};
     struct hwi_work finished,
         work = {.slab = making->slab, .scratch = making->scratch, .b = b, .is_real = seed != NULL};
     if (seed != NULL) {
@@ -106,24 +78,13 @@ static void make(struct making *making, uint32_t b, const struct hwi_seed *seed)
     }
     uint32_t room = hwi_worker_room(making->worker);
     hwi_worker_start(making->worker, &work);
-    fixture_check(hwi_worker_advance(making->worker, &finished, &error), &error, "sequence");
+    MUST(hwi_worker_advance(making->worker, &finished, &error));
     assert_int_equal(finished.b, b);
     assert_int_equal(hwi_worker_room(making->worker), room);
 }
 
-static struct hwi_seed seed_of(const struct making *making, uint32_t task, uint32_t index) {
-    const hw_seeds *seeds = &making->plan->store->seeds[task];
-    return (struct hwi_seed){
-        .task = task,
-        .split = making->plan->tasks[task].splits[index],
-        .index = index,
-        .anchor = seeds->anchors[index],
-        .obs_time = seeds->obs_times[index],
-    };
-}
-
 static void make_seed(struct making *making, uint32_t b, uint32_t task, uint32_t index) {
-    struct hwi_seed seed = seed_of(making, task, index);
+    struct hwi_seed seed = stored_seed(making->plan, task, index);
     make(making, b, &seed);
 }
 
@@ -137,11 +98,26 @@ static void finish(struct making *making, uint32_t task, uint32_t sequence_count
     hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, &counters);
 }
 
-static void make_one(struct making *making, hw_store *store, const hw_sampler_options *options,
-                     uint32_t task, uint32_t index) {
-    start(making, store, options);
-    make_seed(making, 0, task, index);
-    finish(making, task, 1);
+/* A batch of one stored seed; options NULL: everything(). */
+static struct making make_one(hw_store *store, const hw_sampler_options *options, uint32_t task,
+                              uint32_t index) {
+    struct making making;
+    hw_sampler_options every = everything();
+    start(&making, store, options == NULL ? &every : options);
+    make_seed(&making, 0, task, index);
+    finish(&making, task, 1);
+    return making;
+}
+
+/* A batch of one seed that the caller gives. */
+static struct making make_ad_hoc(hw_store *store, struct hwi_seed seed) {
+    struct making making;
+    hw_sampler_options every = everything();
+    seed.split = HWI_SPLIT_AD_HOC;
+    start(&making, store, &every);
+    make(&making, 0, &seed);
+    finish(&making, seed.task, 1);
+    return making;
 }
 
 static const void *array(const struct making *making, enum hwi_field_id id) {
@@ -183,9 +159,7 @@ static void assert_near(float found, double expected) {
  * Prices have mean 30 and std sqrt(200); ratings mean 2 and std sqrt(2/3).
  */
 static void cells_of_a_cell_task_are_those_worked_out_by_hand(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    struct making making = make_one(bookstore_of(state), NULL, TASK_PRICE, 2);
     ASSERT_ARRAY(int8_t, &making, HWI_SEMANTIC_TYPES, 27, 5,
                  {0, 0, 0, 5, 4, 1, 3, 2, 0, 0, 0, 5, 4, 1, 3, 2, 0, 5, 1, 0, 0, 0, 5, 4, 1, 3, 2});
     ASSERT_ARRAY(
@@ -218,9 +192,7 @@ static void cells_of_a_cell_task_are_those_worked_out_by_hand(void **state) {
 }
 
 static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    struct making making = make_one(bookstore_of(state), NULL, TASK_PRICE, 2);
     const float *values = array(&making, HWI_TIMESTAMP_VALUES);
     const struct hwi_store_info *info = making.plan->store->info;
     for (uint32_t cell = 0; cell < 32; cell++) {
@@ -239,9 +211,8 @@ static void timestamps_stand_in_their_cells_and_nowhere_else(void **state) {
 
 /* Edges: 0 -> 1 (sequel), 1 -> 2 (author), 1 -> 3 (sequel), 3 -> 2 (author); 0's author dangles. */
 static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
-    struct making making;
     hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    struct making making = make_one(bookstore_of(state), &options, TASK_PRICE, 2);
     ASSERT_ARRAY(uint8_t, &making, HWI_FK_ADJ, 32, 32,
                  {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0,
                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0});
@@ -258,7 +229,7 @@ static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_ANCHOR_ROWS, 1, 0, {6});
     end(&making);
     options.layout = HW_LAYOUT_COMPACT;
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    making = make_one(bookstore_of(state), &options, TASK_PRICE, 2);
     ASSERT_ARRAY(uint16_t, &making, HWI_PARENTS, 16, 0,
                  {65535, 1, 2, 3, 65535, 65535, 2, 65535, 65535, 65535, 65535, 65535, 65535, 65535,
                   65535, 65535});
@@ -271,9 +242,7 @@ static void rows_and_edges_are_those_worked_out_by_hand(void **state) {
  * reverse is 3, 2, 1, 0.
  */
 static void permutations_are_those_worked_out_by_hand(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    struct making making = make_one(bookstore_of(state), NULL, TASK_PRICE, 2);
     ASSERT_ARRAY(uint16_t, &making, HWI_COL_PERM, 32, 0,
                  {16, 17, 18, 0,  8,  19, 1,  9,  20, 2,  10, 21, 3,  11, 22, 4,
                   12, 23, 5,  13, 24, 6,  14, 25, 7,  15, 26, 27, 28, 29, 30, 31});
@@ -285,9 +254,7 @@ static void permutations_are_those_worked_out_by_hand(void **state) {
 }
 
 static void texts_of_a_batch_come_by_first_appearance(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    struct making making = make_one(bookstore_of(state), NULL, TASK_PRICE, 2);
     static const uint32_t texts[] = {5, 4, 0, 3}; /* (empty), Fog II, Ann, Fog */
     const uint8_t *found = array(&making, HWI_TEXT_BATCH_EMBEDDINGS);
     const uint8_t *vectors = making.plan->store->vectors[HW_EMBED_TEXTS];
@@ -308,7 +275,7 @@ static void texts_over_the_budget_become_text_0_and_are_counted(void **state) {
     struct hwi_counters counters = {0};
     hw_sampler_options options = everything();
     options.text_budget = 3;
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 2);
+    making = make_one(bookstore_of(state), &options, TASK_PRICE, 2);
     ASSERT_ARRAY(uint32_t, &making, HWI_TEXT_EMBED_IDS, 12, 20,
                  {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2});
     ASSERT_ARRAY(uint32_t, &making, HWI_NUM_TEXTS, 1, 0, {3});
@@ -337,9 +304,8 @@ static void texts_over_the_budget_become_text_0_and_are_counted(void **state) {
 
 /* price, seed 3: book 7, 40, z = 10 / sqrt(200). Separate: zeros in the cell, the truth beside. */
 static void a_target_stands_in_its_cell_or_beside(void **state) {
-    struct making making;
     hw_sampler_options options = everything();
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 3);
+    struct making making = make_one(bookstore_of(state), &options, TASK_PRICE, 3);
     assert_near(((const float *)array(&making, HWI_NUMERIC_VALUES))[5], 10 / sqrt(200));
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_LABELLED, 1, 0, {1});
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_STYPE, 1, 0, {HW_NUMERICAL});
@@ -348,7 +314,7 @@ static void a_target_stands_in_its_cell_or_beside(void **state) {
     assert_true(making.plan->offsets[HWI_TARGET_VALUES] == UINT64_MAX);
     end(&making);
     options.targets = HW_TARGETS_SEPARATE;
-    make_one(&making, bookstore_of(state), &options, TASK_PRICE, 3);
+    making = make_one(bookstore_of(state), &options, TASK_PRICE, 3);
     assert_near(((const float *)array(&making, HWI_NUMERIC_VALUES))[5], 0);
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_TARGET, 6, 26, {0, 0, 0, 0, 0, 1});
     const float *values = array(&making, HWI_TARGET_VALUES);
@@ -370,8 +336,8 @@ static void null_and_unlabelled_targets_are_told_apart(void **state) {
         hw_sampler_options options = everything();
         options.targets = separate ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE;
         for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-            struct making making;
-            make_one(&making, bookstore_of(state), &options, TASK_RETURNS, seeds[i].index);
+            struct making making =
+                make_one(bookstore_of(state), &options, TASK_RETURNS, seeds[i].index);
             ASSERT_ARRAY(uint8_t, &making, HWI_IS_LABELLED, 1, 0, {seeds[i].is_labelled});
             ASSERT_ARRAY(uint8_t, &making, HWI_IS_TARGET, 2, 30, {0, 1});
             const uint8_t *nulls = array(&making, HWI_IS_NULL);
@@ -385,13 +351,9 @@ static void null_and_unlabelled_targets_are_told_apart(void **state) {
             end(&making);
         }
     }
-    struct making making;
-    hw_sampler_options options = everything();
-    struct hwi_seed seed = {
-        .task = TASK_RETURNS, .split = HWI_SPLIT_AD_HOC, .index = 9, .obs_time = 25 * DAY_US};
-    start(&making, bookstore_of(state), &options);
-    make(&making, 0, &seed);
-    finish(&making, TASK_RETURNS, 1);
+    struct making making =
+        make_ad_hoc(bookstore_of(state),
+                    (struct hwi_seed){.task = TASK_RETURNS, .index = 9, .obs_time = 25 * DAY_US});
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_LABELLED, 1, 0, {0});
     ASSERT_ARRAY(uint8_t, &making, HWI_IS_NULL, 2, 0, {0, 1});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_SEED_INDEX, 1, 0, {9});
@@ -400,15 +362,14 @@ static void null_and_unlabelled_targets_are_told_apart(void **state) {
 
 /* form, seed 0: many is category 1, the second of the store's only block. next, seed 0: day 5. */
 static void categories_and_times_can_be_targets(void **state) {
-    struct making making;
     hw_sampler_options options = everything();
-    make_one(&making, league_of(state), &options, TASK_FORM, 0);
+    struct making making = make_one(league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(uint32_t, &making, HWI_CATEGORICAL_EMBED_IDS, 2, 30, {0, 1});
     ASSERT_ARRAY(uint32_t, &making, HWI_CAT_EMB_START, 1, 0, {0});
     ASSERT_ARRAY(uint32_t, &making, HWI_CAT_EMB_COUNT, 1, 0, {2});
     ASSERT_ARRAY(uint8_t, &making, HWI_TARGET_STYPE, 1, 0, {HW_CATEGORICAL});
     end(&making);
-    make_one(&making, league_of(state), &options, TASK_NEXT, 0);
+    making = make_one(league_of(state), &options, TASK_NEXT, 0);
     const struct hwi_store_info *info = making.plan->store->info;
     float expected[HWI_TIME_FLOATS];
     hwi_calendar_encode(&making.plan->calendar, 5 * DAY_US, info->time_mean_us, info->time_std_us,
@@ -417,10 +378,10 @@ static void categories_and_times_can_be_targets(void **state) {
                         expected, sizeof expected);
     end(&making);
     options.targets = HW_TARGETS_SEPARATE;
-    make_one(&making, league_of(state), &options, TASK_NEXT, 0);
+    making = make_one(league_of(state), &options, TASK_NEXT, 0);
     assert_memory_equal(array(&making, HWI_TARGET_VALUES), expected, sizeof expected);
     end(&making);
-    make_one(&making, league_of(state), &options, TASK_FORM, 0);
+    making = make_one(league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(float, &making, HWI_TARGET_VALUES, 1, 14, {1});
     ASSERT_ARRAY(uint32_t, &making, HWI_CATEGORICAL_EMBED_IDS, 2, 30, {0, 0});
     end(&making);
@@ -435,9 +396,8 @@ static void categories_and_times_can_be_targets(void **state) {
  * is 4 and match 5 is 6.
  */
 static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state) {
-    struct making making;
     hw_sampler_options options = everything();
-    make_one(&making, league_of(state), &options, TASK_FORM, 0);
+    struct making making = make_one(league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(uint16_t, &making, HWI_ROW_STARTS, 9, 0, {0, 2, 3, 8, 9, 14, 19, 24, 29});
     ASSERT_ARRAY(uint16_t, &making, HWI_ROW_TABLES, 8, 0, {65535, 0, 1, 0, 1, 1, 1, 1});
     ASSERT_ARRAY(uint32_t, &making, HWI_INFO_ROW_IDS, 8, 0, {UINT32_MAX, 0, 6, 1, 4, 3, 5, 2});
@@ -464,7 +424,7 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
     end(&making);
     enum { NO = 65535 };
     options.layout = HW_LAYOUT_COMPACT;
-    make_one(&making, league_of(state), &options, TASK_FORM, 0);
+    making = make_one(league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(
         uint16_t, &making, HWI_PARENTS, 24, 0,
         {1, NO, NO, NO, NO, NO, 1, 3, 4, NO, NO, NO, 3, 1, NO, 1, NO, 6, 3, NO, NO, 1, 3, NO});
@@ -473,9 +433,7 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
 
 /* form, seed 1 has no time: obs_time is NULL, all ages are -1. */
 static void a_seed_without_time_has_a_null_obs_time_and_no_ages(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    make_one(&making, league_of(state), &options, TASK_FORM, 1);
+    struct making making = make_one(league_of(state), NULL, TASK_FORM, 1);
     const uint8_t *nulls = array(&making, HWI_IS_NULL);
     const float *times = array(&making, HWI_TIMESTAMP_VALUES);
     assert_int_equal(nulls[0], 1);
@@ -489,13 +447,9 @@ static void a_seed_without_time_has_a_null_obs_time_and_no_ages(void **state) {
 
 /* Book 7 (day 40), ad hoc on day 35: its own age is negative. */
 static void only_an_anchor_from_the_future_has_a_negative_age(void **state) {
-    struct making making;
-    hw_sampler_options options = everything();
-    struct hwi_seed seed = {
-        .task = TASK_PRICE, .split = HWI_SPLIT_AD_HOC, .anchor = 7, .obs_time = 35 * DAY_US};
-    start(&making, bookstore_of(state), &options);
-    make(&making, 0, &seed);
-    finish(&making, TASK_PRICE, 1);
+    struct making making =
+        make_ad_hoc(bookstore_of(state),
+                    (struct hwi_seed){.task = TASK_PRICE, .anchor = 7, .obs_time = 35 * DAY_US});
     ASSERT_ARRAY(float, &making, HWI_ROW_AGES, 8, 0, {-5, -1, 15, -1, -1, -1, -1, -1});
     end(&making);
 }
@@ -602,7 +556,7 @@ static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
     start(&many, bookstore_of(state), &options);
     struct hwi_work works[8], finished;
     for (uint32_t b = 0; b < 8; b++) {
-        struct hwi_seed seed = seed_of(&many, TASK_PRICE, b % 4);
+        struct hwi_seed seed = stored_seed(many.plan, TASK_PRICE, b % 4);
         works[b] = (struct hwi_work){.seed = seed,
                                      .is_real = b % 4 != 3,
                                      .slab = many.slab,
@@ -619,12 +573,11 @@ static void works_in_a_worker_at_once_are_the_same_as_one_by_one(void **state) {
     hwi_worker_abandon(many.worker);
     assert_int_equal(hwi_worker_room(many.worker), room);
     uint32_t started = 0, done = 0;
-    hw_error error = {.message = ""};
     for (uint32_t count = 0; count < 8; count++) {
         while (started < 8 && room - hwi_worker_room(many.worker) < 4) {
             hwi_worker_start(many.worker, &works[started++]);
         }
-        fixture_check(hwi_worker_advance(many.worker, &finished, &error), &error, "advance");
+        MUST(hwi_worker_advance(many.worker, &finished, &error));
         assert_ptr_equal(finished.owner, &works[finished.b]);
         done |= 1u << finished.b;
     }
@@ -654,8 +607,7 @@ static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void 
     options.child_width = 512;
     start(&making, bookstore_of(state), &options);
     struct hwi_walk walk;
-    hw_error error = {.message = ""};
-    fixture_check(hwi_walk_open(making.plan, &walk, &error), &error, "walk");
+    MUST(hwi_walk_open(making.plan, &walk, &error));
     uint32_t room = hwi_worker_room(making.worker);
     assert_true(walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES / 8);
     assert_true(room >= 1 && room <= 7);

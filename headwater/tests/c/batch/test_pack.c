@@ -5,18 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "batch/pack.h"
 #include "support/fixtures.h"
-
-static struct hwi_fit open_fit(uint32_t batch_size) {
-    struct hwi_fit fit = {0};
-    hw_error error;
-    assert_int_equal(hwi_fit_open(batch_size, &fit, &error), HW_OK);
-    return fit;
-}
 
 /* 10 cells and 4 rows to a sequence, of which there are three. */
 static const hw_shape SMALL = {
@@ -28,51 +22,34 @@ static const hw_shape SMALL = {
 
 static void a_context_goes_into_the_first_sequence_with_room(void **state) {
     (void)state;
-    struct hwi_fit fit = open_fit(SMALL.batch_size);
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 6, 1), 0);
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 7, 1), 1); /* 6 + 7 > 10 */
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 4, 1), 0); /* just fits */
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 3, 4), 2); /* cells of 1 would do, its rows do not */
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 3, 3), 1);
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 1, 1), HWI_NONE); /* 2 has cells, but no rows */
-    assert_int_equal(fit.cells[0], 10);
-    assert_int_equal(fit.rows[1], 4);
-    assert_int_equal(fit.contexts[2], 1);
-    hwi_fit_release(&fit);
+    struct hwi_fit fits[3] = {{0}};
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 6, 1), 0);
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 7, 1), 1); /* 6 + 7 > 10 */
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 4, 1), 0); /* just fits */
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 3, 4), 2); /* cells of 1 would do, its rows do not */
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 3, 3), 1);
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 1, 1), HWI_NONE); /* 2 has cells, but no rows */
+    assert_int_equal(fits[0].cells, 10);
+    assert_int_equal(fits[1].rows, 4);
+    assert_int_equal(fits[2].contexts, 1);
 }
 
 static void a_sequence_holds_no_more_contexts_than_it_may(void **state) {
     (void)state;
-    struct hwi_fit fit = open_fit(SMALL.batch_size);
+    struct hwi_fit fits[3] = {{0}};
     for (uint32_t b = 0; b < 3; b++) {
         for (uint32_t k = 0; k < 3; k++) {
-            assert_int_equal(hwi_fit_add(&fit, &SMALL, 1, 1), b);
+            assert_int_equal(hwi_fit_add(fits, &SMALL, 1, 1), b);
         }
     }
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 1, 1), HWI_NONE);
-    hwi_fit_clear(&fit, SMALL.batch_size);
-    assert_int_equal(hwi_fit_add(&fit, &SMALL, 10, 4), 0);
-    hwi_fit_release(&fit);
-}
-
-/* One hash over every array of a batch, which it releases. */
-static uint64_t digest(hw_batch *batch) {
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
-        hash = hw_hash64(tensor.data, tensor.bytes, hash);
-    }
-    hw_batch_release(batch);
-    return hash;
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 1, 1), HWI_NONE);
+    memset(fits, 0, sizeof fits);
+    assert_int_equal(hwi_fit_add(fits, &SMALL, 10, 4), 0);
 }
 
 /* 21 contexts of 2 to 24 cells into 6 sequences of 24: some are cut, some dropped. */
 static void batches_packed_by_threads_are_those_packed_by_one(void **state) {
-    (void)state;
-    enum { COMPARED = 12 };
-    char *directory = fixture_directory(), *path = fixture_path(directory, "shop.hw");
-    hw_store *store = bookstore(path);
-    hw_error error = {.message = ""};
+    hw_store *store = store_of(state);
     for (int layout = HW_LAYOUT_DENSE; layout <= HW_LAYOUT_COMPACT; layout++) {
         hw_sampler_options options = {
             .struct_bytes = sizeof options,
@@ -88,32 +65,23 @@ static void batches_packed_by_threads_are_those_packed_by_one(void **state) {
             .packing = 1,
             .contexts_per_batch = 21,
         };
-        hw_sampler *sampler = NULL;
-        fixture_check(hw_sampler_open(store, &options, &sampler, &error), &error, "open");
-        for (uint64_t k = 0; k < COMPARED; k++) {
-            hw_batch *threaded = NULL, *alone = NULL;
-            fixture_check(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &threaded, &error),
-                          &error, "next");
-            fixture_check(hw_sampler_batch(sampler, HW_TRAIN, k, &alone, &error), &error, "batch");
-            assert_true(digest(threaded) == digest(alone));
-        }
+        hw_sampler *sampler = fixture_sampler(store, &options);
+        fixture_threads_agree(sampler);
         hw_sampler_shutdown(sampler); /* a thread adds its counters a little after its batch */
         hw_sampler_stats stats = hw_sampler_get_stats(sampler);
         assert_true(stats.contexts_cut > 0 && stats.contexts_dropped > 0);
-        assert_true(stats.sequences >= 2 * COMPARED * 21);
+        assert_true(stats.sequences >= 2 * 12 * 21);
         assert_true(stats.packed_cells + stats.cells_cut <= stats.cells);
         hw_sampler_close(sampler);
     }
-    hw_store_close(store);
-    fixture_remove(directory);
-    free(path);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_context_goes_into_the_first_sequence_with_room),
         cmocka_unit_test(a_sequence_holds_no_more_contexts_than_it_may),
-        cmocka_unit_test(batches_packed_by_threads_are_those_packed_by_one),
+        cmocka_unit_test_setup_teardown(batches_packed_by_threads_are_those_packed_by_one,
+                                        open_bookstore, close_shelf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,22 +175,16 @@ static void spare(struct ArrowArrayStream *stream, struct ArrowArrayStream *inne
                                         .private_data = inner};
 }
 
-static int write_rows(hw_builder *b, uint32_t table, const struct fixture_column *columns,
-                      uint32_t column_count, uint64_t row_count) {
-    struct ArrowArrayStream stream, inner;
-    hw_error error = {.message = ""};
-    spare(&stream, &inner, columns, column_count, row_count);
-    int is_written = !is_refused(hw_builder_write_rows(b, table, &stream, &error), &error);
-    stream.release(&stream);
-    return is_written;
-}
+/* Writes the rows of a table, or the seeds of a task. */
+typedef hw_status write_call(hw_builder *, uint32_t, struct ArrowArrayStream *, hw_error *);
 
-static int write_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
-                       uint32_t column_count, uint64_t count) {
+static int write_stream(hw_builder *b, write_call *call, uint32_t index,
+                        const struct fixture_column *columns, uint32_t column_count,
+                        uint64_t count) {
     struct ArrowArrayStream stream, inner;
     hw_error error = {.message = ""};
     spare(&stream, &inner, columns, column_count, count);
-    int is_written = !is_refused(hw_builder_write_seeds(b, task, &stream, &error), &error);
+    int is_written = !is_refused(call(b, index, &stream, &error), &error);
     stream.release(&stream);
     return is_written;
 }
@@ -233,7 +227,8 @@ static int write_table_rows(hw_builder *b) {
         {"price", "g", (double[]){1, 2, 3, 4, 5, 6}, NULL},
         {"published", "l", published, NULL},
     };
-    return write_rows(b, 0, authors, 2, AUTHOR_COUNT) && write_rows(b, 1, books, 8, BOOK_COUNT);
+    return write_stream(b, hw_builder_write_rows, 0, authors, 2, AUTHOR_COUNT) &&
+           write_stream(b, hw_builder_write_rows, 1, books, 8, BOOK_COUNT);
 }
 
 static int write_tables(hw_builder *b) {
@@ -262,7 +257,8 @@ static int write_tasks(hw_builder *b) {
         {"position", "l", places, NULL},
         {"known_at", "l", published, NULL},
     };
-    return write_seeds(b, 0, price, 6, BOOK_COUNT) && write_seeds(b, 1, mood, 7, 3);
+    return write_stream(b, hw_builder_write_seeds, 0, price, 6, BOOK_COUNT) &&
+           write_stream(b, hw_builder_write_seeds, 1, mood, 7, 3);
 }
 
 static int write_vectors(hw_builder *b) {
@@ -311,16 +307,13 @@ static hw_builder *build(struct works *works) {
 }
 
 static void publish(const struct works *works, hw_builder *b, const char *path) {
-    hw_store *store = NULL;
-    uint64_t fault_count = 1;
     AGAIN(hw_builder_publish(b, path, &error));
     hw_builder_close(b);
     scarce_pause();
-    assert_int_equal(count_entries(path), 2); /* manifest.json and one build */
-    assert_int_equal(hw_store_open(path, HW_LOAD_MMAP, &store, NULL), HW_OK);
+    assert_int_equal(fixture_entries(path), 2); /* manifest.json and one build */
+    hw_store *store = fixture_open(path, HW_LOAD_MMAP);
     assert_string_equal(hw_store_fingerprint(store), works->fingerprint);
-    assert_int_equal(hw_store_verify(store, NULL, NULL, &fault_count, NULL), HW_OK);
-    assert_int_equal(fault_count, 0);
+    fixture_sound(store);
     hw_store_close(store);
     scarce_resume();
 }
@@ -334,7 +327,7 @@ static void build_and_publish(void *context) {
     if (b != NULL) {
         publish(works, b, path);
     }
-    assert_int_equal(count_entries(works->directory), b != NULL);
+    assert_int_equal(fixture_entries(works->directory), b != NULL);
     if (b != NULL) {
         fixture_remove(path);
     } else {
@@ -365,7 +358,7 @@ static void publish_edition(void *context) {
     hw_builder *b = build(works);
     scarce_resume();
     publish(works, b, path);
-    assert_int_equal(count_entries(works->directory), 1);
+    assert_int_equal(fixture_entries(works->directory), 1);
     fixture_remove(path);
 }
 

@@ -80,10 +80,7 @@ static void flips_of_every_byte_never_crash(void **state) {
             continue;
         }
         for (size_t at = contents_start(file); at < file->size; at++) {
-            uint8_t flips = (uint8_t)(at % 3 == 0 ? 0xff : at % 3 == 1 ? 0x01 : 0x80);
-            file->bytes[at] ^= flips;
-            patient_write_one_resealed(patient, i, file->bytes);
-            file->bytes[at] ^= flips;
+            patient_flip(patient, i, at, at % 3 == 0 ? 0xff : at % 3 == 1 ? 0x01 : 0x80, 1);
             survey_store(patient->build, (uint32_t)at, &survey);
         }
     }
@@ -103,11 +100,8 @@ static void extreme_words_never_crash(void **state) {
             continue;
         }
         for (size_t at = contents_start(file); at + 4 <= file->size; at += 4) {
-            uint32_t before, word = words[at / 4 % (sizeof words / sizeof *words)];
-            memcpy(&before, file->bytes + at, 4);
-            memcpy(file->bytes + at, &word, 4);
-            patient_write_one_resealed(patient, i, file->bytes);
-            memcpy(file->bytes + at, &before, 4);
+            uint32_t word = words[at / 4 % (sizeof words / sizeof *words)];
+            patient_wound(patient, i, at, word, 4, 1);
             survey_store(patient->build, (uint32_t)(at / 4), &survey);
         }
     }
@@ -117,23 +111,13 @@ static void extreme_words_never_crash(void **state) {
 
 /* ---- damage that must be named ----------------------------------------------------------- */
 
-/* Where an element of a section lies in a file. */
-static size_t place(const struct patient *patient, uint32_t file, uint32_t section,
-                    uint32_t element) {
-    const struct hwi_section_info *sections =
-        (const void *)(patient->files[file].bytes + sizeof(struct hwi_file_header));
-    return sections[section].offset + sections[section].element_bytes * (size_t)element;
-}
-
 /* A batch of a split over league whose file has `bytes` of `value` at a place; the message it fails
  * with. */
-static void assert_split_named(const struct patient *patient, hw_split split, uint32_t file,
-                               size_t at, uint64_t value, size_t bytes, const char *message) {
-    hw_store *store = NULL;
+static void assert_named(const struct patient *patient, hw_split split, uint32_t file, size_t at,
+                         uint64_t value, size_t bytes, const char *message) {
     hw_sampler *sampler = NULL;
     hw_batch *batch = NULL;
     hw_error error = {.message = ""};
-    uint8_t *damaged = malloc(patient->files[file].size);
     hw_sampler_options options = {.struct_bytes = sizeof options,
                                   .batch_size = 8,
                                   .sequence_length = 64,
@@ -141,12 +125,8 @@ static void assert_split_named(const struct patient *patient, hw_split split, ui
                                   .text_budget = 9,
                                   .peer_labels = 2,
                                   .num_prefetch = 0};
-    assert_non_null(damaged);
-    memcpy(damaged, patient->files[file].bytes, patient->files[file].size);
-    memcpy(damaged + at, &value, bytes);
-    patient_write_one_resealed(patient, file, damaged);
-    free(damaged);
-    fixture_check(hw_store_open(patient->build, HW_LOAD_RAM, &store, &error), &error, "open");
+    patient_wound(patient, file, at, value, bytes, 1);
+    hw_store *store = fixture_open(patient->build, HW_LOAD_RAM);
     hw_status status = hw_sampler_open(store, &options, &sampler, &error);
     for (uint64_t k = 0; status == HW_OK && k < 8; k++) {
         status = hw_sampler_batch(sampler, split, k, &batch, &error);
@@ -162,32 +142,35 @@ static void assert_split_named(const struct patient *patient, hw_split split, ui
     patient_heal(patient);
 }
 
-static void assert_named(const struct patient *patient, uint32_t file, size_t at, uint64_t value,
-                         size_t bytes, const char *message) {
-    assert_split_named(patient, HW_TRAIN, file, at, value, bytes, message);
-}
-
 static void ids_that_are_out_of_range_are_named(void **state) {
     enum { TEAMS_FILE = 1, MATCHES_FILE, GRAPH_FILE, SCORE_FILE, FORM_FILE };
     enum { ANCHORS, OBS_TIMES, TARGETS, STATES };
-    const struct patient *patient = *state;
-    /* match 2's home; team 0's child_counts by home; children; anchors; a state; a category */
-    assert_named(patient, MATCHES_FILE, place(patient, MATCHES_FILE, 0, 0), 99, 4,
-                 "a parent is row 99, outside table 'teams' (rows 0 to 2)");
-    assert_named(patient, TEAMS_FILE, place(patient, TEAMS_FILE, 0, 0) + 4, 1000, 4,
-                 "lists children up to");
-    assert_named(patient, GRAPH_FILE, place(patient, GRAPH_FILE, 0, 0), 1, 4, "a child is row 1");
-    assert_named(patient, SCORE_FILE, place(patient, SCORE_FILE, ANCHORS, 0), 1, 4, "anchor row 1");
-    assert_named(patient, FORM_FILE, place(patient, FORM_FILE, ANCHORS, 0), 7, 4,
-                 "the anchor of seed 0 is row 7");
-    assert_named(patient, FORM_FILE, place(patient, FORM_FILE, STATES, 0), 0x50, 1, "has split 5");
-    assert_named(patient, FORM_FILE, place(patient, FORM_FILE, TARGETS, 0), 2, 8,
-                 "target of seed 0");
-    /* What val, seed 1, is shown of seed 2: its anchor, its answer */
-    assert_split_named(patient, HW_VAL, FORM_FILE, place(patient, FORM_FILE, ANCHORS, 2), 7, 4,
-                       "the anchor of a label is row 7, outside table 'teams' (rows 0 to 2)");
-    assert_split_named(patient, HW_VAL, FORM_FILE, place(patient, FORM_FILE, TARGETS, 2), 2, 8,
-                       "the target of seed 2");
+    static const struct {
+        hw_split split;
+        uint32_t file, section, element;
+        size_t offset, bytes;
+        uint64_t value;
+        const char *message;
+    } ids[] = {
+        {HW_TRAIN, MATCHES_FILE, 0, 0, 0, 4, 99, /* match 2's home */
+         "a parent is row 99, outside table 'teams' (rows 0 to 2)"},
+        {HW_TRAIN, TEAMS_FILE, 0, 0, 4, 4, 1000, /* team 0's child_counts by home */
+         "lists children up to"},
+        {HW_TRAIN, GRAPH_FILE, 0, 0, 0, 4, 1, "a child is row 1"},
+        {HW_TRAIN, SCORE_FILE, ANCHORS, 0, 0, 4, 1, "anchor row 1"},
+        {HW_TRAIN, FORM_FILE, ANCHORS, 0, 0, 4, 7, "the anchor of seed 0 is row 7"},
+        {HW_TRAIN, FORM_FILE, STATES, 0, 0, 1, 0x50, "has split 5"},
+        {HW_TRAIN, FORM_FILE, TARGETS, 0, 0, 8, 2, "target of seed 0"}, /* a category */
+        /* What val, seed 1, is shown of seed 2: its anchor, its answer. */
+        {HW_VAL, FORM_FILE, ANCHORS, 2, 0, 4, 7,
+         "the anchor of a label is row 7, outside table 'teams' (rows 0 to 2)"},
+        {HW_VAL, FORM_FILE, TARGETS, 2, 0, 8, 2, "the target of seed 2"},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        size_t at = patient_place(*state, ids[i].file, ids[i].section, ids[i].element);
+        assert_named(*state, ids[i].split, ids[i].file, at + ids[i].offset, ids[i].value,
+                     ids[i].bytes, ids[i].message);
+    }
 }
 
 int main(void) {

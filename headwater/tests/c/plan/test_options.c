@@ -84,45 +84,29 @@ static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
     assert_true(field_of("seed")->decides_contexts && !field_of("layout")->decides_contexts);
 }
 
-static void refused(hw_store *store, const hw_sampler_options *options, const char *message) {
-    hw_sampler *sampler = NULL;
-    hw_error error = {.message = ""};
-    assert_int_equal(hw_sampler_open(store, options, &sampler, &error), HW_BAD_ARGUMENT);
-    assert_string_equal(error.message, message);
-    assert_null(sampler);
-}
+/* The default options with one that is changed. */
+#define ASSERT_REFUSED(change, said)                                                               \
+    do {                                                                                           \
+        hw_sampler_options options;                                                                \
+        hw_sampler *sampler = NULL;                                                                \
+        hw_error error = {.message = ""};                                                          \
+        hw_sampler_options_init(&options, sizeof options);                                         \
+        options.change;                                                                            \
+        assert_int_equal(hw_sampler_open(store_of(state), &options, &sampler, &error),             \
+                         HW_BAD_ARGUMENT);                                                         \
+        assert_string_equal(error.message, said);                                                  \
+        assert_null(sampler);                                                                      \
+    } while (0)
 
 static void values_out_of_range_are_named(void **state) {
-    (void)state;
-    char *directory = fixture_directory();
-    hw_store *store = fixture_store(directory, "shop.hw", bookstore);
-    hw_sampler_options options;
-    hw_sampler_options_init(&options, sizeof options);
-    options.sequence_length = 1;
-    refused(store, &options, "sequence_length is 1, expected 2 to 65535");
-    hw_sampler_options_init(&options, sizeof options);
-    options.num_prefetch = -1;
-    refused(store, &options, "num_prefetch is -1, expected 0 to 1024");
-    hw_sampler_options_init(&options, sizeof options);
-    options.child_order = (hw_child_order)2;
-    refused(store, &options, "child_order is 2, expected 0 to 1");
-    hw_sampler_options_init(&options, sizeof options);
-    options.mask_ratio = NAN;
-    refused(store, &options, "mask_ratio is nan, expected 0 to 1");
-    hw_sampler_options_init(&options, sizeof options);
-    options.packing = 2;
-    refused(store, &options, "packing is 2, expected 0 to 1");
-    hw_sampler_options_init(&options, sizeof options);
-    options.split_ratios[1] = -0.1;
-    refused(store, &options, "split_ratios[1] is -0.1, expected 0 to 1");
-    hw_sampler_options_init(&options, sizeof options);
-    options.split_ratios[0] = 0.9;
-    refused(store, &options, "split_ratios sum to 1.1, expected 1");
-    hw_sampler_options_init(&options, sizeof options);
-    options.rank = 1;
-    refused(store, &options, "rank is 1, expected 0 to 0");
-    hw_store_close(store);
-    fixture_remove(directory);
+    ASSERT_REFUSED(sequence_length = 1, "sequence_length is 1, expected 2 to 65535");
+    ASSERT_REFUSED(num_prefetch = -1, "num_prefetch is -1, expected 0 to 1024");
+    ASSERT_REFUSED(child_order = (hw_child_order)2, "child_order is 2, expected 0 to 1");
+    ASSERT_REFUSED(mask_ratio = NAN, "mask_ratio is nan, expected 0 to 1");
+    ASSERT_REFUSED(packing = 2, "packing is 2, expected 0 to 1");
+    ASSERT_REFUSED(split_ratios[1] = -0.1, "split_ratios[1] is -0.1, expected 0 to 1");
+    ASSERT_REFUSED(split_ratios[0] = 0.9, "split_ratios sum to 1.1, expected 1");
+    ASSERT_REFUSED(rank = 1, "rank is 1, expected 0 to 0");
 }
 
 int main(void) {
@@ -132,5 +116,5 @@ int main(void) {
         cmocka_unit_test(rows_are_in_the_struct_apart_and_say_what_they_are),
         cmocka_unit_test(values_out_of_range_are_named),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_bookstore, close_shelf);
 }

@@ -25,28 +25,24 @@
 
 static const char *golden_path;
 
-static hw_store *open_golden(void) {
-    hw_store *store = NULL;
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_open(golden_path, HW_LOAD_MMAP, &store, &error), &error, golden_path);
-    return store;
-}
-
-static void print_fault(void *context, const char *message) {
-    (void)context;
-    print_error("%s\n", message);
-}
-
 static void the_golden_store_opens_and_verifies(void **state) {
     (void)state;
-    hw_store *store = open_golden();
-    uint64_t fault_count = 1;
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_verify(store, print_fault, NULL, &fault_count, &error), &error,
-                  "verify");
-    assert_int_equal(fault_count, 0);
+    hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
+    fixture_sound(store);
     damage_read_everything(store);
     hw_store_close(store);
+}
+
+static void assert_golden_bytes(const char *directory, const char *name, const uint8_t *found,
+                                size_t found_size) {
+    char *path = fixture_path(directory, name);
+    size_t size = 0;
+    uint8_t *bytes = damage_read_file(path, &size);
+    if (size != found_size || memcmp(bytes, found, size) != 0) {
+        fail_msg("'%s' is built with other bytes; see the head of test_golden.c", path);
+    }
+    free(bytes);
+    free(path);
 }
 
 static void the_same_rows_build_to_the_same_bytes(void **state) {
@@ -56,21 +52,21 @@ static void the_same_rows_build_to_the_same_bytes(void **state) {
     if (getenv("GOLDEN_OUT") != NULL) {
         hw_store_close(bookstore(getenv("GOLDEN_OUT")));
     }
-    hw_store *store = open_golden();
+    hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
     struct patient *rebuilt = patient_admit(rebuilt_path);
     const char *fingerprint = hw_store_fingerprint(store);
     assert_string_equal(strrchr(rebuilt->build, '/') + 1, fingerprint);
     for (uint32_t i = 0; i < rebuilt->file_count; i++) {
-        char *path = fixture_path(hw_store_directory(store),
-                                  rebuilt->files[i].path + strlen(rebuilt->build) + 1);
-        size_t size = 0;
-        uint8_t *bytes = damage_read_file(path, &size);
-        if (size != rebuilt->files[i].size || memcmp(bytes, rebuilt->files[i].bytes, size) != 0) {
-            fail_msg("'%s' is built with other bytes; see the head of test_golden.c", path);
-        }
-        free(bytes);
-        free(path);
+        assert_golden_bytes(hw_store_directory(store),
+                            rebuilt->files[i].path + strlen(rebuilt->build) + 1,
+                            rebuilt->files[i].bytes, rebuilt->files[i].size);
     }
+    char *path = fixture_path(rebuilt_path, "manifest.json");
+    size_t size = 0;
+    uint8_t *manifest = damage_read_file(path, &size);
+    assert_golden_bytes(golden_path, "manifest.json", manifest, size);
+    free(manifest);
+    free(path);
     hw_store_close(store);
     patient_discharge(rebuilt);
 }
@@ -81,9 +77,7 @@ static void batches_of_the_golden_store_never_change(void **state) {
     (void)state;
     static const char *const names[] = {"row_ids", "column_ids", "text_embed_ids", "seed_index",
                                         "out_perm"};
-    hw_store *store = open_golden();
-    hw_sampler *sampler = NULL;
-    hw_error error = {.message = ""};
+    hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
     hw_sampler_options options = {.struct_bytes = sizeof options,
                                   .split_ratios = {1, 0, 0},
                                   .seed = 20240607,
@@ -95,10 +89,10 @@ static void batches_of_the_golden_store_never_change(void **state) {
                                   .num_prefetch = 0,
                                   .with_rows = 1};
     uint64_t digest = 0;
-    fixture_check(hw_sampler_open(store, &options, &sampler, &error), &error, "sampler");
+    hw_sampler *sampler = fixture_sampler(store, &options);
     for (uint64_t k = 0; k < 50; k++) {
         hw_batch *batch = NULL;
-        fixture_check(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error), &error, "batch");
+        MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error));
         for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
             hw_tensor tensor = hw_batch_tensor(batch, i);
             for (size_t n = 0; n < sizeof names / sizeof *names; n++) {

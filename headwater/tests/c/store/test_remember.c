@@ -27,55 +27,52 @@
 #include "store/store.h"
 #include "support/damage.h"
 
-/* A store with a folder for its marks, which is not there yet. */
+/* An open store with a folder for its marks, which is not there yet, and the mark that it will have
+ * there. */
 struct ward {
     struct patient *patient;
-    char *scratch, *folder;
+    char *scratch, *folder, *mark;
+    hw_store *store;
 };
 
 static int admit(void **state) {
     struct ward *ward = calloc(1, sizeof *ward);
-    char *directory = fixture_directory();
+    char *directory = fixture_directory(), identity[33];
     assert_non_null(ward);
     bookstore_build(directory);
     ward->patient = patient_admit(directory);
     ward->scratch = fixture_directory();
     ward->folder = fixture_path(ward->scratch, "cache/headwater/verified");
+    ward->store = fixture_open(directory, HW_LOAD_MMAP);
+    hw_store_identity(ward->store, identity);
+    assert_int_equal(strlen(identity), 32);
+    ward->mark = fixture_path(ward->folder, identity);
     *state = ward;
     return 0;
 }
 
 static int discharge(void **state) {
     struct ward *ward = *state;
+    hw_store_close(ward->store);
     patient_discharge(ward->patient);
     fixture_remove(ward->scratch);
     free(ward->folder);
+    free(ward->mark);
     free(ward);
     return 0;
-}
-
-static hw_store *open_store(const char *path, hw_load load) {
-    hw_store *store = NULL;
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_open(path, load, &store, &error), &error, path);
-    return store;
 }
 
 /* How a sound store was verified. */
 static hw_verified verified(const hw_store *store, hw_verify verify, const char *folder) {
     hw_verification found;
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_check_files(store, verify, folder, NULL, NULL, &found, &error), &error,
-                  "check_files");
+    MUST(hw_store_check_files(store, verify, folder, NULL, NULL, &found, &error));
     assert_int_equal(found.not_remembered[0] != 0, folder == NULL && verify != HW_VERIFY_HEADER);
     return found.how;
 }
 
-static char *mark_of(const struct ward *ward, const hw_store *store) {
-    char identity[33];
-    hw_store_identity(store, identity);
-    assert_int_equal(strlen(identity), 32);
-    return fixture_path(ward->folder, identity);
+/* Checks the ward's store with its folder: what hw_store_check_files says. */
+static hw_status check(const struct ward *ward, hw_verify verify, hw_verification *found) {
+    return hw_store_check_files(ward->store, verify, ward->folder, NULL, NULL, found, NULL);
 }
 
 static long size_of(const char *path) {
@@ -150,7 +147,7 @@ static void the_message_says_where_and_what_to_do(void **state) {
     hw_error error = {.message = ""};
     assert_int_equal(texts->kind, HWI_FILE_TEXTS);
     flip(texts, sections[1].offset);
-    hw_store *store = open_store(ward->patient->build, HW_LOAD_MMAP);
+    hw_store *store = fixture_open(ward->patient->build, HW_LOAD_MMAP);
     assert_int_equal(hw_store_check_files(store, HW_VERIFY_ONCE, NULL, NULL, NULL, &found, &error),
                      HW_BAD_STORE);
     snprintf(expected, sizeof expected,
@@ -169,24 +166,21 @@ static void a_file_that_became_shorter_is_a_fault(void **state) {
     hw_verification found;
     hw_error error = {.message = ""};
     assert_int_equal(graph->kind, HWI_FILE_GRAPH);
-    hw_store *store = open_store(ward->patient->build, HW_LOAD_MMAP);
     damage_write_file(graph->path, graph->bytes, graph->size - 1);
-    assert_int_equal(hw_store_check_files(store, HW_VERIFY_FULL, NULL, NULL, NULL, &found, &error),
-                     HW_BAD_STORE);
+    assert_int_equal(
+        hw_store_check_files(ward->store, HW_VERIFY_FULL, NULL, NULL, NULL, &found, &error),
+        HW_BAD_STORE);
     assert_non_null(strstr(error.message, "graph.bin"));
     assert_non_null(strstr(error.message, "it became shorter"));
-    hw_store_close(store);
 }
 
 static void what_was_replaced_is_read_where_it_is_mapped(void **state) {
     const struct ward *ward = *state;
     const struct patient_file *graph = &ward->patient->files[3];
-    hw_store *store = open_store(ward->patient->build, HW_LOAD_MMAP);
     assert_int_equal(unlink(graph->path), 0);
-    assert_int_equal(verified(store, HW_VERIFY_FULL, NULL), HW_VERIFIED_NOW);
+    assert_int_equal(verified(ward->store, HW_VERIFY_FULL, NULL), HW_VERIFIED_NOW);
     damage_write_file(graph->path, "another", 7);
-    assert_int_equal(verified(store, HW_VERIFY_FULL, NULL), HW_VERIFIED_NOW);
-    hw_store_close(store);
+    assert_int_equal(verified(ward->store, HW_VERIFY_FULL, NULL), HW_VERIFIED_NOW);
 }
 
 /* ---- what is remembered ------------------------------------------------------------------ */
@@ -194,24 +188,20 @@ static void what_was_replaced_is_read_where_it_is_mapped(void **state) {
 static void a_store_is_read_once(void **state) {
     const struct ward *ward = *state;
     struct stat info;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store);
-    assert_int_equal(verified(store, HW_VERIFY_HEADER, ward->folder), HW_VERIFIED_HEADER);
+    assert_int_equal(verified(ward->store, HW_VERIFY_HEADER, ward->folder), HW_VERIFIED_HEADER);
     assert_int_equal(size_of(ward->folder), -1);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
-    assert_int_equal(verified(store, HW_VERIFY_FULL, ward->folder), HW_VERIFIED_NOW);
-    assert_int_equal(size_of(mark), 33); /* the fingerprint and a line feed */
-    assert_int_equal(stat(mark, &info), 0);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
+    assert_int_equal(verified(ward->store, HW_VERIFY_FULL, ward->folder), HW_VERIFIED_NOW);
+    assert_int_equal(size_of(ward->mark), 33); /* the fingerprint and a line feed */
+    assert_int_equal(stat(ward->mark, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     assert_int_equal(stat(ward->folder, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
-    hw_store_close(store);
-    store = open_store(ward->patient->directory, HW_LOAD_RAM);
+    hw_store *store = fixture_open(ward->patient->directory, HW_LOAD_RAM);
     assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
     assert_int_equal(verified(store, HW_VERIFY_ONCE, NULL), HW_VERIFIED_NOW);
     hw_store_close(store);
-    free(mark);
 }
 
 static void another_time_inode_or_size_of_any_file_is_another_store(void **state) {
@@ -222,13 +212,13 @@ static void another_time_inode_or_size_of_any_file_is_another_store(void **state
         const struct patient_file *file = &patient->files[i];
         struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
         assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
-        hw_store *store = open_store(patient->build, HW_LOAD_MMAP);
+        hw_store *store = fixture_open(patient->build, HW_LOAD_MMAP);
         hw_store_identity(store, before);
         assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
         hw_store_close(store);
         times[1].tv_nsec = 1;
         assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
-        store = open_store(patient->build, HW_LOAD_MMAP);
+        store = fixture_open(patient->build, HW_LOAD_MMAP);
         hw_store_identity(store, after);
         assert_string_not_equal(before, after);
         hw_store_close(store);
@@ -237,7 +227,7 @@ static void another_time_inode_or_size_of_any_file_is_another_store(void **state
         assert_int_equal(rename(file->path, aside), 0);
         damage_write_file(file->path, file->bytes, file->size);
         assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
-        store = open_store(patient->build, HW_LOAD_MMAP);
+        store = fixture_open(patient->build, HW_LOAD_MMAP);
         hw_store_identity(store, before);
         assert_string_not_equal(before, after);
         assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
@@ -249,80 +239,61 @@ static void another_time_inode_or_size_of_any_file_is_another_store(void **state
 
 /* With its time put back rot is not seen by HW_VERIFY_ONCE; HW_VERIFY_FULL sees and forgets. */
 static void a_full_reading_that_finds_damage_forgets(void **state) {
-    const struct ward *ward = *state;
+    struct ward *ward = *state;
     const struct patient_file *books = &ward->patient->files[2];
     struct stat info;
     hw_verification found;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
-    hw_store_close(store);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
     assert_int_equal(stat(books->path, &info), 0);
     const struct timespec times[2] = {info.st_atim, info.st_mtim};
     flip(books, books->size / 2);
     assert_int_equal(utimensat(AT_FDCWD, books->path, times, 0), 0);
-    store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_FULL, ward->folder, NULL, NULL, &found, NULL),
-        HW_BAD_STORE);
-    assert_int_equal(size_of(mark), -1);
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, NULL, NULL, &found, NULL),
-        HW_BAD_STORE);
-    assert_int_equal(size_of(mark), -1);
-    hw_store_close(store);
-    free(mark);
+    hw_store_close(ward->store); /* opened again, as by another process */
+    ward->store = fixture_open(ward->patient->directory, HW_LOAD_MMAP);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
+    assert_int_equal(check(ward, HW_VERIFY_FULL, &found), HW_BAD_STORE);
+    assert_int_equal(size_of(ward->mark), -1);
+    assert_int_equal(check(ward, HW_VERIFY_ONCE, &found), HW_BAD_STORE);
+    assert_int_equal(size_of(ward->mark), -1);
 }
 
 static void only_a_regular_file_is_a_mark(void **state) {
     const struct ward *ward = *state;
     hw_verification found;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store), *target = fixture_path(ward->scratch, "target");
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
+    char *target = fixture_path(ward->scratch, "target");
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
     for (int is_there = 0; is_there < 2; is_there++) {
-        assert_int_equal(unlink(mark), 0);
+        assert_int_equal(unlink(ward->mark), 0);
         if (is_there) {
             damage_write_file(target, "believe me\n", 11);
         }
-        assert_int_equal(symlink(target, mark), 0);
-        assert_int_equal(
-            hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, NULL, NULL, &found, NULL),
-            HW_OK);
+        assert_int_equal(symlink(target, ward->mark), 0);
+        assert_int_equal(check(ward, HW_VERIFY_ONCE, &found), HW_OK);
         assert_int_equal(found.how, HW_VERIFIED_NOW);
         assert_string_equal(found.not_remembered, strerror(ELOOP));
         assert_int_equal(size_of(target), is_there ? 11 : -1);
     }
-    assert_int_equal(unlink(mark), 0);
-    assert_int_equal(mkfifo(mark, 0600), 0);
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, NULL, NULL, &found, NULL), HW_OK);
+    assert_int_equal(unlink(ward->mark), 0);
+    assert_int_equal(mkfifo(ward->mark, 0600), 0);
+    assert_int_equal(check(ward, HW_VERIFY_ONCE, &found), HW_OK);
     assert_string_equal(found.not_remembered, "its mark is not a regular file");
-    hw_store_close(store);
-    free(mark);
     free(target);
 }
 
 static void a_folder_that_cannot_be_made_is_said(void **state) {
     const struct ward *ward = *state;
     hw_verification found;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
     char *file = fixture_path(ward->scratch, "cache");
     damage_write_file(file, "", 0);
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, NULL, NULL, &found, NULL), HW_OK);
+    assert_int_equal(check(ward, HW_VERIFY_ONCE, &found), HW_OK);
     assert_int_equal(found.how, HW_VERIFIED_NOW);
     assert_string_equal(found.not_remembered, strerror(ENOTDIR));
-    hw_store_close(store);
     free(file);
 }
 
 /* As on a full disk: a file can be made, and not written. */
 static void a_mark_that_cannot_be_written_is_said(void **state) {
     const struct ward *ward = *state;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -330,8 +301,7 @@ static void a_mark_that_cannot_be_written_is_said(void **state) {
         hw_verification found = {.how = HW_VERIFIED_HEADER};
         (void)signal(SIGXFSZ, SIG_IGN);
         (void)setrlimit(RLIMIT_FSIZE, &none);
-        hw_status status =
-            hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, NULL, NULL, &found, NULL);
+        hw_status status = check(ward, HW_VERIFY_ONCE, &found);
         _exit(status == HW_OK && found.how == HW_VERIFIED_NOW &&
                       strcmp(found.not_remembered, strerror(EFBIG)) == 0
                   ? 7
@@ -341,11 +311,9 @@ static void a_mark_that_cannot_be_written_is_said(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 7);
-    assert_int_equal(size_of(mark), 0);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
-    hw_store_close(store);
-    free(mark);
+    assert_int_equal(size_of(ward->mark), 0);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
 }
 
 /* ---- interrupts, and others that read ---------------------------------------------------- */
@@ -376,53 +344,46 @@ static void a_reading_that_is_interrupted_remembers_nothing(void **state) {
     hw_verification found;
     hw_error error = {.message = ""};
     uint64_t bytes = 0;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store);
-    for (uint32_t i = 0; i < store->file_count; i++) {
-        bytes += store->files[i].bytes;
+    for (uint32_t i = 0; i < ward->store->file_count; i++) {
+        bytes += ward->store->files[i].bytes;
     }
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, watch, &seen, &found, &error),
-        HW_INTERRUPTED);
+    assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
+                                          &found, &error),
+                     HW_INTERRUPTED);
     assert_int_equal(seen.calls, 1);
     assert_true(seen.done_bytes > 0 && seen.done_bytes < bytes);
     assert_int_equal(seen.total_bytes, bytes);
-    assert_int_equal(size_of(mark), 0);
+    assert_int_equal(size_of(ward->mark), 0);
     seen.answer = 0;
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, watch, &seen, &found, &error),
-        HW_OK);
+    assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
+                                          &found, &error),
+                     HW_OK);
     assert_int_equal(found.how, HW_VERIFIED_NOW);
-    hw_store_close(store);
-    free(mark);
 }
 
 static void whoever_waits_for_a_reading_does_not_read(void **state) {
     const struct ward *ward = *state;
     hw_verification found;
     hw_error error = {.message = ""};
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    struct watch seen = {.answer = 1, .mark = mark_of(ward, store), .lock = -1};
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, watch, &seen, &found, &error),
-        HW_INTERRUPTED);
+    struct watch seen = {.answer = 1, .mark = ward->mark, .lock = -1};
+    assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
+                                          &found, &error),
+                     HW_INTERRUPTED);
     /* Somebody reads: holds the lock on the empty mark. */
     seen = (struct watch){.answer = 1, .mark = seen.mark, .lock = -1};
     int lock = open(seen.mark, O_RDWR);
     assert_int_equal(flock(lock, LOCK_EX), 0);
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, watch, &seen, &found, &error),
-        HW_INTERRUPTED);
+    assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
+                                          &found, &error),
+                     HW_INTERRUPTED);
     assert_int_equal(seen.done_bytes, 0);
     /* And ends well, at the first call. */
     seen = (struct watch){.mark = seen.mark, .lock = lock};
-    assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, watch, &seen, &found, &error),
-        HW_OK);
+    assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
+                                          &found, &error),
+                     HW_OK);
     assert_int_equal(found.how, HW_VERIFIED_BEFORE);
     assert_int_equal(seen.done_bytes, 0);
-    hw_store_close(store);
-    free(seen.mark);
 }
 
 static int end_process(void *context, uint64_t done_bytes, uint64_t total_bytes) {
@@ -435,35 +396,30 @@ static int end_process(void *context, uint64_t done_bytes, uint64_t total_bytes)
 
 static void a_process_that_is_killed_leaves_nothing_believed(void **state) {
     const struct ward *ward = *state;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
-    char *mark = mark_of(ward, store);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         hw_verification found;
-        (void)!hw_store_check_files(store, HW_VERIFY_ONCE, ward->folder, end_process, NULL, &found,
-                                    NULL);
+        (void)!hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, end_process, NULL,
+                                    &found, NULL);
         _exit(0);
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    assert_int_equal(size_of(mark), 0);
-    assert_int_equal(verified(store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
-    hw_store_close(store);
-    free(mark);
+    assert_int_equal(size_of(ward->mark), 0);
+    assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
 }
 
 static void nonsense_is_refused(void **state) {
     const struct ward *ward = *state;
     hw_verification found;
-    hw_store *store = open_store(ward->patient->directory, HW_LOAD_MMAP);
     assert_int_equal(
-        hw_store_check_files(store, HW_VERIFY_FULL + 1, NULL, NULL, NULL, &found, NULL),
+        hw_store_check_files(ward->store, HW_VERIFY_FULL + 1, NULL, NULL, NULL, &found, NULL),
         HW_BAD_ARGUMENT);
-    assert_int_equal(hw_store_check_files(store, HW_VERIFY_FULL, NULL, NULL, NULL, NULL, NULL),
-                     HW_BAD_ARGUMENT);
-    hw_store_close(store);
+    assert_int_equal(
+        hw_store_check_files(ward->store, HW_VERIFY_FULL, NULL, NULL, NULL, NULL, NULL),
+        HW_BAD_ARGUMENT);
 }
 
 int main(void) {

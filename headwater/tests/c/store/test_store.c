@@ -20,48 +20,9 @@
 #include "store/store.h"
 #include "support/fixtures.h"
 
-struct open_store {
-    char *directory;
-    hw_store *store;
-};
-
-static int open_bookstore(void **state) {
-    struct open_store *open = malloc(sizeof *open);
-    open->directory = fixture_directory();
-    open->store = bookstore(open->directory);
-    *state = open;
-    return 0;
-}
-
-static int open_deliveries(void **state) {
-    struct open_store *open = malloc(sizeof *open);
-    open->directory = fixture_directory();
-    open->store = deliveries(open->directory);
-    *state = open;
-    return 0;
-}
-
-static int close_store(void **state) {
-    struct open_store *open = *state;
-    hw_store_close(open->store);
-    fixture_remove(open->directory);
-    free(open);
-    return 0;
-}
-
-static const hw_store *store_of(void **state) {
-    return ((struct open_store *)*state)->store;
-}
-
-static void print_fault(void *context, const char *message) {
-    (void)context;
-    print_error("%s\n", message);
-}
-
 static hw_cell cell(const hw_store *store, uint32_t row, uint32_t column) {
     hw_cell read = {0};
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_cell(store, row, column, &read, &error), &error, "cell");
+    MUST(hw_store_cell(store, row, column, &read, &error));
     assert_int_equal(read.column, column);
     return read;
 }
@@ -278,11 +239,7 @@ static void arguments_out_of_range_are_refused(void **state) {
 }
 
 static void a_fresh_store_has_no_faults(void **state) {
-    hw_error error = {.message = ""};
-    uint64_t fault_count = 1;
-    fixture_check(hw_store_verify(store_of(state), print_fault, NULL, &fault_count, &error), &error,
-                  "verify");
-    assert_int_equal(fault_count, 0);
+    fixture_sound(store_of(state));
     assert_int_equal(hwi_store_check_sizes(store_of(state), NULL), HW_OK);
     assert_int_equal(hw_store_warm_up(store_of(state), 3, NULL), HW_OK);
 }
@@ -336,34 +293,22 @@ static void a_stored_ignored_column_keeps_its_times(void **state) {
 
 /* MANY_TABLES tables of two rows with an integer key and a number. */
 static void build_many_tables(const char *store_path) {
-    char *directory = fixture_path(store_path, ".building-many");
-    hw_builder_options options = {sizeof options, "many", INT64_MAX};
-    hw_builder *b = NULL;
-    hw_error error;
-    const int64_t keys[] = {7, -12};
-    const double numbers[] = {1, 2};
-    const struct fixture_column columns[] = {{"key", "l", keys, NULL},
-                                             {"number", "g", numbers, NULL}};
-    fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open");
+    hw_builder *b = fixture_builder("many", store_path, INT64_MAX);
+    const struct fixture_column columns[] = {{"key", "l", (int64_t[]){7, -12}, NULL},
+                                             {"number", "g", (double[]){1, 2}, NULL}};
     for (uint32_t t = 0; t < MANY_TABLES; t++) {
         char name[20];
-        uint32_t index = 0;
         snprintf(name, sizeof name, "table%u", t);
-        hw_table_spec table = {.struct_bytes = sizeof table, .name = name, .key_part_count = 1};
-        fixture_check(hw_builder_add_table(b, &table, &index, &error), &error, "table");
+        fixture_table(b, (hw_table_spec){.name = name, .key_part_count = 1});
     }
     for (uint32_t t = 0; t < MANY_TABLES; t++) {
-        uint32_t index = 0;
-        hw_column_spec column = {
-            .struct_bytes = sizeof column, .name = "number", .stype = HW_NUMERICAL};
-        fixture_check(hw_builder_add_column(b, t, &column, &index, &error), &error, "column");
+        fixture_add_column(b, t, (hw_column_spec){.name = "number", .stype = HW_NUMERICAL});
     }
     for (uint32_t t = 0; t < MANY_TABLES; t++) {
         fixture_rows(b, t, columns, 2, 2, 0);
     }
     fixture_finish(b, MANY_TABLES, 0, store_path);
     hw_builder_close(b);
-    free(directory);
 }
 
 /* Each file held a descriptor: the default limit of 1024 was met at about 1,000 tables. */
@@ -371,21 +316,17 @@ static void a_store_of_many_tables_needs_few_descriptors(void **state) {
     (void)state;
     struct rlimit before, few;
     char *directory = fixture_directory();
-    hw_store *store = NULL;
     hw_error error = {.message = ""};
-    uint64_t fault_count = 1;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = (struct rlimit){.rlim_cur = FEW_DESCRIPTORS, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     build_many_tables(directory);
-    fixture_check(hw_store_open(directory, HW_LOAD_MMAP, &store, &error), &error, "open");
-    fixture_check(hw_store_verify(store, print_fault, NULL, &fault_count, &error), &error,
-                  "verify");
-    assert_int_equal(fault_count, 0);
+    hw_store *store = fixture_open(directory, HW_LOAD_MMAP);
+    fixture_sound(store);
     assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
     const char key[] = "\3\0\0\0-12"; /* an integer key is its decimal digits */
     uint32_t row = 0;
-    fixture_check(hw_store_find(store, MANY_TABLES - 1, key, 7, &row, &error), &error, "find");
+    MUST(hw_store_find(store, MANY_TABLES - 1, key, 7, &row, &error));
     assert_int_equal(row, 2 * MANY_TABLES - 1);
     hw_store_close(store);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -415,7 +356,7 @@ int main(void) {
         cmocka_unit_test(a_stored_ignored_column_keeps_its_times),
         cmocka_unit_test(a_fresh_store_has_no_faults),
     };
-    return cmocka_run_group_tests(bookstore_tests, open_bookstore, close_store) +
-           cmocka_run_group_tests(deliveries_tests, open_deliveries, close_store) +
+    return cmocka_run_group_tests(bookstore_tests, open_bookstore, close_shelf) +
+           cmocka_run_group_tests(deliveries_tests, open_deliveries, close_shelf) +
            cmocka_run_group_tests(many_tests, NULL, NULL);
 }

@@ -56,12 +56,8 @@ static void every_truncation_is_found(void **state) {
 static void every_flipped_byte_is_found(void **state) {
     const struct patient *patient = *state;
     for (uint32_t i = 0; i < patient->file_count; i++) {
-        uint8_t *bytes = patient->files[i].bytes;
         for (size_t at = 0; at < patient->files[i].size; at++) {
-            uint8_t flips = at % 2 ? 0xff : 0x01;
-            bytes[at] ^= flips;
-            damage_write_file(patient->files[i].path, bytes, patient->files[i].size);
-            bytes[at] ^= flips;
+            patient_flip(patient, i, at, at % 2 ? 0xff : 0x01, 0);
             if (damage_seems_well(patient->build, at % 3 ? HW_LOAD_MMAP : HW_LOAD_RAM)) {
                 fail_msg("flipped byte %zu of '%s' was not found", at, patient->files[i].path);
             }
@@ -73,12 +69,8 @@ static void every_flipped_byte_is_found(void **state) {
 static void resealed_flips_never_crash(void **state) {
     const struct patient *patient = *state;
     for (uint32_t i = 0; i < patient->file_count; i++) {
-        uint8_t *bytes = patient->files[i].bytes;
         for (size_t at = 0; at < patient->files[i].size; at++) {
-            uint8_t flips = (uint8_t)(at % 3 == 0 ? 0xff : at % 3 == 1 ? 0x01 : 0x80);
-            bytes[at] ^= flips;
-            patient_write_one_resealed(patient, i, bytes);
-            bytes[at] ^= flips;
+            patient_flip(patient, i, at, at % 3 == 0 ? 0xff : at % 3 == 1 ? 0x01 : 0x80, 1);
             (void)damage_seems_well(patient->build, HW_LOAD_RAM); /* exact bounds under ASan */
         }
     }
@@ -87,14 +79,6 @@ static void resealed_flips_never_crash(void **state) {
 }
 
 /* ---- named wounds ------------------------------------------------------------------------ */
-
-/* Where an element of a section lies in a file. */
-static size_t place(const struct patient *patient, uint32_t file, uint32_t section,
-                    uint32_t element) {
-    const struct hwi_section_info *sections =
-        (const void *)(patient->files[file].bytes + sizeof(struct hwi_file_header));
-    return sections[section].offset + sections[section].element_bytes * (size_t)element;
-}
 
 /* Files of the patient by number, sections by place in their file. */
 enum { SCHEMA_FILE, AUTHORS_FILE, BOOKS_FILE, GRAPH_FILE, PRICE_FILE, RETURNS_FILE, TEXT_VECTORS };
@@ -179,27 +163,18 @@ static void named_wounds_are_named(void **state) {
     const struct patient *patient = *state;
     for (size_t i = 0; i < sizeof wounds / sizeof *wounds; i++) {
         const struct wound *wound = &wounds[i];
-        size_t size = patient->files[wound->file].size;
-        size_t at =
-            wound->section == IN_HEADER
-                ? wound->offset
-                : place(patient, wound->file, wound->section, wound->element) + wound->offset;
-        uint8_t *bytes = malloc(size);
+        size_t at = wound->offset;
+        if (wound->section != IN_HEADER) {
+            at += patient_place(patient, wound->file, wound->section, wound->element);
+        }
         hw_store *store = NULL;
         hw_error error = {.status = HW_OK, .message = ""};
-        memcpy(bytes, patient->files[wound->file].bytes, size);
-        memcpy(bytes + at, &wound->value, wound->bytes);
-        if (wound->is_resealed) {
-            patient_write_one_resealed(patient, wound->file, bytes);
-        } else {
-            damage_write_file(patient->files[wound->file].path, bytes, size);
-        }
+        patient_wound(patient, wound->file, at, wound->value, wound->bytes, wound->is_resealed);
         hw_status status = hw_store_open(patient->build, HW_LOAD_MMAP, &store, &error);
         if (status != HW_BAD_STORE || strstr(error.message, wound->message) == NULL) {
             fail_msg("wound %zu: status %d, '%s', expected '%s'", i, status, error.message,
                      wound->message);
         }
-        free(bytes);
         patient_heal(patient);
     }
 }
@@ -230,24 +205,16 @@ static void wounds_of_contents_are_found_by_verify(void **state) {
         {9, 2, 0, 0, 7, 4}, /* an order of keys */
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        uint32_t file = faults[i].file;
-        hw_store *store = NULL;
-        hw_error error = {.status = HW_OK, .message = ""};
         uint64_t fault_count = 0;
-        uint8_t *bytes = malloc(patient->files[file].size);
-        memcpy(bytes, patient->files[file].bytes, patient->files[file].size);
-        memcpy(bytes + place(patient, file, faults[i].section, faults[i].element) +
-                   faults[i].offset,
-               &faults[i].value, faults[i].bytes);
-        patient_write_one_resealed(patient, file, bytes);
-        fixture_check(hw_store_open(patient->build, HW_LOAD_MMAP, &store, &error), &error, "open");
-        fixture_check(hw_store_verify(store, ignore_fault, NULL, &fault_count, &error), &error,
-                      "verify");
+        size_t at = patient_place(patient, faults[i].file, faults[i].section, faults[i].element);
+        patient_wound(patient, faults[i].file, at + faults[i].offset, faults[i].value,
+                      faults[i].bytes, 1);
+        hw_store *store = fixture_open(patient->build, HW_LOAD_MMAP);
+        MUST(hw_store_verify(store, ignore_fault, NULL, &fault_count, &error));
         if (fault_count == 0) {
             fail_msg("fault %zu was not found", i);
         }
         hw_store_close(store);
-        free(bytes);
     }
     patient_heal(patient);
 }
@@ -324,16 +291,15 @@ static void a_file_of_another_store_does_not_open(void **state) {
 
 static void a_file_that_shrinks_while_open_is_noticed(void **state) {
     const struct patient *patient = *state;
-    hw_store *store = NULL;
+    hw_store *store = fixture_open(patient->directory, HW_LOAD_MMAP);
     hw_error error = {.status = HW_OK, .message = ""};
-    fixture_check(hw_store_open(patient->directory, HW_LOAD_MMAP, &store, &error), &error, "open");
     assert_int_equal(truncate(patient->files[GRAPH_FILE].path, 100), 0);
     assert_int_equal(hwi_store_check_sizes(store, &error), HW_BAD_STORE);
     assert_non_null(strstr(error.message, "graph.bin"));
     hw_store_close(store);
     patient_heal(patient);
     /* In memory it is of no concern. */
-    fixture_check(hw_store_open(patient->directory, HW_LOAD_RAM, &store, &error), &error, "open");
+    store = fixture_open(patient->directory, HW_LOAD_RAM);
     assert_int_equal(truncate(patient->files[GRAPH_FILE].path, 100), 0);
     assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
     damage_read_everything(store);
@@ -343,9 +309,8 @@ static void a_file_that_shrinks_while_open_is_noticed(void **state) {
 
 static void a_file_that_shrinks_in_a_store_that_was_moved_is_noticed(void **state) {
     const struct patient *patient = *state;
-    hw_store *store = NULL;
+    hw_store *store = fixture_open(patient->directory, HW_LOAD_MMAP);
     hw_error error = {.status = HW_OK, .message = ""};
-    fixture_check(hw_store_open(patient->directory, HW_LOAD_MMAP, &store, &error), &error, "open");
     char *build = strdup(hw_store_directory(store));
     char *moved = fixture_path(patient->directory, "moved");
     char *graph = fixture_path(moved, "graph.bin");
@@ -365,9 +330,8 @@ static void a_file_that_shrinks_in_a_store_that_was_moved_is_noticed(void **stat
 static void a_file_that_is_removed_or_replaced_while_open_stays_readable(void **state) {
     const struct patient *patient = *state;
     const char *path = patient->files[GRAPH_FILE].path;
-    hw_store *store = NULL;
+    hw_store *store = fixture_open(patient->directory, HW_LOAD_MMAP);
     hw_error error = {.status = HW_OK, .message = ""};
-    fixture_check(hw_store_open(patient->directory, HW_LOAD_MMAP, &store, &error), &error, "open");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(hwi_store_check_sizes(store, &error), HW_OK);
     damage_write_file(path, (const uint8_t *)"short", 5);

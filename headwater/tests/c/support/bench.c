@@ -11,37 +11,25 @@
 
 static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_time_visible) {
     struct bench *bench = calloc(1, sizeof *bench);
-    hw_builder_options options = {sizeof options, "bench", stats_until_us};
-    hw_table_spec table = {.struct_bytes = sizeof table,
-                           .name = "events",
-                           .key_part_count = 1,
-                           .temporal = 1,
-                           .null_time_visible = null_time_visible};
+    static const char *const colors[] = {"red", "blue"};
+    bench->directory = fixture_directory();
+    bench->b = fixture_builder("bench", bench->directory, stats_until_us);
+    fixture_table(bench->b, (hw_table_spec){.name = "events",
+                                            .key_part_count = 1,
+                                            .temporal = 1,
+                                            .null_time_visible = null_time_visible});
     const hw_column_spec columns[] = {
         {.name = "at", .stype = HW_TIMESTAMP, .temporal = 1},
         {.name = "number", .stype = HW_NUMERICAL},
         {.name = "color", .stype = HW_CATEGORICAL},
         {.name = "flag", .stype = HW_BOOLEAN},
     };
-    static const char *const colors[] = {"red", "blue"};
-    uint32_t index = 0, key_column = 1;
-    bench->directory = fixture_directory();
-    char *path = fixture_path(bench->directory, ".building-bench");
-    fixture_check(hw_builder_open(path, &options, &bench->b, &bench->error), &bench->error, "open");
-    free(path);
-    fixture_check(hw_builder_add_table(bench->b, &table, &index, &bench->error), &bench->error,
-                  "table");
     for (uint32_t i = 0; i < 4; i++) {
-        hw_column_spec spec = columns[i];
-        spec.struct_bytes = sizeof spec;
-        fixture_check(hw_builder_add_column(bench->b, 0, &spec, &index, &bench->error),
-                      &bench->error, "column");
-        assert_int_equal(index, i);
+        fixture_add_column(bench->b, 0, columns[i]);
     }
     fixture_check(hw_builder_set_categories(bench->b, 2, colors, 2, &bench->error), &bench->error,
                   "categories");
-    hw_key_spec key = {sizeof key, 0, 0, &key_column, 1};
-    fixture_check(hw_builder_add_key(bench->b, &key, &index, &bench->error), &bench->error, "key");
+    fixture_key(bench->b, 0, 0, 1);
     *state = bench;
     return 0;
 }

@@ -53,11 +53,9 @@ static void admit_file(struct patient *patient, uint32_t kind, uint32_t index) {
 
 struct patient *patient_admit(char *directory) {
     struct patient *patient = calloc(1, sizeof *patient);
-    hw_store *store = NULL;
-    hw_error error = {.message = ""};
     uint32_t kind = 0, index = 0;
     demand(patient != NULL, "out of memory");
-    fixture_check(hw_store_open(directory, HW_LOAD_MMAP, &store, &error), &error, directory);
+    hw_store *store = fixture_open(directory, HW_LOAD_MMAP);
     hw_store_counts counts = hw_store_get_counts(store);
     patient->directory = directory;
     patient->build = strdup(hw_store_directory(store));
@@ -149,18 +147,43 @@ void patient_write_resealed(const struct patient *patient, uint8_t *const images
     }
 }
 
-void patient_write_one_resealed(const struct patient *patient, uint32_t file,
-                                const uint8_t *damaged) {
-    uint8_t *images[PATIENT_MAX_FILES] = {NULL};
+size_t patient_place(const struct patient *patient, uint32_t file, uint32_t section,
+                     uint32_t element) {
+    const struct hwi_section_info *sections =
+        (const void *)(patient->files[file].bytes + sizeof(struct hwi_file_header));
+    return sections[section].offset + sections[section].element_bytes * (size_t)element;
+}
+
+void patient_copy(const struct patient *patient, uint8_t *images[PATIENT_MAX_FILES]) {
     for (uint32_t i = 0; i < patient->file_count; i++) {
         images[i] = malloc(patient->files[i].size + 1);
         demand(images[i] != NULL, "out of memory");
-        memcpy(images[i], i == file ? damaged : patient->files[i].bytes, patient->files[i].size);
+        memcpy(images[i], patient->files[i].bytes, patient->files[i].size);
     }
-    patient_write_resealed(patient, images);
+}
+
+void patient_free(const struct patient *patient, uint8_t *images[PATIENT_MAX_FILES]) {
     for (uint32_t i = 0; i < patient->file_count; i++) {
         free(images[i]);
     }
+}
+
+void patient_wound(const struct patient *patient, uint32_t file, size_t at, uint64_t value,
+                   size_t bytes, int is_resealed) {
+    uint8_t *images[PATIENT_MAX_FILES];
+    patient_copy(patient, images);
+    memcpy(images[file] + at, &value, bytes);
+    if (is_resealed) {
+        patient_write_resealed(patient, images);
+    } else {
+        damage_write_file(patient->files[file].path, images[file], patient->files[file].size);
+    }
+    patient_free(patient, images);
+}
+
+void patient_flip(const struct patient *patient, uint32_t file, size_t at, uint8_t bits,
+                  int is_resealed) {
+    patient_wound(patient, file, at, patient->files[file].bytes[at] ^ bits, 1, is_resealed);
 }
 
 static void read_row(const hw_store *store, const hw_store_counts *counts, uint32_t row) {

@@ -30,11 +30,21 @@ struct patient *patient_admit(char *directory);
 void patient_discharge(struct patient *patient);
 /* Writes every file as it was. */
 void patient_heal(const struct patient *patient);
+/* Where an element of a section lies in a file. */
+size_t patient_place(const struct patient *patient, uint32_t file, uint32_t section,
+                     uint32_t element);
+/* Copies of all files, for patient_free. */
+void patient_copy(const struct patient *patient, uint8_t *images[PATIENT_MAX_FILES]);
+void patient_free(const struct patient *patient, uint8_t *images[PATIENT_MAX_FILES]);
 /* Writes the whole build, file i from images[i] [files[i].size], resealed. The images change. */
 void patient_write_resealed(const struct patient *patient, uint8_t *const images[]);
-/* The same with all files as they were but one. */
-void patient_write_one_resealed(const struct patient *patient, uint32_t file,
-                                const uint8_t *damaged);
+/* The same with all files as they were but `bytes` of `value` at a place of one; not resealed,
+ * writes that one alone. */
+void patient_wound(const struct patient *patient, uint32_t file, size_t at, uint64_t value,
+                   size_t bytes, int is_resealed);
+/* Flips bits of one byte. */
+void patient_flip(const struct patient *patient, uint32_t file, size_t at, uint8_t bits,
+                  int is_resealed);
 
 uint8_t *damage_read_file(const char *path, size_t *size);
 void damage_write_file(const char *path, const void *bytes, size_t size);

@@ -3,6 +3,7 @@
 
 #include "support/fixtures.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,16 +224,14 @@ void fixture_stream(struct ArrowArrayStream *stream, const struct fixture_column
 void fixture_rows(hw_builder *b, uint32_t table, const struct fixture_column *columns,
                   uint32_t column_count, uint64_t row_count, uint64_t chunk_rows) {
     struct ArrowArrayStream stream;
-    hw_error error = {.message = ""};
     fixture_stream(&stream, columns, column_count, row_count, chunk_rows);
-    fixture_check(hw_builder_write_rows(b, table, &stream, &error), &error, "rows");
+    MUST(hw_builder_write_rows(b, table, &stream, &error));
     stream.release(&stream);
 }
 
 void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64_t row_count,
                      uint64_t dangling_count) {
     struct ArrowArrayStream stream;
-    hw_error error = {.message = ""};
     int64_t *children = allocate(2 * row_count * sizeof *children), *found = children + row_count;
     uint64_t count = 0, edge_count = 0;
     for (uint64_t i = 0; i < row_count; i++) {
@@ -244,31 +243,27 @@ void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64
     const struct fixture_column pairs[] = {{"child", "l", children, NULL},
                                            {"parent", "l", found, NULL}};
     fixture_stream(&stream, pairs, 2, count, 3);
-    fixture_check(hw_builder_write_edges(b, key, &stream, row_count - count - dangling_count,
-                                         &edge_count, &error),
-                  &error, "parents");
+    MUST(hw_builder_write_edges(b, key, &stream, row_count - count - dangling_count, &edge_count,
+                                &error));
     stream.release(&stream);
     free(children);
 }
 
-void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column columns[6],
-                   uint64_t seed_count) {
+void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
+                   uint32_t column_count, uint64_t seed_count) {
     struct ArrowArrayStream stream;
-    hw_error error = {.message = ""};
-    fixture_stream(&stream, columns, 6, seed_count, 0);
-    fixture_check(hw_builder_write_seeds(b, task, &stream, &error), &error, "seeds");
+    fixture_stream(&stream, columns, column_count, seed_count, 0);
+    MUST(hw_builder_write_seeds(b, task, &stream, &error));
     stream.release(&stream);
 }
 
 static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, uint32_t text_dim) {
-    hw_error error = {.message = ""};
     uint16_t *vector = allocate(text_dim * sizeof *vector);
     for (uint32_t i = 0; i < count; i++) {
         char name[32];
         int bytes = snprintf(name, sizeof name, "kind %d name %u", (int)kind, i);
-        fixture_check(hw_hash_embed(name, (size_t)bytes, text_dim, vector, &error), &error,
-                      "embed");
-        fixture_check(hw_builder_write_vectors(b, kind, vector, 1, &error), &error, "vectors");
+        MUST(hw_hash_embed(name, (size_t)bytes, text_dim, vector, &error));
+        MUST(hw_builder_write_vectors(b, kind, vector, 1, &error));
     }
     free(vector);
 }
@@ -276,21 +271,18 @@ static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, u
 static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
                      uint32_t text_dim) {
     static const char metadata[] = "{\"name\": \"fixture\"}\n";
-    hw_error error = {.message = ""};
     char fingerprint[33];
-    fixture_check(hw_builder_set_embedder(b, "hash", text_dim, &error), &error, "embedder");
-    fixture_check(hw_builder_hash_texts(b, &error), &error, "texts");
+    MUST(hw_builder_set_embedder(b, "hash", text_dim, &error));
+    MUST(hw_builder_hash_texts(b, &error));
     write_names(b, HW_EMBED_COLUMNS, column_count, text_dim);
     write_names(b, HW_EMBED_CATEGORIES, category_count, text_dim);
-    fixture_check(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error), &error,
-                  "finish");
+    MUST(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error));
 }
 
 static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
                    const char *store_path) {
-    hw_error error = {.message = ""};
     complete(b, column_count, category_count, text_dim);
-    fixture_check(hw_builder_publish(b, store_path, &error), &error, "publish");
+    MUST(hw_builder_publish(b, store_path, &error));
 }
 
 void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count) {
@@ -333,6 +325,41 @@ char *fixture_path(const char *directory, const char *name) {
     return path;
 }
 
+uint32_t fixture_entries(const char *path) {
+    DIR *folder = opendir(path);
+    uint32_t count = 0;
+    if (folder == NULL) {
+        perror(path);
+        abort();
+    }
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count - 2;
+}
+
+/* ---- stores and batches ------------------------------------------------------------------ */
+
+hw_store *fixture_open(const char *path, hw_load load) {
+    hw_store *store = NULL;
+    MUST(hw_store_open(path, load, &store, &error));
+    return store;
+}
+
+static void print_fault(void *context, const char *message) {
+    (void)context;
+    fprintf(stderr, "fault: %s\n", message);
+}
+
+void fixture_sound(const hw_store *store) {
+    uint64_t fault_count = 1;
+    MUST(hw_store_verify(store, print_fault, NULL, &fault_count, &error));
+    if (fault_count > 0) {
+        abort();
+    }
+}
+
 hw_store *fixture_store(const char *directory, const char *name,
                         hw_store *(*make)(const char *store_path)) {
     char *path = fixture_path(directory, name);
@@ -341,79 +368,157 @@ hw_store *fixture_store(const char *directory, const char *name,
     return store;
 }
 
+int fixture_setup(void **state, hw_store *(*make)(const char *store_path)) {
+    struct shelf *shelf = allocate(sizeof *shelf);
+    shelf->directory = fixture_directory();
+    shelf->store = fixture_store(shelf->directory, "shelf.hw", make);
+    *state = shelf;
+    return 0;
+}
+
+int open_bookstore(void **state) {
+    return fixture_setup(state, bookstore);
+}
+
+int open_deliveries(void **state) {
+    return fixture_setup(state, deliveries);
+}
+
+int open_letters(void **state) {
+    return fixture_setup(state, letters);
+}
+
+int close_shelf(void **state) {
+    struct shelf *shelf = *state;
+    hw_store_close(shelf->store);
+    fixture_remove(shelf->directory);
+    free(shelf);
+    return 0;
+}
+
+hw_store *store_of(void **state) {
+    return ((struct shelf *)*state)->store;
+}
+
+hw_sampler *fixture_sampler(hw_store *store, const hw_sampler_options *options) {
+    hw_sampler *sampler = NULL;
+    MUST(hw_sampler_open(store, options, &sampler, &error));
+    return sampler;
+}
+
+hw_batch *fixture_next(hw_sampler *sampler, hw_split split) {
+    hw_batch *batch = NULL;
+    MUST(hw_sampler_next(sampler, split, -1, NULL, NULL, &batch, &error));
+    return batch;
+}
+
+const void *fixture_array(const hw_batch *batch, const char *name) {
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        if (strcmp(tensor.name, name) == 0) {
+            return tensor.data;
+        }
+    }
+    return NULL;
+}
+
+uint64_t fixture_digest(hw_batch *batch) {
+    uint64_t hash = 0;
+    size_t bytes = 0;
+    const uint8_t *memory = hw_batch_memory(batch, &bytes);
+    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
+        hw_tensor tensor = hw_batch_tensor(batch, i);
+        size_t place = (size_t)((const uint8_t *)tensor.data - memory);
+        if (place > bytes || tensor.bytes > bytes - place) {
+            fprintf(stderr, "fixture: '%s' lies outside its batch\n", tensor.name);
+            abort();
+        }
+        hash = hw_hash64(&place, sizeof place, hash);
+        hash = hw_hash64(tensor.data, tensor.bytes, hash);
+    }
+    hw_batch_release(batch);
+    return hash;
+}
+
+void fixture_threads_agree(hw_sampler *sampler) {
+    for (uint64_t k = 0; k < 12; k++) {
+        hw_batch *alone = NULL;
+        uint64_t threaded = fixture_digest(fixture_next(sampler, HW_TRAIN));
+        MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &alone, &error));
+        if (fixture_digest(alone) != threaded) {
+            fprintf(stderr, "fixture: batch %d is another one in threads\n", (int)k);
+            abort();
+        }
+    }
+}
+
 /* ---- declaring --------------------------------------------------------------------------- */
 
-static hw_builder *open_builder(const char *name, const char *store_path) {
+hw_builder *fixture_builder(const char *name, const char *store_path, int64_t stats_until_us) {
     hw_builder *b = NULL;
-    hw_error error = {.message = ""};
-    hw_builder_options options = {sizeof options, name, INT64_MAX};
+    hw_builder_options options = {sizeof options, name, stats_until_us};
     mkdir(store_path, 0777);
     char *directory = fixture_path(store_path, ".building-fixture");
-    fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");
+    MUST(hw_builder_open(directory, &options, &b, &error));
     free(directory);
     return b;
 }
 
-static void add_table(hw_builder *b, hw_table_spec spec) {
+void fixture_table(hw_builder *b, hw_table_spec spec) {
     uint32_t index;
-    hw_error error = {.message = ""};
     spec.struct_bytes = sizeof spec;
-    fixture_check(hw_builder_add_table(b, &spec, &index, &error), &error, spec.name);
+    MUST(hw_builder_add_table(b, &spec, &index, &error));
 }
 
-static void add_column(hw_builder *b, uint32_t table, hw_column_spec spec) {
+void fixture_add_column(hw_builder *b, uint32_t table, hw_column_spec spec) {
     uint32_t index;
-    hw_error error = {.message = ""};
     spec.struct_bytes = sizeof spec;
-    fixture_check(hw_builder_add_column(b, table, &spec, &index, &error), &error, spec.name);
+    MUST(hw_builder_add_column(b, table, &spec, &index, &error));
 }
 
-static void add_key(hw_builder *b, uint32_t child, uint32_t parent, uint32_t column) {
+void fixture_key(hw_builder *b, uint32_t child, uint32_t parent, uint32_t column) {
     uint32_t index;
-    hw_error error = {.message = ""};
     hw_key_spec spec = {sizeof spec, child, parent, &column, 1};
-    fixture_check(hw_builder_add_key(b, &spec, &index, &error), &error, "key");
+    MUST(hw_builder_add_key(b, &spec, &index, &error));
 }
 
-static void add_task(hw_builder *b, hw_task_spec spec) {
+void fixture_task(hw_builder *b, hw_task_spec spec) {
     uint32_t index;
-    hw_error error = {.message = ""};
     spec.struct_bytes = sizeof spec;
-    fixture_check(hw_builder_add_task(b, &spec, &index, &error), &error, spec.name);
+    MUST(hw_builder_add_task(b, &spec, &index, &error));
 }
 
 /* ---- bookstore --------------------------------------------------------------------------- */
 
 static void declare_bookstore(hw_builder *b) {
     static const char *const genres[] = {"crime", "poetry", "travel"};
-    hw_error error = {.message = ""};
-    add_table(b, (hw_table_spec){.name = "authors", .key_part_count = 1});
-    add_table(b, (hw_table_spec){.name = "books", .key_part_count = 1, .temporal = 1});
-    add_column(b, AUTHORS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
-    add_column(b, AUTHORS, (hw_column_spec){.name = "name", .stype = HW_TEXT});
-    add_column(b, AUTHORS, (hw_column_spec){.name = "rating", .stype = HW_NUMERICAL});
-    add_column(b, BOOKS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
-    add_column(b, BOOKS, (hw_column_spec){.name = "author_id", .stype = HW_IDENTIFIER});
-    add_column(b, BOOKS, (hw_column_spec){.name = "sequel_of", .stype = HW_IDENTIFIER});
-    add_column(b, BOOKS, (hw_column_spec){.name = "title", .stype = HW_TEXT});
-    add_column(b, BOOKS, (hw_column_spec){.name = "genre", .stype = HW_CATEGORICAL});
-    add_column(b, BOOKS, (hw_column_spec){.name = "price", .stype = HW_NUMERICAL});
-    add_column(b, BOOKS, (hw_column_spec){.name = "in_print", .stype = HW_BOOLEAN});
-    add_column(b, BOOKS,
-               (hw_column_spec){.name = "published", .stype = HW_TIMESTAMP, .temporal = 1});
-    fixture_check(hw_builder_set_categories(b, BOOKS_GENRE, genres, 3, &error), &error, "genres");
-    add_key(b, BOOKS, AUTHORS, BOOKS_AUTHOR_ID);
-    add_key(b, BOOKS, BOOKS, BOOKS_SEQUEL_OF);
-    add_task(b, (hw_task_spec){.name = "price",
-                               .anchor_table = BOOKS,
-                               .target_column = BOOKS_PRICE,
-                               .exclusive = 1});
-    add_task(b, (hw_task_spec){.name = "returns",
-                               .anchor_table = AUTHORS,
-                               .target_column = UINT32_MAX,
-                               .target_name = "returns",
-                               .target_stype = HW_BOOLEAN,
-                               .given_split = 1});
+    fixture_table(b, (hw_table_spec){.name = "authors", .key_part_count = 1});
+    fixture_table(b, (hw_table_spec){.name = "books", .key_part_count = 1, .temporal = 1});
+    fixture_add_column(b, AUTHORS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, AUTHORS, (hw_column_spec){.name = "name", .stype = HW_TEXT});
+    fixture_add_column(b, AUTHORS, (hw_column_spec){.name = "rating", .stype = HW_NUMERICAL});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "author_id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "sequel_of", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "title", .stype = HW_TEXT});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "genre", .stype = HW_CATEGORICAL});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "price", .stype = HW_NUMERICAL});
+    fixture_add_column(b, BOOKS, (hw_column_spec){.name = "in_print", .stype = HW_BOOLEAN});
+    fixture_add_column(b, BOOKS,
+                       (hw_column_spec){.name = "published", .stype = HW_TIMESTAMP, .temporal = 1});
+    MUST(hw_builder_set_categories(b, BOOKS_GENRE, genres, 3, &error));
+    fixture_key(b, BOOKS, AUTHORS, BOOKS_AUTHOR_ID);
+    fixture_key(b, BOOKS, BOOKS, BOOKS_SEQUEL_OF);
+    fixture_task(b, (hw_task_spec){.name = "price",
+                                   .anchor_table = BOOKS,
+                                   .target_column = BOOKS_PRICE,
+                                   .exclusive = 1});
+    fixture_task(b, (hw_task_spec){.name = "returns",
+                                   .anchor_table = AUTHORS,
+                                   .target_column = UINT32_MAX,
+                                   .target_name = "returns",
+                                   .target_stype = HW_BOOLEAN,
+                                   .given_split = 1});
 }
 
 static void write_bookstore_rows(hw_builder *b) {
@@ -464,12 +569,12 @@ static void write_bookstore_seeds(hw_builder *b) {
         {"split", "i", (int32_t[]){0, 1, 0, 2}, NULL},
         {"position", "L", (uint64_t[]){0, 1, 2, 3}, NULL},
     };
-    fixture_seeds(b, TASK_PRICE, price, 4);
-    fixture_seeds(b, TASK_RETURNS, returns, 4);
+    fixture_seeds(b, TASK_PRICE, price, 6, 4);
+    fixture_seeds(b, TASK_RETURNS, returns, 6, 4);
 }
 
 void bookstore_build(const char *store_path) {
-    hw_builder *b = open_builder("bookstore", store_path);
+    hw_builder *b = fixture_builder("bookstore", store_path, INT64_MAX);
     declare_bookstore(b);
     write_bookstore_rows(b);
     write_bookstore_seeds(b);
@@ -477,45 +582,40 @@ void bookstore_build(const char *store_path) {
     hw_builder_close(b);
 }
 
-static hw_store *open_store(const char *store_path) {
-    hw_store *store = NULL;
-    hw_error error = {.message = ""};
-    fixture_check(hw_store_open(store_path, HW_LOAD_MMAP, &store, &error), &error, store_path);
-    return store;
-}
-
 hw_store *bookstore(const char *store_path) {
     bookstore_build(store_path);
-    return open_store(store_path);
+    return fixture_open(store_path, HW_LOAD_MMAP);
 }
 
 /* ---- deliveries -------------------------------------------------------------------------- */
 
 static void declare_deliveries(hw_builder *b) {
     enum { COURIERS, PARCELS };
-    add_table(b, (hw_table_spec){.name = "couriers", .key_part_count = 1});
-    add_table(b, (hw_table_spec){.name = "parcels", .key_part_count = 1, .temporal = 1});
-    add_column(b, COURIERS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
-    add_column(b, PARCELS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
-    add_column(b, PARCELS,
-               (hw_column_spec){.name = "courier_id",
-                                .stype = HW_IDENTIFIER,
-                                .known = HW_KNOWN_COLUMN,
-                                .known_column = PARCELS_ASSIGNED});
-    add_column(
+    fixture_table(b, (hw_table_spec){.name = "couriers", .key_part_count = 1});
+    fixture_table(b, (hw_table_spec){.name = "parcels", .key_part_count = 1, .temporal = 1});
+    fixture_add_column(b, COURIERS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, PARCELS, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, PARCELS,
+                       (hw_column_spec){.name = "courier_id",
+                                        .stype = HW_IDENTIFIER,
+                                        .known = HW_KNOWN_COLUMN,
+                                        .known_column = PARCELS_ASSIGNED});
+    fixture_add_column(
         b, PARCELS,
         (hw_column_spec){.name = "lost_by", .stype = HW_IDENTIFIER, .known = HW_KNOWN_NEVER});
-    add_column(b, PARCELS, (hw_column_spec){.name = "assigned", .stype = HW_IGNORED, .stored = 1});
-    add_column(b, PARCELS,
-               (hw_column_spec){.name = "weight",
-                                .stype = HW_NUMERICAL,
-                                .known = HW_KNOWN_OFFSET,
-                                .known_offset_us = 2 * DAY_US});
-    add_column(b, PARCELS, (hw_column_spec){.name = "sent", .stype = HW_TIMESTAMP, .temporal = 1});
-    add_key(b, PARCELS, COURIERS, PARCELS_COURIER_ID);
-    add_key(b, PARCELS, COURIERS, PARCELS_LOST_BY);
-    add_task(b, (hw_task_spec){
-                    .name = "heavy", .anchor_table = PARCELS, .target_column = PARCELS_WEIGHT});
+    fixture_add_column(b, PARCELS,
+                       (hw_column_spec){.name = "assigned", .stype = HW_IGNORED, .stored = 1});
+    fixture_add_column(b, PARCELS,
+                       (hw_column_spec){.name = "weight",
+                                        .stype = HW_NUMERICAL,
+                                        .known = HW_KNOWN_OFFSET,
+                                        .known_offset_us = 2 * DAY_US});
+    fixture_add_column(b, PARCELS,
+                       (hw_column_spec){.name = "sent", .stype = HW_TIMESTAMP, .temporal = 1});
+    fixture_key(b, PARCELS, COURIERS, PARCELS_COURIER_ID);
+    fixture_key(b, PARCELS, COURIERS, PARCELS_LOST_BY);
+    fixture_task(b, (hw_task_spec){
+                        .name = "heavy", .anchor_table = PARCELS, .target_column = PARCELS_WEIGHT});
 }
 
 void deliveries_build(const char *store_path) {
@@ -542,20 +642,20 @@ void deliveries_build(const char *store_path) {
         {"split", "i", (int32_t[]){0}, NULL},  {"position", "l", (int64_t[]){0}, NULL},
     };
     const int64_t parents[5] = {0, 0, 1, 0, 0};
-    hw_builder *b = open_builder("deliveries", store_path);
+    hw_builder *b = fixture_builder("deliveries", store_path, INT64_MAX);
     declare_deliveries(b);
     fixture_rows(b, 0, couriers, 2, 2, 0);
     fixture_rows(b, 1, parcels, 8, 5, 2);
     fixture_parents(b, PARCELS_COURIER, parents, 5, 0);
     fixture_parents(b, PARCELS_LOST, parents, 5, 0);
-    fixture_seeds(b, 0, heavy, 1);
+    fixture_seeds(b, 0, heavy, 6, 1);
     fixture_finish(b, DELIVERIES_COLUMNS, 0, store_path);
     hw_builder_close(b);
 }
 
 hw_store *deliveries(const char *store_path) {
     deliveries_build(store_path);
-    return open_store(store_path);
+    return fixture_open(store_path, HW_LOAD_MMAP);
 }
 
 /* ---- letters ----------------------------------------------------------------------------- */
@@ -593,21 +693,21 @@ static void write_letters(hw_builder *b, struct letter_rows *rows) {
         {"split", "i", rows->splits, NULL},   {"position", "l", rows->anchors, NULL},
     };
     fixture_rows(b, 0, letters, 4, LETTERS_COUNT, 0);
-    fixture_seeds(b, 0, seeds, LETTERS_COUNT);
+    fixture_seeds(b, 0, seeds, 6, LETTERS_COUNT);
 }
 
 hw_store *letters(const char *store_path) {
-    hw_builder *b = open_builder("letters", store_path);
+    hw_builder *b = fixture_builder("letters", store_path, INT64_MAX);
     struct letter_rows *rows = allocate(sizeof *rows);
-    add_table(b, (hw_table_spec){.name = "letters", .key_part_count = 1});
-    add_column(b, 0, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
-    add_column(b, 0, (hw_column_spec){.name = "body", .stype = HW_TEXT});
-    add_column(b, 0, (hw_column_spec){.name = "weight", .stype = HW_NUMERICAL});
-    add_task(b, (hw_task_spec){
-                    .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
+    fixture_table(b, (hw_table_spec){.name = "letters", .key_part_count = 1});
+    fixture_add_column(b, 0, (hw_column_spec){.name = "id", .stype = HW_IDENTIFIER});
+    fixture_add_column(b, 0, (hw_column_spec){.name = "body", .stype = HW_TEXT});
+    fixture_add_column(b, 0, (hw_column_spec){.name = "weight", .stype = HW_NUMERICAL});
+    fixture_task(b, (hw_task_spec){
+                        .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
     write_letters(b, rows);
     finish(b, 3, 0, LETTERS_TEXT_DIM, store_path);
     hw_builder_close(b);
     free(rows);
-    return open_store(store_path);
+    return fixture_open(store_path, HW_LOAD_MMAP);
 }

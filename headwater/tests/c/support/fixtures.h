@@ -35,8 +35,9 @@ void fixture_rows(hw_builder *b, uint32_t table, const struct fixture_column *co
 /* Parents as int64, -1 for NULL. */
 void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64_t row_count,
                      uint64_t dangling_count);
-void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column columns[6],
-                   uint64_t seed_count);
+/* Of 7 columns the last one says when labels are known. */
+void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
+                   uint32_t column_count, uint64_t seed_count);
 /* Embeds texts, and stand-in names for columns and categories; finishes. */
 void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count);
 /* The same, and publishes. */
@@ -44,6 +45,23 @@ void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_coun
                     const char *store_path);
 /* Aborts with the message unless the status is HW_OK. */
 void fixture_check(hw_status status, const hw_error *error, const char *what);
+/* A call of the library, with &error as its last argument, that must succeed. */
+#define MUST(call)                                                                                 \
+    do {                                                                                           \
+        hw_error error = {.message = ""};                                                          \
+        hw_status must_succeed_ = (call);                                                          \
+        fixture_check(must_succeed_, &error, #call);                                               \
+    } while (0)
+
+/* ---- declaring --------------------------------------------------------------------------- */
+
+/* A builder in a folder of the store, which is created if missing. */
+hw_builder *fixture_builder(const char *name, const char *store_path, int64_t stats_until_us);
+/* The builder's calls, which must succeed; struct_bytes is filled in. */
+void fixture_table(hw_builder *b, hw_table_spec spec);
+void fixture_add_column(hw_builder *b, uint32_t table, hw_column_spec spec);
+void fixture_key(hw_builder *b, uint32_t child, uint32_t parent, uint32_t column);
+void fixture_task(hw_builder *b, hw_task_spec spec);
 
 /* ---- directories ------------------------------------------------------------------------- */
 
@@ -53,9 +71,37 @@ char *fixture_directory(void);
 void fixture_remove(char *directory);
 /* "<directory>/<name>", malloc'ed. */
 char *fixture_path(const char *directory, const char *name);
+/* How many entries a directory has. */
+uint32_t fixture_entries(const char *path);
+
+/* ---- stores and batches ------------------------------------------------------------------ */
+
+hw_store *fixture_open(const char *path, hw_load load);
+/* Aborts unless verify finds nothing. */
+void fixture_sound(const hw_store *store);
 /* The store that `make` builds at "<directory>/<name>", open. */
 hw_store *fixture_store(const char *directory, const char *name,
                         hw_store *(*make)(const char *store_path));
+/* Setup and teardown of tests over one store in a directory of its own: *state is a shelf. */
+struct shelf {
+    char *directory;
+    hw_store *store;
+};
+int fixture_setup(void **state, hw_store *(*make)(const char *store_path));
+int open_bookstore(void **state);
+int open_deliveries(void **state);
+int open_letters(void **state);
+int close_shelf(void **state);
+hw_store *store_of(void **state);
+
+hw_sampler *fixture_sampler(hw_store *store, const hw_sampler_options *options);
+hw_batch *fixture_next(hw_sampler *sampler, hw_split split);
+/* An array of a batch by name; NULL if it has none. */
+const void *fixture_array(const hw_batch *batch, const char *name);
+/* One hash over every array of a batch, which it releases. */
+uint64_t fixture_digest(hw_batch *batch);
+/* Aborts unless the next batches of train are those that the caller's thread makes by number. */
+void fixture_threads_agree(hw_sampler *sampler);
 
 /* ---- databases --------------------------------------------------------------------------- */
 

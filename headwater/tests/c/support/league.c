@@ -4,57 +4,35 @@
 #include "support/league.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 enum { TEAMS, MATCHES };
-
-static void add_table(hw_builder *b, const char *name, uint8_t temporal) {
-    hw_table_spec spec = {
-        .struct_bytes = sizeof spec, .name = name, .key_part_count = 1, .temporal = temporal};
-    hw_error error = {.message = ""};
-    uint32_t index;
-    fixture_check(hw_builder_add_table(b, &spec, &index, &error), &error, name);
-}
 
 /* The place of the column that confirms home_id. */
 enum { MATCHES_CONFIRMED = MATCHES_PLAYED + 1 };
 
-static void add_known_column(hw_builder *b, uint32_t table, hw_column_spec spec) {
-    hw_error error = {.message = ""};
-    uint32_t index;
-    spec.struct_bytes = sizeof spec;
-    fixture_check(hw_builder_add_column(b, table, &spec, &index, &error), &error, spec.name);
-}
-
 static void add_column(hw_builder *b, uint32_t table, const char *name, hw_semantic_type stype,
                        uint8_t temporal) {
-    add_known_column(b, table,
-                     (hw_column_spec){.name = name, .stype = stype, .temporal = temporal});
+    fixture_add_column(b, table,
+                       (hw_column_spec){.name = name, .stype = stype, .temporal = temporal});
 }
 
 static void add_key(hw_builder *b, uint32_t parent, uint32_t column) {
-    hw_key_spec spec = {sizeof spec, MATCHES, parent, &column, 1};
-    hw_error error = {.message = ""};
-    uint32_t index;
-    fixture_check(hw_builder_add_key(b, &spec, &index, &error), &error, "key");
+    fixture_key(b, MATCHES, parent, column);
 }
 
 static void add_task(hw_builder *b, hw_task_spec spec) {
-    hw_error error = {.message = ""};
-    uint32_t index;
-    spec.struct_bytes = sizeof spec;
     spec.given_split = 1;
-    fixture_check(hw_builder_add_task(b, &spec, &index, &error), &error, spec.name);
+    fixture_task(b, spec);
 }
 
 enum variant { PLAIN, CONFIRMED, SCORED };
 
 static void declare(hw_builder *b, enum variant variant) {
-    add_table(b, "teams", 0);
-    add_table(b, "matches", 1);
+    fixture_table(b, (hw_table_spec){.name = "teams", .key_part_count = 1});
+    fixture_table(b, (hw_table_spec){.name = "matches", .key_part_count = 1, .temporal = 1});
     add_column(b, TEAMS, "id", HW_IDENTIFIER, 0);
     add_column(b, MATCHES, "id", HW_IDENTIFIER, 0);
-    add_known_column(
+    fixture_add_column(
         b, MATCHES,
         (hw_column_spec){.name = "home_id",
                          .stype = HW_IDENTIFIER,
@@ -65,8 +43,8 @@ static void declare(hw_builder *b, enum variant variant) {
     add_column(b, MATCHES, "score", HW_NUMERICAL, 0);
     add_column(b, MATCHES, "played", HW_TIMESTAMP, 1);
     if (variant == CONFIRMED) {
-        add_known_column(b, MATCHES,
-                         (hw_column_spec){.name = "confirmed", .stype = HW_IGNORED, .stored = 1});
+        fixture_add_column(b, MATCHES,
+                           (hw_column_spec){.name = "confirmed", .stype = HW_IGNORED, .stored = 1});
     }
     add_key(b, TEAMS, MATCHES_HOME);
     add_key(b, TEAMS, MATCHES_AWAY);
@@ -126,16 +104,6 @@ static void write_rows(hw_builder *b, const int64_t *played, enum variant varian
     }
 }
 
-/* Seeds that say when their labels are known. */
-static void write_labelled_seeds(hw_builder *b, uint32_t task,
-                                 const struct fixture_column columns[7], uint64_t seed_count) {
-    struct ArrowArrayStream stream;
-    hw_error error = {.message = ""};
-    fixture_stream(&stream, columns, 7, seed_count, 0);
-    fixture_check(hw_builder_write_seeds(b, task, &stream, &error), &error, "seeds");
-    stream.release(&stream);
-}
-
 static void write_seeds(hw_builder *b, const int64_t *played) {
     const uint8_t yes[6] = {1, 1, 1, 1, 1, 1};
     const int64_t positions[6] = {0, 1, 2, 3, 4, 5};
@@ -164,29 +132,21 @@ static void write_seeds(hw_builder *b, const int64_t *played) {
         {"split", "i", (int32_t[]){0, 0}, NULL},
         {"position", "l", positions, NULL},
     };
-    fixture_seeds(b, TASK_SCORE, score, 6);
-    write_labelled_seeds(b, TASK_FORM, form, 3);
-    fixture_seeds(b, TASK_NEXT, next, 2);
+    fixture_seeds(b, TASK_SCORE, score, 6, 6);
+    fixture_seeds(b, TASK_FORM, form, 7, 3);
+    fixture_seeds(b, TASK_NEXT, next, 6, 2);
 }
 
 static hw_store *build(const char *store_path, enum variant variant) {
     const int64_t played[6] = {1 * DAY_US, 2 * DAY_US, 3 * DAY_US,
                                3 * DAY_US, 3 * DAY_US, 5 * DAY_US};
-    hw_builder *b = NULL;
-    hw_store *store = NULL;
-    hw_error error = {.message = ""};
-    hw_builder_options options = {sizeof options, "league", INT64_MAX};
-    mkdir(store_path, 0777);
-    char *directory = fixture_path(store_path, ".building-league");
-    fixture_check(hw_builder_open(directory, &options, &b, &error), &error, "open builder");
-    free(directory);
+    hw_builder *b = fixture_builder("league", store_path, INT64_MAX);
     declare(b, variant);
     write_rows(b, played, variant);
     write_seeds(b, played);
     fixture_finish(b, variant == CONFIRMED ? LEAGUE_COLUMNS + 1 : LEAGUE_COLUMNS, 2, store_path);
     hw_builder_close(b);
-    fixture_check(hw_store_open(store_path, HW_LOAD_MMAP, &store, &error), &error, store_path);
-    return store;
+    return fixture_open(store_path, HW_LOAD_MMAP);
 }
 
 hw_store *league(const char *store_path) {
@@ -199,4 +159,41 @@ hw_store *league_confirmed(const char *store_path) {
 
 hw_store *league_scored(const char *store_path) {
     return build(store_path, SCORED);
+}
+
+/* ---- all databases ----------------------------------------------------------------------- */
+
+int open_databases(void **state) {
+    struct databases *all = calloc(1, sizeof *all);
+    all->directory = fixture_directory();
+    all->bookstore = fixture_store(all->directory, "bookstore.hw", bookstore);
+    all->deliveries = fixture_store(all->directory, "deliveries.hw", deliveries);
+    all->league = fixture_store(all->directory, "league.hw", league);
+    all->league_confirmed = fixture_store(all->directory, "confirmed.hw", league_confirmed);
+    all->league_scored = fixture_store(all->directory, "scored.hw", league_scored);
+    *state = all;
+    return 0;
+}
+
+int close_databases(void **state) {
+    struct databases *all = *state;
+    hw_store_close(all->bookstore);
+    hw_store_close(all->deliveries);
+    hw_store_close(all->league);
+    hw_store_close(all->league_confirmed);
+    hw_store_close(all->league_scored);
+    fixture_remove(all->directory);
+    free(all);
+    return 0;
+}
+
+struct hwi_seed stored_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index) {
+    const hw_seeds *seeds = &plan->store->seeds[task];
+    return (struct hwi_seed){
+        .task = task,
+        .split = plan->tasks[task].splits[index],
+        .index = index,
+        .anchor = seeds->anchors[index],
+        .obs_time = seeds->obs_times[index],
+    };
 }

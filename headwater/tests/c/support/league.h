@@ -24,6 +24,7 @@
 #ifndef LEAGUE_H
 #define LEAGUE_H
 
+#include "plan/order.h"
 #include "support/fixtures.h"
 
 enum league_column {
@@ -53,5 +54,16 @@ hw_store *league_confirmed(const char *store_path);
 /* The same with a fourth key, from score, which a task asks for, to teams: matches 2, 3 and 4 point
  * at team 1, the others nowhere. */
 hw_store *league_scored(const char *store_path);
+
+/* Setup and teardown of a group of tests over all databases. */
+struct databases {
+    char *directory;
+    hw_store *bookstore, *deliveries, *league, *league_confirmed, *league_scored;
+};
+int open_databases(void **state);
+int close_databases(void **state);
+
+/* A stored seed of a task as samplers walk it. */
+struct hwi_seed stored_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index);
 
 #endif

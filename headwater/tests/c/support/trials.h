@@ -31,7 +31,4 @@ int is_refused(hw_status status, const hw_error *error);
 /* Every call for memory of a trial fails once. `may_cope`: some of them are not missed. */
 void try_all(void (*trial)(void *), void *context, int may_cope);
 
-/* Of a folder. */
-uint32_t count_entries(const char *path);
-
 #endif

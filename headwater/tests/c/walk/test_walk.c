@@ -17,35 +17,6 @@
 #include "support/league.h"
 #include "walk/walk.h"
 
-struct databases {
-    char *directory;
-    hw_store *bookstore, *deliveries, *league, *league_confirmed, *league_scored;
-};
-
-static int open_databases(void **state) {
-    struct databases *all = calloc(1, sizeof *all);
-    all->directory = fixture_directory();
-    all->bookstore = fixture_store(all->directory, "bookstore.hw", bookstore);
-    all->deliveries = fixture_store(all->directory, "deliveries.hw", deliveries);
-    all->league = fixture_store(all->directory, "league.hw", league);
-    all->league_confirmed = fixture_store(all->directory, "confirmed.hw", league_confirmed);
-    all->league_scored = fixture_store(all->directory, "scored.hw", league_scored);
-    *state = all;
-    return 0;
-}
-
-static int close_databases(void **state) {
-    struct databases *all = *state;
-    hw_store_close(all->bookstore);
-    hw_store_close(all->deliveries);
-    hw_store_close(all->league);
-    hw_store_close(all->league_confirmed);
-    hw_store_close(all->league_scored);
-    fixture_remove(all->directory);
-    free(all);
-    return 0;
-}
-
 static hw_sampler_options recent(void) {
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),
@@ -63,15 +34,13 @@ static hw_sampler_options recent(void) {
 struct walked {
     struct hwi_plan *plan;
     struct hwi_walk walk;
-    struct hwi_seed seed; /* the walk points at it */
 };
 
 static void start(struct walked *walked, hw_store *store, const hw_sampler_options *options) {
-    hw_error error = {.message = ""};
     *walked = (struct walked){0};
-    fixture_check(hwi_plan_open(store, options, &walked->plan, &error), &error, "plan");
-    fixture_check(hwi_plan_shape(walked->plan, &error), &error, "shape");
-    fixture_check(hwi_walk_open(walked->plan, &walked->walk, &error), &error, "walk");
+    MUST(hwi_plan_open(store, options, &walked->plan, &error));
+    MUST(hwi_plan_shape(walked->plan, &error));
+    MUST(hwi_walk_open(walked->plan, &walked->walk, &error));
 }
 
 static void end(struct walked *walked) {
@@ -81,23 +50,29 @@ static void end(struct walked *walked) {
 
 /* Walks a stored seed of a task. */
 static void walk_seed(struct walked *walked, uint32_t task, uint32_t index) {
-    const hw_seeds *seeds = &walked->plan->store->seeds[task];
-    hw_error error = {.message = ""};
-    walked->seed = (struct hwi_seed){
-        .task = task,
-        .split = walked->plan->tasks[task].splits[index],
-        .index = index,
-        .anchor = seeds->anchors[index],
-        .obs_time = seeds->obs_times[index],
-    };
-    fixture_check(hwi_walk_seed(&walked->walk, &walked->seed, &error), &error, "walk");
+    struct hwi_seed seed = stored_seed(walked->plan, task, index);
+    MUST(hwi_walk_seed(&walked->walk, &seed, &error));
 }
 
 static void walk_ad_hoc(struct walked *walked, uint32_t task, uint32_t anchor, int64_t obs_time) {
-    hw_error error = {.message = ""};
-    walked->seed = (struct hwi_seed){
+    struct hwi_seed seed = {
         .task = task, .split = HWI_SPLIT_AD_HOC, .anchor = anchor, .obs_time = obs_time};
-    fixture_check(hwi_walk_seed(&walked->walk, &walked->seed, &error), &error, "walk");
+    MUST(hwi_walk_seed(&walked->walk, &seed, &error));
+}
+
+/* The walk of a stored seed; options NULL: recent(). */
+static void start_seed(struct walked *walked, hw_store *store, const hw_sampler_options *options,
+                       uint32_t task, uint32_t index) {
+    hw_sampler_options plain = recent();
+    start(walked, store, options == NULL ? &plain : options);
+    walk_seed(walked, task, index);
+}
+
+static void start_ad_hoc(struct walked *walked, hw_store *store, const hw_sampler_options *options,
+                         uint32_t task, uint32_t anchor, int64_t obs_time) {
+    hw_sampler_options plain = recent();
+    start(walked, store, options == NULL ? &plain : options);
+    walk_ad_hoc(walked, task, anchor, obs_time);
 }
 
 struct expected {
@@ -126,6 +101,15 @@ static void assert_walk(const struct walked *walked, const struct expected *expe
 #define ASSERT_WALK(walked, ...)                                                                   \
     assert_walk(walked, (const struct expected[])__VA_ARGS__,                                      \
                 sizeof((const struct expected[])__VA_ARGS__) / sizeof(struct expected))
+
+/* Where all that is asked of the walk of a stored seed are its rows. */
+#define ASSERT_SEED(store, options, task, index, ...)                                              \
+    do {                                                                                           \
+        struct walked walked_;                                                                     \
+        start_seed(&walked_, store, options, task, index);                                         \
+        ASSERT_WALK(&walked_, __VA_ARGS__);                                                        \
+        end(&walked_);                                                                             \
+    } while (0)
 
 /* The columns that a local row shows. */
 static void assert_columns(const struct walked *walked, uint32_t local, const uint32_t *columns,
@@ -164,9 +148,7 @@ static hw_store *league_of(void **state) {
  */
 static void a_derived_walk_goes_seed_row_anchor_newest_child_its_parent(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_RETURNS, 0);
+    start_seed(&walked, bookstore_of(state), NULL, TASK_RETURNS, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 3}, {4, 2, 8}, {3, 3, 8}});
     assert_int_equal(walked.walk.target_cell, 1);
     assert_int_equal(walked.walk.parents[0], 0); /* the seed row's key */
@@ -179,9 +161,7 @@ static void a_derived_walk_goes_seed_row_anchor_newest_child_its_parent(void **s
  */
 static void an_exclusive_walk_never_meets_what_happened_at_its_moment(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 1);
+    start_seed(&walked, bookstore_of(state), NULL, TASK_PRICE, 1);
     ASSERT_WALK(&walked, {{4, 0, 8}, {0, 1, 3}, {3, 1, 8}});
     assert_int_equal(walked.walk.target_cell, BOOKS_PRICE - BOOKS_ID);
     end(&walked);
@@ -194,9 +174,7 @@ static void an_exclusive_walk_never_meets_what_happened_at_its_moment(void **sta
  */
 static void chain_rows_of_the_same_moment_are_visible_and_children_are_not(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, bookstore_of(state), &options);
-    walk_ad_hoc(&walked, TASK_PRICE, 8, 20 * DAY_US);
+    start_ad_hoc(&walked, bookstore_of(state), NULL, TASK_PRICE, 8, 20 * DAY_US);
     ASSERT_WALK(&walked, {{8, 0, 8}, {0, 1, 3}, {5, 1, 8}, {1, 2, 3}, {3, 2, 8}});
     assert_int_equal(walked.walk.visits[2].chain, 1);
     assert_int_equal(walked.walk.visits[4].chain, 0);
@@ -211,9 +189,7 @@ static void chain_rows_of_the_same_moment_are_visible_and_children_are_not(void 
  */
 static void parents_of_other_rows_follow_the_exclusive_cutoff(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_SCORE, 4);
+    start_seed(&walked, league_of(state), NULL, TASK_SCORE, 4);
     ASSERT_WALK(&walked, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}, {3, 2, 6}, {2, 2, 6}});
     ASSERT_COLUMNS(&walked, 0,
                    {MATCHES_ID, MATCHES_HOME, MATCHES_AWAY, MATCHES_SCORE, MATCHES_PLAYED});
@@ -233,9 +209,7 @@ static void parents_of_other_rows_follow_the_exclusive_cutoff(void **state) {
  */
 static void an_inclusive_walk_takes_its_moment_and_hides_a_column_everywhere(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
+    start_seed(&walked, league_of(state), NULL, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2},
                           {0, 1, 1},
                           {6, 2, 5},
@@ -252,25 +226,21 @@ static void an_inclusive_walk_takes_its_moment_and_hides_a_column_everywhere(voi
 /* form, seed 1: no time, so match 7 (day 5) is visible, too: home 7 first, with 5; then away 4 with
  * team 1, home 6, away 3, home 3, home 2. visible_until ends it at day 2 again. */
 static void no_time_shows_everything_up_to_visible_until(void **state) {
-    struct walked walked;
     hw_sampler_options options = recent();
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 1);
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2},
-                          {0, 1, 1},
-                          {7, 2, 5},
-                          {5, 3, 5},
-                          {1, 4, 1},
-                          {4, 2, 5},
-                          {6, 2, 5},
-                          {3, 2, 5},
-                          {2, 2, 5}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 1,
+                {{SEED_ROW, 0, 2},
+                 {0, 1, 1},
+                 {7, 2, 5},
+                 {5, 3, 5},
+                 {1, 4, 1},
+                 {4, 2, 5},
+                 {6, 2, 5},
+                 {3, 2, 5},
+                 {2, 2, 5}});
     options.visible_until = (const int64_t[]){INT64_MAX, 2 * DAY_US, INT64_MAX};
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 1); /* val; team 0 home 2, 3; away 3 */
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {3, 2, 5}, {2, 2, 5}, {1, 3, 1}});
-    end(&walked);
+    /* val; team 0 home 2, 3; away 3 */
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 1,
+                {{SEED_ROW, 0, 2}, {0, 1, 1}, {3, 2, 5}, {2, 2, 5}, {1, 3, 1}});
 }
 
 /* ---- known later ------------------------------------------------------------------------- */
@@ -279,9 +249,7 @@ static void no_time_shows_everything_up_to_visible_until(void **state) {
  * weight would be known on day 5, but the target is always shown. */
 static void an_edge_that_is_not_known_yet_is_not_walked(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, deliveries_of(state), &options);
-    walk_seed(&walked, 0, 0);
+    start_seed(&walked, deliveries_of(state), NULL, 0, 0);
     ASSERT_WALK(&walked, {{4, 0, 3}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_ID, PARCELS_WEIGHT, PARCELS_SENT});
     assert_int_equal(walked.walk.target_cell, 1);
@@ -296,9 +264,7 @@ static void an_edge_that_is_not_known_yet_is_not_walked(void **state) {
  */
 static void children_come_by_edge_time_and_cells_when_they_are_known(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, deliveries_of(state), &options);
-    walk_ad_hoc(&walked, 0, 6, 5 * DAY_US);
+    start_ad_hoc(&walked, deliveries_of(state), NULL, 0, 6, 5 * DAY_US);
     ASSERT_WALK(&walked, {{6, 0, 4}, {0, 1, 1}, {5, 2, 3}, {3, 2, 4}});
     ASSERT_COLUMNS(&walked, 2, {PARCELS_ID, PARCELS_COURIER_ID, PARCELS_SENT});
     ASSERT_COLUMNS(&walked, 3, {PARCELS_ID, PARCELS_COURIER_ID, PARCELS_WEIGHT, PARCELS_SENT});
@@ -314,9 +280,7 @@ static void children_come_by_edge_time_and_cells_when_they_are_known(void **stat
  */
 static void what_is_never_known_stays_out_even_without_a_time(void **state) {
     struct walked walked;
-    hw_sampler_options options = recent();
-    start(&walked, deliveries_of(state), &options);
-    walk_ad_hoc(&walked, 0, 5, INT64_MAX);
+    start_ad_hoc(&walked, deliveries_of(state), NULL, 0, 5, INT64_MAX);
     ASSERT_WALK(&walked, {{5, 0, 4}, {0, 1, 1}, {2, 2, 4}, {6, 2, 3}, {3, 2, 4}});
     ASSERT_COLUMNS(&walked, 3, {PARCELS_ID, PARCELS_COURIER_ID, PARCELS_SENT});
     end(&walked);
@@ -336,15 +300,14 @@ static void the_newest_child_of_all_groups_of_a_key_comes_first(void **state) {
     hw_sampler_options options = recent();
     options.max_hops = 3;
     options.child_width = 2;
-    start(&walked, league_of(state), &options);
-    walk_ad_hoc(&walked, TASK_SCORE, 2, INT64_MAX);
+    start_ad_hoc(&walked, league_of(state), &options, TASK_SCORE, 2, INT64_MAX);
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {7, 2, 4}, {6, 2, 5}, {5, 2, 5}, {4, 2, 4}, {3, 2, 5}});
     assert_int_equal(walked.walk.withheld_count, 8);
     end(&walked);
-    start(&walked, ((struct databases *)*state)->league_confirmed, &options);
-    walk_ad_hoc(&walked, TASK_SCORE, 2, INT64_MAX);
+    start_ad_hoc(&walked, ((struct databases *)*state)->league_confirmed, &options, TASK_SCORE, 2,
+                 INT64_MAX);
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {5, 2, 5}, {6, 2, 5}, {7, 2, 4}, {4, 2, 4}, {3, 2, 5}});
@@ -360,8 +323,7 @@ static void children_are_drawn_of_those_whose_target_is_shown(void **state) {
     struct walked walked;
     hw_sampler_options options = recent();
     options.child_width = 1;
-    start(&walked, ((struct databases *)*state)->league_scored, &options);
-    walk_seed(&walked, TASK_SCORE, 5);
+    start_seed(&walked, ((struct databases *)*state)->league_scored, &options, TASK_SCORE, 5);
     ASSERT_WALK(&walked,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 5}, {5, 4, 6}, {3, 4, 6}});
     const uint32_t *parents = walked.walk.parents;
@@ -382,41 +344,29 @@ static void labels_of_other_seeds_follow_context_labels(void **state) {
     struct walked walked;
     hw_sampler_options options = recent();
     options.child_width = 1;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_SCORE, 5);
+    start_seed(&walked, league_of(state), &options, TASK_SCORE, 5);
     ASSERT_WALK(&walked,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 5}, {5, 4, 6}, {3, 5, 6}});
     ASSERT_COLUMNS(&walked, 4,
                    {MATCHES_ID, MATCHES_HOME, MATCHES_AWAY, MATCHES_REPLAY_OF, MATCHES_PLAYED});
     end(&walked);
     options.context_labels = HW_LABELS_NONE;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_SCORE, 5);
-    ASSERT_WALK(&walked,
+    ASSERT_SEED(league_of(state), &options, TASK_SCORE, 5,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 5}, {5, 4, 5}, {3, 5, 5}});
-    end(&walked);
     options.context_labels = HW_LABELS_ALL;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_SCORE, 5);
-    ASSERT_WALK(&walked,
+    ASSERT_SEED(league_of(state), &options, TASK_SCORE, 5,
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 6}, {5, 4, 6}, {3, 5, 6}});
-    end(&walked);
 }
 
 /* price, seed 2: book 6, its original 4, that one's author 0 and original 3. With every seed in the
  * test split the prices of 3 and 4 are labels that train contexts may not show. */
 static void hashed_splits_decide_which_labels_show(void **state) {
-    struct walked walked;
     hw_sampler_options options = recent();
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 2);
-    ASSERT_WALK(&walked, {{6, 0, 8}, {4, 1, 8}, {0, 2, 3}, {3, 2, 8}});
-    end(&walked);
+    ASSERT_SEED(bookstore_of(state), &options, TASK_PRICE, 2,
+                {{6, 0, 8}, {4, 1, 8}, {0, 2, 3}, {3, 2, 8}});
     memcpy(options.split_ratios, (double[]){0, 0, 1}, sizeof options.split_ratios);
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 2);
-    ASSERT_WALK(&walked, {{6, 0, 8}, {4, 1, 7}, {0, 2, 3}, {3, 2, 7}});
-    end(&walked);
+    ASSERT_SEED(bookstore_of(state), &options, TASK_PRICE, 2,
+                {{6, 0, 8}, {4, 1, 7}, {0, 2, 3}, {3, 2, 7}});
 }
 
 /* ---- widths and limits ------------------------------------------------------------------- */
@@ -424,37 +374,28 @@ static void hashed_splits_decide_which_labels_show(void **state) {
 /* form, seed 0, two hops: team 0 has 3 children by home (6 newest) and 2 by away (4 newest). Per
  * key and width 1: one of each. Per row and width 3: dealt home, away, home. */
 static void widths_are_per_key_or_dealt_to_the_keys_of_a_row(void **state) {
-    struct walked walked;
     hw_sampler_options options = recent();
     options.max_hops = 3;
     options.child_width = 1;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 0,
+                {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}});
     options.child_width = 3;
     options.width_scope = HW_WIDTH_PER_ROW;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 0,
+                {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}});
 }
 
 static void hops_are_limited_and_one_leaves_only_the_first_row(void **state) {
     struct walked walked;
     hw_sampler_options options = recent();
     options.max_hops = 1;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}});
     walk_seed(&walked, TASK_SCORE, 4);
     ASSERT_WALK(&walked, {{6, 0, 5}});
     end(&walked);
     options.max_hops = 2;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_SCORE, 4);
-    ASSERT_WALK(&walked, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_SCORE, 4, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}});
 }
 
 /* form, seed 0 (above): 2 + 1 + 5 + 1 + 5 ... cells. */
@@ -462,22 +403,19 @@ static void a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells(void 
     struct walked walked;
     hw_sampler_options options = recent();
     options.max_rows = 4;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 1);
     end(&walked);
     options = recent();
     options.sequence_length = 10;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 0);
     end(&walked);
     options.sequence_length = 9;
     options.max_rows = 4;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 0);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
     assert_int_equal(walked.walk.stopped_by_rows, 0); /* the cells ended it */
     end(&walked);
@@ -490,8 +428,7 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     hw_sampler_options options = recent();
     options.peer_labels = 2;
     options.max_hops = 3;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 1);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 1);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2},
                           {0, 1, 1},
                           {SEED_ROW, 2, 2},
@@ -507,18 +444,14 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     end(&walked);
     options.label_rows = 1;
     options.max_rows = 5;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 1);
+    start_seed(&walked, league_of(state), &options, TASK_FORM, 1);
     ASSERT_WALK(&walked,
                 {{SEED_ROW, 0, 2}, {0, 1, 1}, {SEED_ROW, 2, 2}, {SEED_ROW, 2, 2}, {1, 3, 1}});
     assert_int_equal(walked.walk.visits[2].list, 0);
     assert_int_equal(walked.walk.stopped_by_rows, 1);
     end(&walked);
     options.max_hops = 2;
-    start(&walked, league_of(state), &options);
-    walk_seed(&walked, TASK_FORM, 1);
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 1, {{SEED_ROW, 0, 2}, {0, 1, 1}});
 }
 
 /* form, team 1 on day 9 or with no time, frozen, before anything is known. */
@@ -535,8 +468,7 @@ static void peers_of_seeds_given_by_the_caller(void **state) {
         hw_sampler_options options = recent();
         options.peer_labels = 1024;
         options.visible_until = (const int64_t[]){INT64_MAX, INT64_MAX, cases[i].until};
-        start(&walked, league_of(state), &options);
-        walk_ad_hoc(&walked, TASK_FORM, 1, cases[i].obs_time);
+        start_ad_hoc(&walked, league_of(state), &options, TASK_FORM, 1, cases[i].obs_time);
         uint32_t found = 0;
         for (uint32_t row = 1; row < walked.walk.row_count; row++) {
             found += walked.walk.visits[row].row == SEED_ROW;
@@ -552,8 +484,7 @@ static void a_target_that_would_be_cut_takes_the_last_position(void **state) {
     hw_sampler_options options = recent();
     options.sequence_length = 4;
     options.max_rows = 4;
-    start(&walked, bookstore_of(state), &options);
-    walk_seed(&walked, TASK_PRICE, 2);
+    start_seed(&walked, bookstore_of(state), &options, TASK_PRICE, 2);
     ASSERT_WALK(&walked, {{6, 0, 4}});
     ASSERT_COLUMNS(&walked, 0, {BOOKS_ID, BOOKS_AUTHOR_ID, BOOKS_SEQUEL_OF, BOOKS_PRICE});
     assert_int_equal(walked.walk.target_cell, 3);
@@ -567,15 +498,13 @@ static void a_row_that_would_be_empty_shows_its_first_identifier(void **state) {
     struct walked walked;
     hw_sampler_options options = recent();
     options.identifier_cells = HW_IDENTIFIERS_NONE;
-    start(&walked, deliveries_of(state), &options);
-    walk_ad_hoc(&walked, 0, 5, 4 * DAY_US);
+    start_ad_hoc(&walked, deliveries_of(state), &options, 0, 5, 4 * DAY_US);
     ASSERT_WALK(&walked, {{5, 0, 2}, {0, 1, 1}, {3, 2, 2}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_WEIGHT, PARCELS_SENT});
     ASSERT_COLUMNS(&walked, 1, {COURIERS_ID});
     end(&walked);
     options.identifier_cells = HW_IDENTIFIERS_KEYS;
-    start(&walked, deliveries_of(state), &options);
-    walk_ad_hoc(&walked, 0, 5, 4 * DAY_US);
+    start_ad_hoc(&walked, deliveries_of(state), &options, 0, 5, 4 * DAY_US);
     ASSERT_WALK(&walked, {{5, 0, 3}, {0, 1, 1}, {3, 2, 3}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_COURIER_ID, PARCELS_WEIGHT, PARCELS_SENT});
     ASSERT_COLUMNS(&walked, 1, {COURIERS_ID});
@@ -583,6 +512,28 @@ static void a_row_that_would_be_empty_shows_its_first_identifier(void **state) {
 }
 
 /* ---- draws ------------------------------------------------------------------------------- */
+
+/* Adds a row that is not in the list. */
+static void add_row(uint32_t *rows, uint32_t *row_count, uint32_t row) {
+    for (uint32_t i = 0; i < *row_count; i++) {
+        if (rows[i] == row) {
+            return;
+        }
+    }
+    rows[(*row_count)++] = row;
+}
+
+/* form, seed 0: the children of team 0 in the order in which they are drawn. */
+static void assert_drawn(hw_store *store, const hw_sampler_options *options, const uint32_t *rows,
+                         uint32_t row_count) {
+    struct walked walked;
+    start_seed(&walked, store, options, TASK_FORM, 0);
+    assert_int_equal(walked.walk.row_count, 2 + row_count);
+    for (uint32_t i = 0; i < row_count; i++) {
+        assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
+    }
+    end(&walked);
+}
 
 /*
  * form, seed 0, two hops, uniform, width 2 of home's 3 (2, 3, 6) and away's 2 (3, 4). The array is
@@ -595,7 +546,6 @@ static void uniform_draws_are_those_of_the_documentation(void **state) {
     options.max_hops = 3;
     options.child_width = 2;
     for (options.seed = 0; options.seed < 50; options.seed++) {
-        struct walked walked;
         struct hwi_rng rng = hwi_rng_make(options.seed, 0, 0, TASK_FORM * 4 + HW_TRAIN);
         uint32_t rows[6] = {0}, row_count = 0, array[4] = {0, 0, 1, 1}, kept[2] = {0, 1};
         uint32_t home_before = UINT32_MAX, drawn[2] = {0, 0};
@@ -613,21 +563,9 @@ static void uniform_draws_are_those_of_the_documentation(void **state) {
                 home_before = position;
             }
             drawn[group]++;
-            uint32_t row = lists[group][position], seen = 0;
-            for (uint32_t i = 0; i < row_count; i++) {
-                seen |= rows[i] == row;
-            }
-            if (!seen) {
-                rows[row_count++] = row;
-            }
+            add_row(rows, &row_count, lists[group][position]);
         }
-        start(&walked, league_of(state), &options);
-        walk_seed(&walked, TASK_FORM, 0);
-        assert_int_equal(walked.walk.row_count, 2 + row_count);
-        for (uint32_t i = 0; i < row_count; i++) {
-            assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
-        }
-        end(&walked);
+        assert_drawn(league_of(state), &options, rows, row_count);
     }
 }
 
@@ -640,7 +578,6 @@ static void a_pooled_width_draws_over_the_lists_of_all_keys(void **state) {
     options.max_hops = 3;
     options.child_width = 3;
     for (options.seed = 0; options.seed < 50; options.seed++) {
-        struct walked walked;
         struct hwi_rng rng = hwi_rng_make(options.seed, 0, 0, TASK_FORM * 4 + HW_TRAIN);
         uint32_t rows[3] = {0}, row_count = 0, taken = 0;
         for (uint32_t left = 3; left > 0; left--) {
@@ -650,21 +587,9 @@ static void a_pooled_width_draws_over_the_lists_of_all_keys(void **state) {
                 position = hwi_rng_below(&rng, 5);
             } while (taken >> position & 1);
             taken |= 1u << position;
-            uint32_t seen = 0;
-            for (uint32_t i = 0; i < row_count; i++) {
-                seen |= rows[i] == pool[position];
-            }
-            if (!seen) {
-                rows[row_count++] = pool[position];
-            }
+            add_row(rows, &row_count, pool[position]);
         }
-        start(&walked, league_of(state), &options);
-        walk_seed(&walked, TASK_FORM, 0);
-        assert_int_equal(walked.walk.row_count, 2 + row_count);
-        for (uint32_t i = 0; i < row_count; i++) {
-            assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
-        }
-        end(&walked);
+        assert_drawn(league_of(state), &options, rows, row_count);
     }
 }
 
@@ -675,8 +600,7 @@ static void every_order_visits_the_same_rows_where_all_fit(void **state) {
         hw_sampler_options options = recent();
         options.child_order = variant & 1 ? HW_CHILDREN_UNIFORM : HW_CHILDREN_RECENT;
         options.width_scope = variant & 2 ? HW_WIDTH_PER_ROW : HW_WIDTH_PER_KEY;
-        start(&walked, league_of(state), &options);
-        walk_seed(&walked, TASK_FORM, 0);
+        start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
         assert_int_equal(walked.walk.row_count, 8);
         for (uint32_t row = 0; row < 7; row++) {
             assert_int_not_equal(hwi_walk_local(&walked.walk, row), HWI_NONE);
