@@ -40,9 +40,8 @@ from confluence.config import PRESETS, Config, preset
 from confluence.data.tasks import (
     device_tables,
     open_sampler,
-    read_labels,
     read_row_shape,
-    read_task,
+    read_target,
 )
 from confluence.folder.log import FILE, read_summary
 from confluence.folder.log_events import of_kind, read_events
@@ -92,7 +91,7 @@ def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
     """What a batch and a step are made of, from a first step that is not run."""
     with open_sampler(store, cfg, task) as sampler:
         metadata = sampler.database_metadata()
-        target = read_task(metadata, read_labels(store, sampler, task), task)
+        target, _ = read_target(store, sampler, task)
         width, limit = int(metadata["text"]["dim"]), target.category_limit
         runner = StepRunner(
             cfg, [Constants(device_tables(sampler, limit), target.scales(cfg))],
