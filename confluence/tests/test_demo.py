@@ -9,6 +9,7 @@ from pathlib import Path
 import headwater.cli.main
 import pytest
 from headwater import shop
+from small import SMALL, events, words
 
 from confluence.cli.main import main
 
@@ -43,11 +44,11 @@ def test_one_command_goes_from_a_database_to_predictions(
     assert result["metrics"]["auroc"] > 0.65, result
     with (out / "predictions-test.csv").open() as file:
         assert len(list(csv.DictReader(file))) == result["seeds"] > 200
-    events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
-    assert events[0] == "start" and events[-1] == "end"
+    kinds = [event["event"] for event in events(out)]
+    assert kinds[0] == "start" and kinds[-1] == "end"
     assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
 
-    assert headwater.cli.main(["sample", str(out / "store"), "--task", "churn"]) == 0
+    assert headwater.cli.main.main(["sample", str(out / "store"), "--task", "churn"]) == 0
     assert "customers" in capsys.readouterr().out
     assert headwater.Store(out / "store").verify() == []
 
@@ -202,17 +203,8 @@ def test_a_damaged_checkpoint_is_one_clear_error(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    train = [
-        "train",
-        str(shop_store),
-        "--task",
-        "subscribed",
-        "--out",
-        str(out),
-        "--preset",
-        "tiny",
-    ]
-    assert main([*train, "--steps", "1", "--width", "16", "--layers", "1"]) == 0
+    train = ["train", str(shop_store), "--task", "subscribed", "--out", str(out)]
+    assert main([*train, *words({**SMALL, "steps": 1})]) == 0
     for path in (out / "checkpoints" / "1" / "params").rglob("*"):
         if path.is_file():
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
