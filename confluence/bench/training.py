@@ -33,14 +33,20 @@ from typing import Any
 
 import jax
 import numpy as np
-from turns import Run
 
 import confluence
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
+from confluence.data.tasks import (
+    device_tables,
+    open_sampler,
+    read_row_shape,
+    read_target,
+)
 from confluence.folder.log import FILE, read_summary
 from confluence.folder.log_events import of_kind, read_events
 from confluence.model.transformer import attention_path, compute_dtype
+from confluence.training.step import Constants, Feed, StepRunner, first_state
 
 RATES = (
     "timed_steps", "first_step_seconds", "cells_per_second", "contexts_per_second", "fetch_share",
@@ -83,14 +89,23 @@ def measures(folder: Path) -> dict[str, Any]:
 
 def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
     """What a batch and a step are made of, from a first step that is not run."""
-    run = Run(store, task, cfg)
-    try:
-        found = {"batch_bytes": run.bytes, "sampler_threads": run.sampler.stats()["threads"]}
+    with open_sampler(store, cfg, task) as sampler:
+        metadata = sampler.database_metadata()
+        target, _ = read_target(store, sampler, task)
+        width, limit = int(metadata["text"]["dim"]), target.category_limit
+        runner = StepRunner(
+            cfg, [Constants(device_tables(sampler, limit), target.scales(cfg))],
+            text_width=width, category_limit=limit, row_shape=read_row_shape(metadata, cfg),
+        )  # fmt: skip
+        batch = Feed(lambda: (sampler.next_train_batch(), 0)).next_on_device().inputs
+        found = {
+            "batch_bytes": sum(array.nbytes for array in batch.values()),
+            "sampler_threads": sampler.stats()["threads"],
+        }
         if cfg.accumulate > 1:
             return {**found, "step_flops": None}
-        lowered = run.runner._step.lower(run.state, run.batch.inputs, run.runner._stores[0])
-    finally:
-        run.sampler.shutdown()
+        state = first_state(cfg, width, target.first_biases())
+        lowered = runner._step.lower(state, batch, runner._stores[0])
     counts = lowered.cost_analysis() or {}
     flops = counts.get("flops")
     return {**found, "step_flops": None if flops is None or not np.isfinite(flops) else flops}

@@ -13,15 +13,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confluence.config import PRESETS, Config, ConfigError, preset
-    from confluence.data.tasks import TaskError
-    from confluence.folder.checkpoint import CheckpointError
-    from confluence.ranks.rendezvous import RendezvousError
-    from confluence.ranks.stop import TrainingStopped
-    from confluence.runs.backtest import backtest
-    from confluence.runs.pretrain import pretrain
-    from confluence.runs.run import Run, load, train
-    from confluence.training.step import NonFiniteLossError, RecompilationError
+    from confluence.config import PRESETS as PRESETS
+    from confluence.config import Config as Config
+    from confluence.config import ConfigError as ConfigError
+    from confluence.config import preset as preset
+    from confluence.data.tasks import TaskError as TaskError
+    from confluence.folder.checkpoint import CheckpointError as CheckpointError
+    from confluence.ranks.rendezvous import RendezvousError as RendezvousError
+    from confluence.ranks.stop import TrainingStopped as TrainingStopped
+    from confluence.runs.backtest import backtest as backtest
+    from confluence.runs.pretrain import pretrain as pretrain
+    from confluence.runs.run import Run as Run
+    from confluence.runs.run import load as load
+    from confluence.runs.run import train as train
+    from confluence.training.step import NonFiniteLossError as NonFiniteLossError
+    from confluence.training.step import RecompilationError as RecompilationError
 
 __version__ = "0.1.0"
 
@@ -43,23 +49,7 @@ HOMES = {
     "train": "runs.run",
 }
 
-__all__ = [
-    "PRESETS",
-    "CheckpointError",
-    "Config",
-    "ConfigError",
-    "NonFiniteLossError",
-    "RecompilationError",
-    "RendezvousError",
-    "Run",
-    "TaskError",
-    "TrainingStopped",
-    "backtest",
-    "load",
-    "preset",
-    "pretrain",
-    "train",
-]
+__all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> Any:

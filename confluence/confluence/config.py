@@ -9,11 +9,12 @@ in the package holds a default.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
+
+from headwater.errors import nearest
 
 from confluence.settings import (
     GROUPS,
@@ -245,7 +246,9 @@ class Config:
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = [name for name in values if name not in known]
         if unknown:
-            raise ConfigError("; ".join(_unknown_setting(name, known) for name in unknown))
+            raise ConfigError(
+                "; ".join(f"unknown setting '{name}'{nearest(name, known)}" for name in unknown)
+            )
         settings = dict(values)
         for name, kinds in setting_kinds(cls).items():
             if isinstance(settings.get(name), list) and tuple_kind(kinds) is not None:
@@ -269,11 +272,6 @@ class PastConfig(Config):
 def kept_config(values: Mapping[str, Any]) -> Config:
     """The settings that a run's record holds."""
     return (PastConfig if "time_split" in values else Config).from_dict(values)
-
-
-def _unknown_setting(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown setting '{name}'" + (f", did you mean '{near[0]}'?" if near else "")
 
 
 def tiny() -> Config:

@@ -13,7 +13,7 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, US_PER_DAY, Floats, Labels, Task
-from confluence.model.outputs import sigmoid, softmax
+from confluence.model.outputs import Pass, sigmoid, softmax
 from confluence.model.transformer import Output, Params
 from confluence.scores.evaluate import Predictions, short_time, time_text
 
@@ -23,10 +23,8 @@ NEAR_US = 366 * US_PER_DAY  # of the seeds of a task, if these do not span more
 class Speaker(Protocol):
     """A compiled model, or several of whose outputs it gives the average."""
 
-    def outputs(
-        self, params: Params, batches: Iterator[Any]
-    ) -> Iterator[tuple[Output, dict[str, Any]]]:
-        """Pairs of (outputs of the sequences that count, their host-side info)."""
+    def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
+        """What the heads say of the batches."""
 
 
 def predict(predictor: Speaker, params: Params, batches: Iterator[Any], task: Task) -> Predictions:

@@ -22,10 +22,10 @@ from confluence.answers.read_out import Speaker
 from confluence.data.stores import TaskPlace
 from confluence.data.tasks import Task, TaskError
 from confluence.data.verification import open_store
-from confluence.model.outputs import Average, as_output, gathered
+from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
 
-Says = tuple[Path, Task, Iterator[tuple[Output, dict[str, Any]]]]
+Says = tuple[Path, Task, Pass]
 """A run's folder, its task with the scales of its outputs, and its pass: outputs and infos."""
 
 
@@ -42,9 +42,7 @@ class SeveralRuns:
         self._task = task
         self._others = others
 
-    def outputs(
-        self, params: Params, batches: Iterator[Any]
-    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+    def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once: averaged outputs, and the info of the first run's pass."""
         first, info = gathered(self._predictor.outputs(params, batches))
         if first is None:
@@ -58,9 +56,7 @@ class SeveralRuns:
         yield average.output(), info
 
 
-def _in_order_of(
-    info: dict[str, Any], parts: Iterator[tuple[Output, dict[str, Any]]], refusal: str
-) -> Output:
+def _in_order_of(info: dict[str, Any], parts: Pass, refusal: str) -> Output:
     """The outputs of another pass, in the order of the one that `info` is of.
 
     Raises:

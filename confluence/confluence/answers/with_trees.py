@@ -20,7 +20,7 @@ from headwater import SemanticType
 
 from confluence.answers.read_out import Speaker
 from confluence.data.tasks import Task, TaskError
-from confluence.model.outputs import Average, as_output, gathered
+from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
 from confluence.trees.boosted import TreeAnswers
 from confluence.trees.time_lists import Ints
@@ -56,9 +56,7 @@ class WithTrees:
         self._split = split
         self.answers: TreeAnswers | None = None  # the trees' own, seeds ascending; after `outputs`
 
-    def outputs(
-        self, params: Params, batches: Iterator[Any]
-    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+    def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once: averaged outputs, and the info of the speaker's pass."""
         output, info = gathered(self._speaker.outputs(params, batches))
         if output is None:

@@ -98,8 +98,7 @@ def train_command(options: argparse.Namespace) -> Told:
         names = [name for name, _ in options.task]
         return train(
             options.store, task=names, out=options.out or default_out(*names),
-            task_weights=dict(options.task), preset=options.preset, overwrite=options.overwrite,
-            resume=options.resume, verify=options.verify, **overrides_of(options),
+            task_weights=dict(options.task), **_how_to_train(options),
         )  # fmt: skip
 
     return _train_together(options, train, preset(options.preset, **overrides_of(options)))
@@ -113,13 +112,16 @@ def pretrain_command(options: argparse.Namespace) -> Told:
 
         return pretrain(
             options.store, out=options.out, tasks=options.task,
-            store_weights=options.store_weights, preset=options.preset,
-            overwrite=options.overwrite, resume=options.resume, verify=options.verify,
-            **overrides_of(options),
+            store_weights=options.store_weights, **_how_to_train(options),
         )  # fmt: skip
 
     settings = {**overrides_of(options), "objective": "masked_cells"}
     return _train_together(options, pretrain, preset(options.preset, **settings))
+
+
+def _how_to_train(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("preset", "overwrite", "resume", "verify")
+    return {**{name: getattr(options, name) for name in names}, **overrides_of(options)}
 
 
 def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: Config) -> Told:
@@ -175,10 +177,8 @@ def evaluate_command(options: argparse.Namespace) -> Told:
         run, *others = _load_runs(options)
         return [
             run.scoring(
-                options.split, task=title, regime=options.regime,
-                visible_until=options.visible_until, resamples=options.resamples,
-                trees=not options.no_trees, others=others,
-                tree_share=options.tree_share, verify=options.verify,
+                options.split, task=title, others=others, tree_share=options.tree_share,
+                **_how_to_score(options),
             )
             for title in ((run.titles or [None]) if options.task is None else [options.task])
         ]  # fmt: skip
@@ -193,6 +193,11 @@ def evaluate_command(options: argparse.Namespace) -> Told:
     return _together(options, ask, tell, timeout_s=_patience_of(options))
 
 
+def _how_to_score(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("regime", "visible_until", "resamples", "verify")
+    return {**{name: getattr(options, name) for name in names}, "trees": not options.no_trees}
+
+
 def probe_command(options: argparse.Namespace) -> Told:
     """Probe a trained or pretrained run."""
     from confluence.report.tables import describe_evaluation
@@ -203,9 +208,7 @@ def probe_command(options: argparse.Namespace) -> Told:
         options.run, store=options.store, which=options.checkpoint, verify=options.verify
     )  # fmt: skip
     result = run.probe(
-        options.split, task=options.task, regime=options.regime,
-        visible_until=options.visible_until, resamples=options.resamples,
-        trees=not options.no_trees, verify=options.verify,
+        options.split, task=options.task, **_how_to_score(options)
     )  # fmt: skip
     return Told(result, describe_evaluation(result))
 

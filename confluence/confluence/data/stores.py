@@ -122,9 +122,9 @@ class OpenStore:
     path: str
     sampler: Any  # headwater.Sampler
     metadata: Mapping[str, Any]  # of the sampler
-    places: tuple[TaskPlace, ...]
-    tasks: tuple[Task, ...]  # of the places
-    labels: tuple[Labels, ...]
+    places: tuple[TaskPlace, ...] = ()  # none where masked cells alone are learned
+    tasks: tuple[Task, ...] = ()  # of the places
+    labels: tuple[Labels, ...] = ()
     share: float = 1.0  # its weight where no task is learned
 
     @property

@@ -7,7 +7,6 @@ donated. Arrays for the host (which seed, which time) stay in `batch.info`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from headwater import SemanticType
+from headwater.errors import nearest
 from numpy.typing import NDArray
 
 from confluence.config import Config
@@ -179,9 +179,8 @@ def find_task(metadata: Mapping[str, Any], name: str) -> int:
     """Index of a task by name; an unknown name is an error that suggests the nearest."""
     names = [task["name"] for task in metadata["tasks"]]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else f", the store has {', '.join(names)}"
-        raise TaskError(f"no task '{name}'{hint if names else ', the store has none'}")
+        has = f", the store has {', '.join(names) or 'none'}"
+        raise TaskError(f"no task '{name}'{nearest(name, names) or has}")
     return names.index(name)
 
 
@@ -226,6 +225,12 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
         label_window_us=int(entry.get("label_window_us") or 0),
         inclusive=entry.get("cutoff", "inclusive") == "inclusive",
     )
+
+
+def read_target(store_path: str, sampler: Any, name: str) -> tuple[Task, Labels]:
+    """A task and the labels of all its seeds, with this sampler's splits."""
+    labels = read_labels(store_path, sampler, name)
+    return read_task(sampler.database_metadata(), labels, name), labels
 
 
 def spread(values: Floats) -> float:

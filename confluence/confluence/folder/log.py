@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -117,10 +116,7 @@ class Log:
             progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._progress is not None:
             with contextlib.suppress(OSError):  # of a terminal that was closed
                 self._progress.stop()

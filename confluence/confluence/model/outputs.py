@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from confluence.model.transformer import Output
 
+Pass = Iterator[tuple[Output, dict[str, Any]]]
+"""Heads' outputs of the sequences that count, with their host-side info, batch by batch."""
+
 
 class Average:
     """Probabilities of null, true and each category are averaged; numbers and times as they are."""
@@ -40,7 +43,7 @@ class Average:
         return Output(*parts)
 
 
-def gathered(parts: Iterator[tuple[Output, dict[str, Any]]]) -> tuple[Any, dict[str, Any]]:
+def gathered(parts: Pass) -> tuple[Any, dict[str, Any]]:
     """A whole pass in one piece; None without batches."""
     found = list(parts)
     if not found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from headwater.console import say
@@ -47,10 +47,7 @@ class StopRequest:
             self._previous = handle_stops(self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

@@ -68,10 +68,10 @@ def share(value: float) -> str:
 
 
 def line_chart(
-    title: str, lines: Sequence[Line], *, x_label: str = "step",
-    show: Callable[[float], str] = short, from_zero: bool = False,
+    title: str, lines: Sequence[Line], *, show: Callable[[float], str] = short,
+    from_zero: bool = False,
 ) -> str:  # fmt: skip
-    """Lines over one x; empty if no line has a point."""
+    """Lines over steps; empty if no line has a point."""
     kept = [Line(line.name, [p for p in line.points if math.isfinite(p[1])]) for line in lines]
     kept = [line for line in kept if line.points]
     if not kept:
@@ -80,7 +80,7 @@ def line_chart(
     ys = [y for line in kept for _, y in line.points] + [0.0] * from_zero
     x_axis = _axis(min(xs), max(xs), LEFT, WIDTH - RIGHT)
     y_axis = _axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP, margin=0.05)
-    parts = [_y_grid(y_axis, show), _x_ticks(x_axis, x_label)]
+    parts = [_y_grid(y_axis, show), _x_ticks(x_axis, "step")]
     for number, line in enumerate(kept):
         parts.append(_path(thinned(line.points), x_axis, y_axis, number))
     said = ", ".join(f"{line.name} {show(line.points[-1][1])}" for line in kept)

@@ -26,11 +26,10 @@ from confluence.data.tasks import (
     Task,
     device_tables,
     open_sampler,
-    read_labels,
     read_row_shape,
-    read_task,
+    read_target,
 )
-from confluence.model.outputs import gathered
+from confluence.model.outputs import Pass, gathered
 from confluence.model.transformer import Output, Params
 from confluence.ranks.group import Group, current
 from confluence.scores.evaluate import Predictions
@@ -65,9 +64,7 @@ class OfAllRanks:
         self._predictor = predictor
         self._group = group
 
-    def outputs(
-        self, params: Params, batches: Iterator[Any]
-    ) -> Iterator[tuple[Output, dict[str, Any]]]:
+    def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once, on every rank, in the order of one process's pass."""
         output, info = gathered(self._predictor.outputs(params, self._group.watched(batches)))
         if output is None:  # on all ranks, which have equally many batches
@@ -158,7 +155,6 @@ def _speaker(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> S
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
     """A task as it was at training, and its labels as they are."""
-    labels = read_labels(place.store, sampler, place.name)
-    task = read_task(sampler.database_metadata(), labels, place.name)
+    task, labels = read_target(place.store, sampler, place.name)
     moments: dict[str, Any] = dict(place.moments)
     return dataclasses.replace(task, **moments), labels

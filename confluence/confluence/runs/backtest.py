@@ -100,24 +100,18 @@ def backtest(
 
     for at, until in spans:
         places: list[Path] = []
+        span = (time_text(at), time_text(until))
         for seed in seeds:
             place = _place(folder, at, seed)
-            span = (time_text(at), time_text(until))
             cfg = PastConfig(**{**recipe.to_dict(), "seed": seed, "time_split": span})
             run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
             places.append(place)
-            found += [
-                _score(run, title, time_text(at), time_text(until), tree_share)
-                for title in run.titles
-            ]
+            found += [_score([run], title, *span, tree_share) for title in run.titles]
             write_unfinished()
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path, verify="header") for place in places]
-            together += [
-                _score_together(runs, title, time_text(at), time_text(until), tree_share)
-                for title in runs[0].titles
-            ]
+            together += [_score(runs, title, *span, tree_share) for title in runs[0].titles]
             write_unfinished()
     result = _result(found, together, tree_share)
     _write(file, result)
@@ -131,47 +125,37 @@ def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) 
     }  # fmt: skip
 
 
-def _score(run: Run, title: str, at: str, until: str, tree_share: float) -> Fold:
-    """One task of one fit: frozen at the cutoff, and rolling."""
-    options: dict[str, Any] = {"task": title, "verify": "header", "tree_share": tree_share}
-    rolling = run.evaluate("val", regime="rolling", trees=False, resamples=0, **options)
-    frozen = run.evaluate("val", regime="frozen", visible_until=at, **options)
-    return {
-        "cutoff": at,
-        "until": until,
-        "seed": run.config.seed,
-        "task": title,
-        "scored": frozen["scored"],
-        "metric": _main_metric(run, title),
-        "frozen": _numbers(frozen["metrics"]),
-        "rolling": _numbers(rolling["metrics"]),
-        "baselines": {
-            baseline: _numbers(result["metrics"])
-            for baseline, result in frozen["baselines"].items()
-        },
-    }
-
-
-def _score_together(
-    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float
-) -> Fold:
-    """One task of all fits of a cutoff, as `_score` does it without the baselines."""
-    first, others = runs[0], runs[1:]
+def _score(runs: Sequence[Run], title: str, at: str, until: str, tree_share: float) -> Fold:
+    """One task, frozen at the cutoff and rolling: of one fit, with baselines, or of all fits of a
+    cutoff together, without baselines."""
+    first, *others = runs
     options: dict[str, Any] = {
-        "task": title, "trees": False, "resamples": 0, "others": others, "verify": "header",
-        "tree_share": tree_share,
+        "task": title, "verify": "header", "tree_share": tree_share, "others": others
     }  # fmt: skip
-    rolling = first.evaluate("val", regime="rolling", **options)
-    frozen = first.evaluate("val", regime="frozen", visible_until=at, **options)
-    return {
+    plain = {**options, "trees": False, "resamples": 0}
+    rolling = first.evaluate("val", regime="rolling", **plain)
+    frozen = first.evaluate(
+        "val", regime="frozen", visible_until=at, **(plain if others else options)
+    )  # fmt: skip
+    found = {
         "cutoff": at,
         "until": until,
         "task": title,
         "metric": _main_metric(first, title),
-        "runs": [str(run.out) for run in runs],
-        "seeds": [run.config.seed for run in runs],
         "frozen": _numbers(frozen["metrics"]),
         "rolling": _numbers(rolling["metrics"]),
+    }
+    if others:
+        seeds = [run.config.seed for run in runs]
+        return {**found, "runs": [str(run.out) for run in runs], "seeds": seeds}
+    return {
+        **found,
+        "seed": first.config.seed,
+        "scored": frozen["scored"],
+        "baselines": {
+            baseline: _numbers(result["metrics"])
+            for baseline, result in frozen["baselines"].items()
+        },
     }
 
 

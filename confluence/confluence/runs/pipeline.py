@@ -9,12 +9,13 @@ skipped, so a stopped run goes on where it was; nothing needs a network.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from headwater.errors import nearest
 
 from confluence.answers.with_trees import check_share
 from confluence.config import Config
@@ -236,9 +237,8 @@ def read_schema(metadata: Path, task: str, say: Say) -> headwater.Schema:
     document = json.loads(metadata.read_text(encoding="utf-8"))
     tasks = document.get("tasks") or {}
     if task not in tasks:
-        near = difflib.get_close_matches(task, tasks, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"{metadata} has {', '.join(tasks)}"
-        raise TaskError(f"no task '{task}', {hint if tasks else f'{metadata} has none'}")
+        has = f", {metadata} has {', '.join(tasks) or 'none'}"
+        raise TaskError(f"no task '{task}'{nearest(task, tasks) or has}")
     others = [name for name in tasks if name != task]
     if others:
         say(f"the store is built for {task}, without the tasks {', '.join(others)}")
@@ -252,14 +252,11 @@ def check_anchor(schema: headwater.Schema, question: Question) -> None:
     table = schema.table(task.anchor_table)
     for name in task.anchor_key:
         if table.spelling(name) is None:
-            known = table.column_names()
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f", did you mean '{near[0]}'?" if near else ""
             keys = ",".join(table.primary_key)
             raise TaskError(
-                f"--anchor {question.anchor}: table '{table.name}' has no column '{name}'{hint};"
-                f" its primary key is {keys}: name the query's column so, and use --anchor"
-                f" {table.name}.{keys}"
+                f"--anchor {question.anchor}: table '{table.name}' has no column '{name}'"
+                f"{nearest(name, table.column_names())}; its primary key is {keys}: name the"
+                f" query's column so, and use --anchor {table.name}.{keys}"
             )
 
 

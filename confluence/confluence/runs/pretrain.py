@@ -26,8 +26,8 @@ from confluence.runs.run import Run, check_choice, learn, listed
 def pretrain(
     store: str | Path | Sequence[str | Path], *, out: str | Path,
     tasks: str | Sequence[str] | None = None, store_weights: Sequence[float] | None = None,
-    preset: str = "small", steps: int | None = None, overwrite: bool = False, resume: bool = False,
-    verify: str = "once", **overrides: Any,
+    preset: str = "small", overwrite: bool = False, resume: bool = False, verify: str = "once",
+    **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on masked cells of one or more stores and save it in `out`.
 
@@ -43,8 +43,6 @@ def pretrain(
     The other arguments are those of `confluence.train`.
     """
     check_choice(overwrite=overwrite, resume=resume)
-    if steps is not None:
-        overrides["steps"] = steps
     cfg = preset_config(preset, **{**overrides, "objective": "masked_cells"})
     check_installed(cfg.log_to)
     if tasks is not None and cfg.seed_tables is not None:
@@ -104,11 +102,7 @@ def _open_stores(
         stores = []
         for path, own, weight in zip(paths, seeds, weights, strict=True):
             sampler = stack.enter_context(open_seeds(path, cfg, own, **options))
-            stores.append(
-                OpenStore(
-                    path=path, sampler=sampler, metadata=sampler.database_metadata(), places=(),
-                    tasks=(), labels=(), share=weight,
-                )
-            )  # fmt: skip
+            metadata = sampler.database_metadata()
+            stores.append(OpenStore(path=path, sampler=sampler, metadata=metadata, share=weight))
         check_together(stores)
         yield tuple(stores)

@@ -35,9 +35,8 @@ from confluence.data.tasks import (
     TaskError,
     device_tables,
     open_sampler,
-    read_labels,
     read_row_shape,
-    read_task,
+    read_target,
     to_device,
 )
 from confluence.data.verification import check_stores, open_store
@@ -86,8 +85,7 @@ def probe(
     asked = dataclasses.replace(run, config=question_config(run.config))
     cfg = asked.regime_config(place, split, regime, visible_until)
     with open_sampler(place.store, cfg, place.name) as sampler:
-        labels = read_labels(place.store, sampler, place.name)
-        target = read_task(sampler.database_metadata(), labels, place.name)
+        target, labels = read_target(place.store, sampler, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
         models = [run.params, reader.first_weights(run.config)]
         train = reader.read(models, sampler.epoch("train", task=place.name), limit=TRAIN_SEEDS)

@@ -217,19 +217,6 @@ class Run:
         file = Path(path) if path is not None and current().is_first else None
         if file is not None:
             check_output(file)
-        answers = self._answers(
-            split=split, keys=keys, keys_file=keys_file, at=at, task=task,
-            others=others, tree_share=tree_share, verify=verify,
-        )  # fmt: skip
-        if file is not None:
-            answers.write(file)
-        return answers
-
-    def _answers(
-        self, *, split: str | None, keys: Sequence[Any] | None, keys_file: Path | str | None,
-        at: Time | Sequence[Time] | None, task: str | None, others: Sequence[Run],
-        tree_share: float, verify: str,
-    ) -> Answers:  # fmt: skip
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
         if split is not None:
@@ -267,7 +254,10 @@ class Run:
         elif current().is_first:
             warn_of_far_times(predictions.obs_times, said.labels, place.name)
             warn_of_late_anchors(predictions, store, place.name)
-        return Answers(reordered(predictions, np.argsort(order)), said.target, store)
+        answers = Answers(reordered(predictions, np.argsort(order)), said.target, store)
+        if file is not None:
+            answers.write(file)
+        return answers
 
     def key_of_anchors(self, task: str | None = None) -> tuple[str, ...]:
         """The columns by which rows of the task's anchor table are asked about."""
@@ -388,8 +378,7 @@ def check_choice(*, overwrite: bool, resume: bool) -> None:
 def train(
     store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
     task_weights: Mapping[str, float] | None = None, preset: str = "small",
-    steps: int | None = None, overwrite: bool = False, resume: bool = False, verify: str = "once",
-    **overrides: Any,
+    overwrite: bool = False, resume: bool = False, verify: str = "once", **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
@@ -402,16 +391,13 @@ def train(
             embedded in the same way; a task is trained in every store that has one of that name.
         task_weights: how often a task is trained beside the others, by name; 1 where not given.
         preset: a name in `confluence.PRESETS`.
-        steps: optimizer steps; None: as the preset says.
         overwrite: remove the run that `out` holds; without it that is an error.
         resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
             it is done; start one if there is none. Another store, task or model is an error.
         verify: whether stores are read to their last byte before: "once" (for each machine),
             "full" or "header", as of `headwater.Store`. No part of the run.
-        overrides: any field of `Config`.
+        overrides: any field of `Config`, such as `steps`.
     """
-    if steps is not None:
-        overrides["steps"] = steps
     cfg = preset_config(preset, **overrides)
     return train_with(
         cfg, store, task=task, out=out, task_weights=task_weights, overwrite=overwrite,

@@ -62,13 +62,13 @@ class Resamples:
             yield times.astype(np.float64)[:, self.clusters]
 
 
-def draw(anchors: NDArray[Any], count: int | None, seed: int = 0) -> Resamples:
+def draw(anchors: NDArray[Any], count: int | None) -> Resamples:
     """Resamples of these seeds' anchors [n]; None: as many as the number of seeds allows."""
     _, clusters = np.unique(anchors, return_inverse=True)
     if count is None:
         most = MOST_WEIGHTS // max(1, anchors.size)
         count = int(np.clip(most, LEAST_RESAMPLES, RESAMPLES))
-    return Resamples(clusters=clusters.astype(np.int64).reshape(-1), count=count, seed=seed)
+    return Resamples(clusters=clusters.astype(np.int64).reshape(-1), count=count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,32 +4,29 @@
                                                                 └─► softmax: truths, categories
 
 What is minimised is the mean loss of the rows plus strength/2·Σ weight², biases free. Ridge (half
-the squared error) is one linear system. Softmax regression is convex: Newton's method, directions
-by conjugate gradients, in blocks of rows so that scores [rows, classes] stay small. Plain NumPy in
-float64; the same rows give the same weights. Cost O(n D²), and O(n D K) per product with the
-Hessian.
+the squared error) is one linear system. Softmax regression is convex: SciPy's Newton-CG, in blocks
+of rows so that scores [rows, classes] stay small. All in float64; the same rows give the same
+weights. Cost O(n D²), and O(n D K) per product with the Hessian.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from confluence.data.tasks import Floats
-from confluence.model.outputs import softmax
 
 STRENGTHS = tuple(10.0**power for power in range(1, -5, -1))  # tried, the strongest first
 FOLDS = 5
 FOLD_ROWS = 20_000  # most rows that the strength is chosen by
 BIAS_STRENGTH = 1e-6  # of softmax, so that a class that never occurs has a finite bias
-NEWTON_STEPS = 50
-CONJUGATE_STEPS = 100
-GRADIENT_TOLERANCE = 1e-7
+STEP_TOLERANCE = 1e-6  # of softmax: the mean change of a weight by which it is done
 BLOCK_SCORES = 4_000_000  # scores that exist at once
 
 Ints = NDArray[np.int64]
@@ -95,87 +92,49 @@ class Softmax:
         self, features: Floats, targets: Ints, strength: float, start: Any = None
     ) -> tuple[Floats, Floats]:
         """(weight [D,K], bias [K]) on standard features, from `start` if it is known where."""
-        problem = _SoftmaxProblem(features, targets, self.class_count, strength)
-        theta = np.zeros((features.shape[1] + 1, self.class_count))
-        if start is not None:
-            theta = np.concatenate([start[0], start[1][None]])
-        for _ in range(NEWTON_STEPS):
-            loss, gradient = problem.loss(theta), problem.gradient(theta)
-            if np.abs(gradient).max() < GRADIENT_TOLERANCE:
-                break
-            times = functools.partial(problem.curvature, theta)
-            step = _conjugate_gradients(times, -gradient)
-            slope, size = float(np.sum(gradient * step)), 1.0
-            while problem.loss(theta + size * step) > loss + 1e-4 * size * slope and size > 1e-8:
-                size /= 2.0
-            theta = theta + size * step
+        shape = (features.shape[1] + 1, self.class_count)  # the last row are the biases
+        rows = max(1, BLOCK_SCORES // self.class_count)
+        penalty = np.full((shape[0], 1), strength)
+        penalty[-1] = BIAS_STRENGTH
+
+        def blocks(theta: Floats) -> Iterator[tuple[Floats, Floats, Ints]]:
+            """Features with a column of ones, logarithms of shares, targets."""
+            for first in range(0, targets.size, rows):
+                part = features[first : first + rows]
+                x = np.concatenate([part, np.ones((len(part), 1))], axis=1)
+                yield x, log_softmax(x @ theta, axis=1), targets[first : first + rows]
+
+        def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
+            theta = flat.reshape(shape)
+            loss, gradient = 0.0, np.zeros(shape)
+            for x, log_shares, y in blocks(theta):
+                loss -= float(log_shares[np.arange(y.size), y].sum())
+                error = np.exp(log_shares)
+                error[np.arange(y.size), y] -= 1.0
+                gradient += x.T @ error
+            gradient = gradient / targets.size + penalty * theta
+            return loss / targets.size + 0.5 * float(np.sum(penalty * theta**2)), gradient.ravel()
+
+        def curvature(flat: Floats, step: Floats) -> Floats:
+            """The Hessian times a direction."""
+            direction, total = step.reshape(shape), np.zeros(shape)
+            for x, log_shares, _ in blocks(flat.reshape(shape)):
+                share, change = np.exp(log_shares), x @ direction
+                total += x.T @ (share * (change - np.sum(share * change, axis=1, keepdims=True)))
+            return np.asarray(total / targets.size + penalty * direction).ravel()
+
+        begin = np.zeros(shape) if start is None else np.concatenate([start[0], start[1][None]])
+        found = minimize(
+            loss_and_gradient, begin.ravel(), jac=True, hessp=curvature, method="Newton-CG",
+            options={"xtol": STEP_TOLERANCE},
+        )  # fmt: skip
+        theta = found.x.reshape(shape)
         return theta[:-1], theta[-1]
 
     def losses(self, scores: Floats, targets: Ints) -> Floats:
         """Of each row. [n,K], [n] → [n]"""
-        chosen = scores[np.arange(targets.size), targets]
-        return np.asarray(_log_sum(scores) - chosen)
-
-
-class _SoftmaxProblem:
-    """The penalised loss of softmax regression at θ [D+1,K], whose last row are the biases."""
-
-    def __init__(self, features: Floats, targets: Ints, class_count: int, strength: float) -> None:
-        self._features, self._targets = features, targets
-        self._rows = max(1, BLOCK_SCORES // class_count)
-        self._penalty = np.full((features.shape[1] + 1, 1), strength)
-        self._penalty[-1] = BIAS_STRENGTH
-
-    def _blocks(self, theta: Floats) -> Iterator[tuple[Floats, Floats, Ints]]:
-        """Features with a column of ones, scores, targets."""
-        for first in range(0, self._targets.size, self._rows):
-            part = self._features[first : first + self._rows]
-            x = np.concatenate([part, np.ones((len(part), 1))], axis=1)
-            yield x, x @ theta, self._targets[first : first + self._rows]
-
-    def loss(self, theta: Floats) -> float:
-        total = sum(
-            float(np.sum(_log_sum(scores) - scores[np.arange(y.size), y]))
-            for _, scores, y in self._blocks(theta)
-        )
-        return total / self._targets.size + 0.5 * float(np.sum(self._penalty * theta**2))
-
-    def gradient(self, theta: Floats) -> Floats:
-        total = np.zeros_like(theta)
-        for x, scores, y in self._blocks(theta):
-            share = softmax(scores)
-            share[np.arange(y.size), y] -= 1.0
-            total += x.T @ share
-        return np.asarray(total / self._targets.size + self._penalty * theta)
-
-    def curvature(self, theta: Floats, direction: Floats) -> Floats:
-        """The Hessian at θ times a direction."""
-        total = np.zeros_like(theta)
-        for x, scores, _ in self._blocks(theta):
-            share, change = softmax(scores), x @ direction
-            total += x.T @ (share * (change - np.sum(share * change, axis=1, keepdims=True)))
-        return np.asarray(total / self._targets.size + self._penalty * direction)
-
-
-def _log_sum(scores: Floats) -> Floats:
-    most = scores.max(axis=1)
-    return np.asarray(most + np.log(np.sum(np.exp(scores - most[:, None]), axis=1)))
-
-
-def _conjugate_gradients(times: Callable[[Floats], Floats], wanted: Floats) -> Floats:
-    """About the x with times(x) = wanted, the closer the smaller `wanted` is."""
-    x, rest = np.zeros_like(wanted), wanted.copy()
-    direction, square = rest.copy(), float(np.sum(rest**2))
-    enough = square * min(0.01, square**0.5)
-    for _ in range(CONJUGATE_STEPS):
-        if square <= enough:
-            break
-        product = times(direction)
-        size = square / float(np.sum(direction * product))
-        x, rest = x + size * direction, rest - size * product
-        square, before = float(np.sum(rest**2)), square
-        direction = rest + square / before * direction
-    return x
+        shares = log_softmax(scores, axis=1)
+        return np.asarray(-shares[np.arange(targets.size), targets])
 
 
 # ------------------------------------------------------------------------------------- the strength

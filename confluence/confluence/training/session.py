@@ -195,8 +195,9 @@ class Session:
                 keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
-        started = time.perf_counter()
-        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *self._weights(), group=group)
+        started, days = time.perf_counter(), cfg.half_life_days
+        weights = [] if days is None else [SeedWeights(self.stores, days)]
+        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *weights, group=group)
         with memory_explained(cfg):
             state = fit(
                 state, runner, feed,
@@ -210,10 +211,6 @@ class Session:
                 **log.summary(),
             )  # fmt: skip
         return state
-
-    def _weights(self) -> list[SeedWeights]:
-        days = self.config.half_life_days
-        return [] if days is None else [SeedWeights(self.stores, days)]
 
     def _evaluate(
         self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog

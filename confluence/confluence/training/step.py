@@ -30,6 +30,7 @@ from confluence.folder.log_events import StepReport
 from confluence.model.expand import as_dense
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
+from confluence.model.outputs import Pass
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import (
     Inputs,
@@ -232,17 +233,12 @@ class StepRunner:
                 *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
             )
 
-        def apply_step(
-            state: TrainState, sums: GradientSums
-        ) -> tuple[TrainState, dict[str, Array]]:
-            return apply(state, sums)
-
         self.accumulate = cfg.accumulate
         results = group.placement()
         self._step: Any = jax.jit(train_step, donate_argnums=0, **results)
         self._zeros: Any = jax.jit(no_gradients, **results)
         self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
-        self._apply: Any = jax.jit(apply_step, donate_argnums=0, **results)
+        self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
         parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
         self._parts, self._stores = group.same((parts, tuple(stores)))
 
@@ -447,10 +443,8 @@ class Predictor:
         self._predict = _jitted_forward(cfg, category_limit, row_shape)
         self._tables = tables
 
-    def outputs(
-        self, params: Params, batches: Iterator[Any]
-    ) -> Iterator[tuple[Output, dict[str, Any]]]:
-        """Pairs of (outputs of the sequences that count, their host-side info), batch by batch."""
+    def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
+        """What the heads say of the batches."""
         pending: tuple[Output, dict[str, Any], int] | None = None
         compiled_before = self._predict._cache_size()
         for batch in batches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from confluence.folder.log_events import StepReport
@@ -17,10 +16,7 @@ class RankLog:
     def __enter__(self) -> RankLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         pass
 
     def event(self, kind: str, **fields: Any) -> None:

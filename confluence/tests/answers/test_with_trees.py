@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 from headwater.store.row_keys import time_us
+from small import labelled, words
 from stand_ins import Pass, batch
 
 import confluence
@@ -28,9 +29,6 @@ from confluence.data.tasks import (
     Labels,
     Task,
     TaskError,
-    open_sampler,
-    read_labels,
-    read_task,
 )
 from confluence.model.transformer import Output
 from confluence.report.tables import describe_evaluation
@@ -194,10 +192,7 @@ def test_what_comes_later_changes_no_answer(run: confluence.Run, tmp_path: Path)
 
 def trees_of(store: Path, name: str, split: str = "test", **settings: Any) -> HistoryTrees:
     cfg = preset("tiny", **settings)
-    with open_sampler(str(store), cfg, name) as sampler:
-        labels = read_labels(str(store), sampler, name)
-        task = read_task(sampler.database_metadata(), labels, name)
-    return HistoryTrees(str(store), cfg, task, labels)
+    return HistoryTrees(str(store), cfg, *labelled(store, cfg, name))
 
 
 def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> None:
@@ -249,9 +244,7 @@ def test_baselines_of_times_are_answers_however_old_the_data_is(
 ) -> None:
     """Own columns are read once for each seed, though train seeds stand for old data thrice."""
     cfg = preset("tiny", visible_until=until)
-    with open_sampler(str(shop_store), cfg, "next_order") as sampler:
-        labels = read_labels(str(shop_store), sampler, "next_order")
-        task = read_task(sampler.database_metadata(), labels, "next_order")
+    task, labels = labelled(shop_store, cfg, "next_order")
     found = tree_baselines(str(shop_store), cfg, task, labels, "test")
     asked = labels.splits == SPLITS["test"]
     for name in ("own_columns", "history"):
@@ -268,19 +261,6 @@ def test_questions_without_a_time_leave_the_others_their_times(shop_store: Path)
     both = trees.answers(np.arange(2), rows, np.array([asked, NO_TIME])).values
     assert both[0] == alone[0]
     assert np.isfinite(both[1])
-
-
-def test_labels_of_which_nobody_says_when_they_are_known_are_no_features(
-    store: Path, shop_store: Path
-) -> None:
-    for trees, expected in ((trees_of(store, "next_sale"), False),
-                            (trees_of(shop_store, "churn"), True)):  # fmt: skip
-        labels = trees._labels
-        some = np.flatnonzero(labels.splits == TRAIN)[:3]
-        said = trees.answers(
-            some, labels.anchor_rows[some].astype(np.int64), labels.obs_times[some]
-        )
-        assert any(name.startswith("labels: ") for name in said.features) == expected
 
 
 def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
@@ -341,8 +321,7 @@ def test_a_backtest_scores_the_model_with_trees(
 ) -> None:
     arguments = ["backtest", str(store), "--task", "next_sale", "--out", str(tmp_path / "b")]
     arguments += ["--cutoffs", "2025-03-15", "--horizon-days", "60", "--seeds", "1,2"]
-    for name, value in SMALL.items():
-        arguments += [f"--{name.replace('_', '-')}", str(value).lower()]
+    arguments += words(SMALL)
     assert main([*arguments, "--tree-share", "1"]) == 0
     text = capsys.readouterr().out
     assert "next_sale, mae, frozen at each cutoff, trees on history have 1.0 of each answer" in text

@@ -11,6 +11,7 @@ import sys
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,28 +82,20 @@ def test_a_reader_that_has_seen_enough_is_no_error(
     assert capsys.readouterr().err == ""
 
 
-def test_ctrl_c_exits_with_130(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*arguments: object, **options: object) -> None:
-        raise KeyboardInterrupt("interrupted after step 3 of 9: no model is saved")
-
-    monkeypatch.setattr("confluence.runs.run.train", interrupted)
-    assert main(["train", "x.hw", "--task", "t"]) == 130
-    assert capsys.readouterr().err == (
-        "confluence: interrupted after step 3 of 9: no model is saved\n"
-    )
-
-
-def test_sigterm_exits_with_143(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*arguments: object, **options: object) -> None:
-        raise TrainingStopped("stopped by SIGTERM after step 3 of 9", signal.SIGTERM)
-
-    monkeypatch.setattr("confluence.runs.run.train", stopped)
-    assert main(["train", "x.hw", "--task", "t", "--resume"]) == 143
-    assert capsys.readouterr().err == "confluence: stopped by SIGTERM after step 3 of 9\n"
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KeyboardInterrupt("interrupted after step 3 of 9: no model is saved"), 130),
+        (TrainingStopped("stopped by SIGTERM after step 3 of 9", signal.SIGTERM), 143),
+    ],
+)
+def test_a_stop_has_the_status_of_its_signal(
+    error: KeyboardInterrupt, status: int, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("confluence.runs.run.train", Mock(side_effect=error))
+    assert main(["train", "x.hw", "--task", "t", "--resume"]) == status
+    assert capsys.readouterr().err == f"confluence: {error}\n"
 
 
 def test_resume_and_overwrite_exclude_each_other_and_a_checkpoint_is_a_word_or_a_step(

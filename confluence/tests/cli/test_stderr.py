@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,21 +12,6 @@ from headwater.console import say
 
 from confluence.cli.commands import Told
 from confluence.cli.main import _show
-
-TALKING = """
-import sys
-from headwater.console import say
-for line in range(100):
-    say("x" * 10_000)
-print("went on", file=sys.stderr)
-print("done")
-"""
-
-
-def test_lines_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    say("step 1")
-    say("step 2")
-    assert capsys.readouterr().err == "step 1\nstep 2\n"
 
 
 def test_what_comes_from_outside_does_not_command_the_terminal(
@@ -40,29 +24,6 @@ def test_what_comes_from_outside_does_not_command_the_terminal(
     done = capsys.readouterr()
     assert done.err == "task '\\x1b]0;gone\\x07' of '\\u202estore'\\x0d\n"
     assert done.out == "task '\\x1b[2J'\n" + '{"task": "\\u001b\\u007f"}\n'
-
-
-def test_a_stderr_that_was_never_open_ends_nothing() -> None:
-    code = TALKING.replace('print("went on", file=sys.stderr)', "assert sys.stderr is None")
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", code],
-        stdout=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "done\n")
-
-
-def test_a_pipe_without_a_reader_ends_nothing() -> None:
-    ours, theirs = os.pipe()
-    os.close(ours)
-    done = subprocess.run(
-        [sys.executable, "-c", TALKING],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-        check=False,
-    )
-    os.close(theirs)
-    assert (done.returncode, done.stdout) == (0, "done\n")
 
 
 BUILDING = """

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import confluence
-from confluence.cli.main import main
 from confluence.config import Config
 from confluence.data.tasks import SPLITS, US_PER_DAY, Labels, TaskError
 from confluence.runs.backtest import _check_spans
@@ -145,18 +144,6 @@ def test_train_refuses_what_it_cannot_learn_or_is_told_to_score(
     ):
         confluence.train(store, task="unscored", eval_every=1, **options)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_command_stops_before_it_trains(
-    database: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    query = tmp_path / "rare.sql"
-    query.write_text(task_of("late")["query"])
-    asked = ["run", f"duckdb:///{database}", "--query", str(query), "--anchor", "t.id"]
-    asked += ["--target", "answer", "--split-column", "part", "--out", str(tmp_path / "run")]
-    assert main([*asked, "--preset", "tiny", "--steps", "1"]) == 1
-    assert "task 'answer': all 10 labels of split 'test' are false" in capfd.readouterr().err
-    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import headwater
 import pytest
+import small
 from headwater.store import verified
 from rank_processes import Service
 
@@ -26,13 +27,8 @@ from confluence.runs.pipeline import build_store
 from confluence.runs.pretrain import pretrain
 from confluence.runs.run import Run, load
 
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 2,
-    "num_threads": 1,
-}  # fmt: skip
-OPTIONS = [
-    text for name, value in SMALL.items() for text in (f"--{name.replace('_', '-')}", f"{value}")
-]
+SMALL: dict[str, Any] = {**small.SMALL, "steps": 2, "num_threads": 1}
+OPTIONS = small.words(SMALL)
 DAMAGE = "a section has a wrong checksum (in '"
 
 

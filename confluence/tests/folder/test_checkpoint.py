@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from pathlib import Path
@@ -136,20 +135,6 @@ def test_without_a_score_there_is_no_best(cfg: Config, state: TrainState, tmp_pa
         find_step(tmp_path, "best")
 
 
-def test_what_a_kill_left_is_no_checkpoint_and_goes_away(
-    cfg: Config, state: TrainState, tmp_path: Path
-) -> None:
-    """A real kill is in test_exact_resume.py; this is what it leaves of a save and of a removal."""
-    save(Keeper(tmp_path), cfg, state, 1, None)
-    for name in ("2.orbax-checkpoint-tmp", "0.removed"):
-        (tmp_path / "checkpoints" / name / "params").mkdir(parents=True)
-    assert saved_steps(tmp_path) == [1]
-    keeper = Keeper(tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["1"]
-    save(keeper, cfg, state, 2, None)
-    assert saved_steps(tmp_path) == [1, 2]
-
-
 def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Config) -> None:
     record, out = record_of(cfg), Path("runs/churn")
     check_resume(out, record, record_of(cfg.replace(num_threads=1, log_every=3, save_every=7)))
@@ -229,38 +214,6 @@ def test_a_folder_of_checkpoints_elsewhere_is_let_go(tmp_path: Path) -> None:
     (out / "checkpoints").symlink_to(scratch)
     clear_run(out, overwrite=True)
     assert list(out.iterdir()) == [] and (scratch / "4").exists()
-
-
-def test_a_run_in_a_folder_takes_nothing_away_that_is_not_a_run_s(tmp_path: Path) -> None:
-    others = [
-        "predictions-mine.csv", "old/evaluation-val-rolling.json", "old/log.jsonl", "old/run.html",
-        "b--task/notes.txt", "checkpoints/notes.txt", "wandb/settings",
-    ]  # fmt: skip
-    for name in others:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("kept")
-    clear_run(tmp_path, overwrite=True)  # here is no run
-    assert all((tmp_path / name).exists() for name in others)
-
-    log = json.dumps({"event": "start", "tasks": {"a": 1.0, "b/task": 1.0}})
-    own = {
-        "a/evaluation-val-rolling.json": '{"split": "val", "step": 3}',
-        "b--task/predictions-test.csv": "key,obs_time,prediction,probability\n",
-        "run.html": "gone",
-        "checkpoints/5.removed/params/x": "gone",
-    }
-    (tmp_path / "log.jsonl").write_text(f"{log}\n")
-    for name, text in own.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
-    with pytest.raises(
-        FileExistsError, match=r"results of a run that is not there, such as 'a/eval"
-    ):
-        clear_run(tmp_path, overwrite=False)
-    assert all((tmp_path / name).exists() for name in (*others, *own))
-    clear_run(tmp_path, overwrite=True)
-    assert not any((tmp_path / name).exists() for name in (*own, "log.jsonl"))
-    assert all((tmp_path / name).exists() for name in others)
 
 
 def flip(path: Path, at: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 import confluence
 from confluence.cli.main import main
-from confluence.folder.files import held, write_whole
+from confluence.folder.files import held
 from confluence.folder.log import FILE, Log, read_summary
 from confluence.folder.log_events import read_events
 from confluence.report.page import keep_result
@@ -96,24 +95,6 @@ def test_a_file_system_without_locks_keeps_nobody_out(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with held(tmp_path), held(tmp_path):
         pass
-
-
-def write_often(path: Path) -> None:
-    for _ in range(300):
-        write_whole(path, "x" * 100_000)
-
-
-def test_processes_that_write_one_file_leave_it_whole(tmp_path: Path) -> None:
-    path = tmp_path / "run.html"
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_often, args=(path,)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
-    assert path.read_text() == "x" * 100_000
-    assert [found.name for found in tmp_path.iterdir()] == ["run.html"]
 
 
 def test_a_result_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:

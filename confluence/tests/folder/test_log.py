@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from small import events
 
 from confluence.folder.log import Log, read_summary, step_times, to_json
 from confluence.folder.log_events import StepReport
@@ -28,16 +28,12 @@ def stats(since: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"bound_by": "idle" if since is None else "consumer"}
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path) -> None:
     with Log(tmp_path, steps=4, every=2, contexts_per_step=8, read_stats=stats) as log:
         for step, seconds in ((1, 9.9), (2, 0.1), (3, 0.1), (4, 0.3)):
             log.report(report(step, 0.5, seconds=seconds, wait_seconds=seconds / 100))
         log.event("end", **log.summary())
-    lines = read(tmp_path)
+    lines = events(tmp_path)
     assert {name: lines[1][name] for name in ("step", "bound_by")} == {
         "step": 4, "bound_by": "consumer"
     }  # fmt: skip
@@ -66,7 +62,7 @@ def test_the_end_says_how_much_memory_of_the_device_was_needed(
             log.report(report(step, 0.5))
         log.event("end", **log.summary())
     assert read_summary(tmp_path).get("peak_device_memory_bytes") == expected
-    assert "peak_device_memory_bytes" not in read(tmp_path)[0]
+    assert "peak_device_memory_bytes" not in events(tmp_path)[0]
 
 
 def test_the_device_itself_is_asked(tmp_path: Path) -> None:
@@ -82,7 +78,7 @@ def test_the_losses_of_the_task_and_of_masked_cells_are_told_apart(tmp_path: Pat
             task, masked = parts
             told = report(step, 0.5)
             log.report(dataclasses.replace(told, task_loss=task, masked_loss=masked))
-    first, last = read(tmp_path)
+    first, last = events(tmp_path)
     assert (first["task_loss"], first["masked_loss"]) == (0.375, 1.5)
     assert not {"task_loss", "masked_loss"} & last.keys()
     assert dict(numbers("train", first))["train/masked_loss"] == 1.5  # what sinks are told
@@ -101,30 +97,18 @@ def test_the_histogram_holds_every_step_once() -> None:
     assert sum(step_times([1e-6, 1e9])["counts"]) == 2  # however far apart
 
 
-def test_a_log_goes_on_where_the_checkpoint_was(tmp_path: Path) -> None:
-    with Log(tmp_path, steps=6, every=2, contexts_per_step=8) as log:
-        for step in range(1, 4):
-            log.report(report(step, float(step)))
-    with Log(tmp_path, steps=6, every=2, contexts_per_step=8, losses=log.losses) as log:
-        for step in range(4, 7):
-            log.report(report(step, float(step)))
-    assert [(line["step"], line["loss"]) for line in read(tmp_path)] == [
-        (2, 1.5),
-        (4, 3.5),
-        (6, 5.5),
-    ]
-    assert log.losses == [1, 2, 3, 4, 5, 6]
-
-
-def test_the_log_holds_mean_losses_and_ends_with_a_picture(tmp_path: Path) -> None:
-    with Log(tmp_path, steps=5, every=2, contexts_per_step=8) as log:
-        for step in range(1, 6):
-            log.report(report(step, float(step)))
-    assert [(line["step"], line["loss"]) for line in read(tmp_path)] == [
-        (2, 1.5),
-        (4, 3.5),
-        (5, 5.0),
-    ]
+def test_a_log_holds_mean_losses_goes_on_where_the_checkpoint_was_and_ends_with_a_picture(
+    tmp_path: Path,
+) -> None:
+    losses: list[float] = []
+    for first, end in ((1, 4), (4, 8)):
+        with Log(tmp_path, steps=7, every=2, contexts_per_step=8, losses=losses) as log:
+            for step in range(first, end):
+                log.report(report(step, float(step)))
+        losses = log.losses
+    lines = [(line["step"], line["loss"]) for line in events(tmp_path)]
+    assert lines == [(2, 1.5), (4, 3.5), (6, 5.5), (7, 7.0)]
+    assert losses == [1, 2, 3, 4, 5, 6, 7]
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -62,20 +62,35 @@ def test_overwrite_removes_the_run_and_leaves_the_rest(tmp_path: Path) -> None:
     theirs = {
         "checkpoints/notes.txt": "x", "checkpoints/4.removed/thesis.txt": "x",
         "checkpoints/old.removed/x": "x", "checkpoint/model.pt": "x", "wandb/theirs": "x",
-        "tensorboard/theirs": "x", "metadata.json": "{}",
+        "tensorboard/theirs": "x", "metadata.json": "{}", "predictions-mine.csv": "x",
+        "old/evaluation-val-rolling.json": "x", "old/log.jsonl": "x", "b--task/notes.txt": "x",
     }  # fmt: skip
     ours = {
-        "log.jsonl": START, "run.html": "x", "loss.png": "x",
-        "checkpoints/4/params/x": "x", "checkpoints/4/_CHECKPOINT_METADATA": "x",
+        "log.jsonl": START.replace('{"a": 1.0}', '{"a": 1.0, "b/task": 1.0}'), "run.html": "x",
+        "loss.png": "x", "checkpoints/4/params/x": "x", "checkpoints/4/_CHECKPOINT_METADATA": "x",
         "checkpoints/5.orbax-checkpoint-tmp/params.orbax-checkpoint-tmp/x": "x",
-        "evaluation-val-rolling.json": '{"split": "val", "step": 4}',
-        "predictions-test.csv": "id,obs_time,prediction,probability\n",
+        "a/evaluation-val-rolling.json": '{"split": "val", "step": 4}',
+        "b--task/predictions-test.csv": "id,obs_time,prediction,probability\n",
         "mlflow/mlflow.db": "x", "sinks.json": '{"mlflow": "1", "made": ["mlflow"]}',
     }  # fmt: skip
-    make(tmp_path, theirs | ours)
+    make(tmp_path, theirs)
+    clear_run(tmp_path, overwrite=True)  # here is no run
+    assert contents(tmp_path) == theirs
+    make(tmp_path, ours)
+    with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
+        clear_run(tmp_path, overwrite=False)
     clear_run(tmp_path, overwrite=True)
     assert contents(tmp_path) == theirs
     assert not (tmp_path / "mlflow").exists()
+
+
+def test_results_without_a_run_are_replaced_by_no_accident(tmp_path: Path) -> None:
+    ours = {"log.jsonl": START, "evaluation-val-rolling.json": '{"split": "val", "step": 4}'}
+    make(tmp_path, ours)
+    said = r"results of a run that is not there, such as 'evaluation-val-rolling\.json'"
+    with pytest.raises(FileExistsError, match=said):
+        clear_run(tmp_path, overwrite=False)
+    assert contents(tmp_path) == ours
 
 
 @pytest.mark.parametrize("line", ["", '{"event": "st', START[:40], START])
@@ -89,7 +104,8 @@ def test_a_checkpoint_with_something_else_in_it_stays(tmp_path: Path) -> None:
     """What a kill had left was told by its name alone, whatever was in it."""
     theirs = {"checkpoints/mine.removed/x": "x", "checkpoints/7.removed/thesis.txt": "x"}
     make(tmp_path, theirs)
-    make(tmp_path, {"checkpoints/8.removed/params/x": "x"})
+    for name in ("8.removed", "9.orbax-checkpoint-tmp"):
+        make(tmp_path, {f"checkpoints/{name}/params/x": "x"})
     Keeper(tmp_path)
     assert contents(tmp_path) == theirs
 

@@ -12,7 +12,6 @@ from confluence.model.attention import (
     LOGIT_LIMIT,
     attend,
     block_size,
-    make_masks,
     query_scale,
 )
 from confluence.model.transformer import linear
@@ -65,21 +64,6 @@ def test_gradients_of_a_linear_map_equal_autodiff() -> None:
     expected = jax.grad(lambda x, w: jnp.sum((x @ w) * out), (0, 1))(x, w)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_masks_follow_foreign_keys_columns_and_rows() -> None:
-    # Cells: a0 a1 in row 0, b0 in row 1, c0 in row 2, one of padding. Rows 0 and 2 point at row 1.
-    rows = jnp.asarray([[0, 0, 1, 2, 0]])
-    columns = jnp.asarray([[5, 6, 7, 5, 5]])
-    adjacency = jnp.zeros((1, 3, 3), jnp.uint8).at[0, 0, 1].set(1).at[0, 2, 1].set(1)
-    masks = make_masks(rows, columns, adjacency, jnp.asarray([[1, 1, 1, 1, 0]], bool))
-
-    def seen(mask: Array) -> list[list[int]]:
-        return [np.flatnonzero(row).tolist() for row in np.asarray(mask[0])]
-
-    assert seen(masks.outbound) == [[0, 1, 2], [0, 1, 2], [2], [2, 3], [4]]
-    assert seen(masks.inbound) == [[0], [1], [0, 1, 2, 3], [3], [4]]
-    assert seen(masks.column) == [[0, 3], [1], [2], [0, 3], [4]]
 
 
 def test_logits_are_bounded() -> None:

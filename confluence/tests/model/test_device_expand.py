@@ -16,9 +16,6 @@ import pytest
 from confluence.data.tasks import COMPACT_INPUT_FIELDS, INPUT_FIELDS, to_device
 from confluence.model.expand import as_dense, expand
 
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
-}  # fmt: skip
 MOMENTS = [
     datetime(1600, 2, 29, 12, 30, 30),
     datetime(1900, 3, 1),

@@ -3,7 +3,6 @@ resumption with another number of ranks in between. The ranks are processes, as 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from headwater import SemanticType
 from rank_processes import FIRST_PARTS, run_ranks
+from small import SMALL, events, words
 
 import confluence
 from confluence.config import Config, ConfigError
@@ -148,8 +148,7 @@ def test_four_ranks_step_like_one_process_on_the_joined_batch(
 STEPS = 10
 TASKS = ("churn", "rating")
 SETTINGS: dict[str, Any] = {
-    "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
-    "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
+    **SMALL, "steps": STEPS, "cell_dropout": 0.1, "save_every": 4, "eval_every": 4, "log_every": 1,
     "collective_timeout_s": 500.0, "auxiliary_weight": 0.3, "mask_ratio": 0.3,
 }  # fmt: skip
 ASKED_TO_STOP = """
@@ -167,11 +166,6 @@ confluence.training.step_counter.RankLog.report = report_and_ask
 """
 
 
-def events(out: Path, kind: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == kind]
-
-
 def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:
@@ -180,10 +174,8 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     whole, out = tmp_path / "whole", tmp_path / "run"
     stores = [str(shop_store), str(other_store)]
     run = confluence.train(stores, task=TASKS, out=whole, **SETTINGS)
-    command = ["train", *stores, "--out", str(out), "--json"]
+    command = ["train", *stores, "--out", str(out), "--json", *words(SETTINGS)]
     command += [part for task in TASKS for part in ("--task", task)]
-    for name, value in SETTINGS.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
     stopped = run_ranks(2, command, before=ASKED_TO_STOP)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert stopped.stdout == ""  # nor what libraries print
@@ -248,13 +240,7 @@ def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_
     }  # fmt: skip
     confluence.train(shop_store, task=["churn", "rating"], out=whole, **settings)
     command = ["train", str(shop_store), "--task", "churn", "--task", "rating", "--out", str(out)]
-    for name, value in settings.items():
-        if value is True:
-            command += [f"--{name.replace('_', '-')}"]
-        else:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            command += [f"--{name.replace('_', '-')}", text]
-    command += ["--resume"]
+    command += [*words(settings), "--resume"]
     died = subprocess.run(
         [
             sys.executable, "-c",

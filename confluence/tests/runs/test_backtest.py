@@ -9,31 +9,37 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small
 from headwater.store.row_keys import time_us
 
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config, PastConfig
-from confluence.data.tasks import NO_TIME, TRAIN, VAL, open_sampler, read_labels, read_task
+from confluence.data.tasks import NO_TIME, TRAIN, VAL
 from confluence.report.tables import describe_backtest
 from confluence.runs.backtest import _duration, _spans, summarise
 from confluence.runs.run import train_with
 
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10, "steps": 3,
-}  # fmt: skip
+SMALL: dict[str, Any] = {**small.SMALL, "steps": 3}
+
+
+def fold(cutoff: str, auroc: float | None, seed: int = 42, **more: Any) -> dict[str, Any]:
+    """One fold of a result."""
+    return {
+        "task": "t", "metric": "auroc", "cutoff": cutoff, "seed": seed, "scored": 9,
+        "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.5},
+        "baselines": {"per_entity": {"auroc": 0.6}}, **more,
+    }  # fmt: skip
 
 
 def test_folds_score_train_seeds_after_the_cutoff_and_learn_from_those_before(
     shop_store: Path, cfg: Config
 ) -> None:
     at, until = "2024-12-01", "2025-04-15"
-    with open_sampler(str(shop_store), cfg, "churn", num_prefetch=0) as sampler:
-        given = read_labels(str(shop_store), sampler, "churn")
+    _, given = small.labelled(shop_store, cfg, "churn")
     dealt = PastConfig(**{**cfg.to_dict(), "time_split": (at, until), "visible_until": at})
-    with open_sampler(str(shop_store), dealt, "churn", num_prefetch=0) as sampler:
-        labels = read_labels(str(shop_store), sampler, "churn")
-        window = read_task(sampler.database_metadata(), labels, "churn").label_window_us
+    task, labels = small.labelled(shop_store, dealt, "churn")
+    window = task.label_window_us
     assert np.all(given.splits[labels.splits <= VAL] == TRAIN)
     train, val = labels.splits == TRAIN, labels.splits == VAL
     assert window > 0
@@ -51,8 +57,7 @@ def test_a_backtest_has_a_run_per_fold_and_does_none_twice(
     out = tmp_path / "backtest"
     arguments = ["backtest", str(shop_store), "--task", "churn", "--out", str(out)]
     arguments += ["--cutoffs", "2024-11-01,2025-02-01", "--horizon-days", "80", "--json"]
-    for name, value in SMALL.items():
-        arguments += [f"--{name.replace('_', '-')}", str(value)]
+    arguments += small.words(SMALL)
     assert main(arguments) == 0
     result = json.loads(capsys.readouterr().out)
     assert json.loads((out / "backtest.json").read_text()) == result
@@ -108,13 +113,8 @@ def test_cutoffs_of_one_day_are_folds_of_their_own(
 
 
 def test_the_table_tells_cutoffs_of_one_day_apart() -> None:
-    def fold(cutoff: str, auroc: float | None) -> dict[str, Any]:
-        return {
-            "task": "t", "cutoff": cutoff, "seed": 42, "scored": 1200, "frozen": {"auroc": auroc},
-            "rolling": {"auroc": 0.5}, "baselines": {"per_entity": {"auroc": 0.6}},
-        }  # fmt: skip
-
-    folds = [fold("2024-11-01T00:00:00", 0.75), fold("2024-11-01T09:30:00", None)]
+    times = {"2024-11-01T00:00:00": 0.75, "2024-11-01T09:30:00": None}
+    folds = [fold(cutoff, auroc, scored=1200) for cutoff, auroc in times.items()]
     tasks = {
         "t": {
             "metric": "auroc", "model": 0.75, "rolling": 0.5, "baselines": {"per_entity": 0.6},
@@ -131,13 +131,6 @@ def test_the_table_tells_cutoffs_of_one_day_apart() -> None:
 
 
 def test_all_seeds_of_a_cutoff_answer_together_too() -> None:
-    def fold(cutoff: str, seed: int, auroc: float) -> dict[str, Any]:
-        return {
-            "task": "t", "metric": "auroc", "cutoff": cutoff, "seed": seed, "scored": 9,
-            "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.5},
-            "baselines": {"per_entity": {"auroc": 0.6}},
-        }  # fmt: skip
-
     def joint(cutoff: str, auroc: float) -> dict[str, Any]:
         return {
             "task": "t", "cutoff": cutoff, "runs": ["a", "b"], "frozen": {"auroc": auroc},
@@ -145,7 +138,7 @@ def test_all_seeds_of_a_cutoff_answer_together_too() -> None:
         }  # fmt: skip
 
     first, second = "2024-11-01T00:00:00", "2025-02-01T00:00:00"
-    folds = [fold(first, 1, 0.6), fold(first, 2, 0.7), fold(second, 1, 0.8), fold(second, 2, 0.9)]
+    folds = [fold(first, 0.6, 1), fold(first, 0.7, 2), fold(second, 0.8, 1), fold(second, 0.9, 2)]
     together = [joint(first, 0.75), joint(second, 0.95)]
     tasks = summarise(folds, together)
     assert tasks["t"]["together"] == {
@@ -190,13 +183,8 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
 
 
 def test_means_are_over_folds_and_the_spread_over_the_means_of_seeds() -> None:
-    def fold(seed: int, value: float | None) -> dict[str, Any]:
-        return {
-            "task": "t", "metric": "auroc", "seed": seed, "frozen": {"auroc": value},
-            "rolling": {"auroc": 0.5}, "baselines": {"per_entity": {"auroc": 0.6}},
-        }  # fmt: skip
-
-    found = summarise([fold(1, 0.7), fold(1, 0.8), fold(2, 0.9), fold(2, None)])["t"]
+    values = ((0.7, 1), (0.8, 1), (0.9, 2), (None, 2))
+    found = summarise([fold("2024-11-01", value, seed) for value, seed in values])["t"]
     assert found["model"] == pytest.approx(0.8)
     assert found["std"] == pytest.approx(np.std([0.75, 0.9], ddof=1))
     assert found["baselines"] == {"per_entity": pytest.approx(0.6)}
@@ -270,8 +258,7 @@ def test_a_horizon_that_is_none_is_refused(days: float, shop_store: Path, tmp_pa
 
 @pytest.mark.filterwarnings("ignore:cutoff .* sooner than the horizon")
 def test_fewer_folds_than_asked_for_are_told(shop_store: Path, cfg: Config) -> None:
-    with open_sampler(str(shop_store), cfg, "churn", num_prefetch=0) as sampler:
-        labels = read_labels(str(shop_store), sampler, "churn")
+    _, labels = small.labelled(shop_store, cfg, "churn")
     with pytest.warns(UserWarning, match=r"\d+ folds, not 90: the train seeds of task 'churn'"):
         spans = _spans(labels, "churn", None, 90, 30.0)
     assert len(spans) < 90

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rank_processes import run_ranks
+from small import events, words
 
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
@@ -40,24 +41,19 @@ def pretrained(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
     )  # fmt: skip
 
 
-def events(run: Run, name: str) -> list[dict[str, Any]]:
-    lines = (run.out / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == name]
-
-
 def test_the_held_out_loss_of_masked_cells_falls(pretrained: Run) -> None:
     with pytest.raises(ValueError, match="masked cells, which has no task and no regime"):
         pretrained.evaluate("val", task="subscribed", regime="frozen")
     result = pretrained.evaluate("val")
     assert result["contexts"] > 0
     assert result["types"]["numerical"]["cells"] > 0
-    losses = [event["loss"] for event in events(pretrained, "evaluate")]
+    losses = [event["loss"] for event in events(pretrained.out, "evaluate")]
     assert len(losses) == 2
     assert losses[-1] == pytest.approx(result["loss"], rel=1e-4)
     kept = json.loads((pretrained.out / "evaluation-val-rolling.json").read_text())
     assert kept["loss"] > 0 and kept["visible_until"] is None
-    assert {event["regime"] for event in events(pretrained, "evaluate")} == {"rolling"}
-    first = np.mean([event["loss"] for event in events(pretrained, "train")[:5]])
+    assert {event["regime"] for event in events(pretrained.out, "evaluate")} == {"rolling"}
+    first = np.mean([event["loss"] for event in events(pretrained.out, "train")[:5]])
     assert result["loss"] < first
 
 
@@ -71,7 +67,7 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(
     with pytest.raises(CheckpointError, match=r"mask_ratio was 0\.15 and is 0\.2"):
         pretrain(shop_store, out=again, steps=24, resume=True, mask_ratio=0.2, **more)
     run = pretrain(shop_store, out=again, steps=24, resume=True, **more)
-    assert len(events(run, "resume")) == 1
+    assert len(events(run.out, "resume")) == 1
     for name, value in pretrained.params.items():
         assert np.array_equal(run.params[name], value), name
 
@@ -92,7 +88,7 @@ def test_a_task_s_run_starts_with_the_weights(
         shop_store, task="subscribed", out=tmp_path / "run", steps=2,
         init_from=str(pretrained.out), auxiliary_weight=0.3, **TINY,
     )  # fmt: skip
-    for line in events(run, "train"):
+    for line in events(run.out, "train"):
         assert line["masked_loss"] > 0
         parts = line["task_loss"] + 0.3 * line["masked_loss"]
         assert line["loss"] == pytest.approx(parts, rel=1e-5)
@@ -183,7 +179,7 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
 ) -> None:
     record = checkpoint.load_record(of_two.out)
     assert record["samplers"]["counts"] == [6, 2]
-    assert events(of_two, "start")[0]["store_weights"] == [3, 1]
+    assert events(of_two.out, "start")[0]["store_weights"] == [3, 1]
     again = load(of_two.out)
     assert again.seeds == (TABLES, TABLES)
     result = again.evaluate("val")
@@ -194,7 +190,7 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     for name, whole in result["types"].items():
         parts = [own["types"][name] for own in result["stores"]]
         assert whole["cells"] == sum(part["cells"] for part in parts)
-    while_training = events(of_two, "evaluate")[-1]
+    while_training = events(of_two.out, "evaluate")[-1]
     assert while_training["step"] == 8
     assert while_training["loss"] == pytest.approx(result["loss"], rel=1e-4)
     assert [own["contexts"] for own in while_training["stores"]] == list(counts)
@@ -215,19 +211,19 @@ def test_two_ranks_learn_masked_cells_of_two_stores_as_one_process_does(
 ) -> None:
     out = tmp_path / "run"
     command = ["pretrain", str(shop_store), str(other_store), "--store-weights", "3,1"]
-    command += ["--out", str(out), "--json", "--seed-tables", ",".join(TABLES)]
-    for name, value in SEVERAL.items():
-        if name != "seed_tables":
-            command += [f"--{name.replace('_', '-')}", str(value)]
+    command += ["--out", str(out), "--json"]
+    command += words(SEVERAL)
     told = run_ranks(2, command)
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["steps"] == 8
     run = load(out)
-    assert events(run, "start")[0]["ranks"] == 2
+    assert events(run.out, "start")[0]["ranks"] == 2
     for name, kinds in (("train", ("loss", "gradient_norm")), ("evaluate", ("loss", "contexts"))):
         for kind in kinds:
-            expected = [event[kind] for event in events(of_two, name)]
-            np.testing.assert_allclose([e[kind] for e in events(run, name)], expected, rtol=1e-4)
+            expected = [event[kind] for event in events(of_two.out, name)]
+            np.testing.assert_allclose(
+                [e[kind] for e in events(run.out, name)], expected, rtol=1e-4
+            )
 
 
 def test_two_ranks_evaluate_masked_cells_as_one_process_does(of_two: Run) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from small import SMALL, events
 
 import confluence
 from confluence.cli.main import main
@@ -22,10 +22,6 @@ from confluence.data.stores import (
     open_stores,
 )
 from confluence.data.tasks import TaskError
-
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
-}  # fmt: skip
 
 
 class Counting:
@@ -114,9 +110,8 @@ def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_ow
         eval_every=8, **SMALL,
     )  # fmt: skip
     assert run.titles == ("churn", "rating")
-    events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert events[0]["tasks"] == {"churn": 1, "rating": 3}
-    assert [e["task"] for e in events if e["event"] == "evaluate"] == ["churn", "rating"]
+    assert events(out)[0]["tasks"] == {"churn": 1, "rating": 3}
+    assert [event["task"] for event in events(out, "evaluate")] == ["churn", "rating"]
     assert confluence.folder.checkpoint.load_record(out)["score"]["metric"] == "mean over 2 tasks"
     position = confluence.folder.checkpoint.load_record(out)["samplers"]["samplers"][0]
     asked = position["streams"]["train"]["positions"]

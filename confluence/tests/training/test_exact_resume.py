@@ -7,7 +7,6 @@ chooses; the checkpoint before, the log and the one that goes on are read here.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import select
@@ -20,19 +19,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import SMALL, events, words
 
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config
 from confluence.folder import checkpoint
-from confluence.folder.log import read_summary
 from confluence.runs.pipeline import train_or_load
 from confluence.training.step import first_state
 
 STEPS = 12
 SETTINGS: dict[str, Any] = {
-    "preset": "tiny", "steps": STEPS, "width": 16, "layers": 1, "sequence_length": 32,
-    "max_rows": 10, "cell_dropout": 0.1, "save_every": 4, "log_every": 3,
+    **SMALL, "steps": STEPS, "cell_dropout": 0.1, "save_every": 4, "log_every": 3,
     "staleness": (0.5, 90.0), "peer_labels": 2, "half_life_days": 200.0, "auxiliary_weight": 0.3,
 }  # fmt: skip
 
@@ -86,11 +84,7 @@ NOT_UNDER_NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n
 
 
 def arguments(store: Path, out: Path) -> list[str]:
-    found = ["train", str(store), "--task", "subscribed", "--out", str(out)]
-    for name, value in SETTINGS.items():
-        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        found += [f"--{name.replace('_', '-')}", text]
-    return found
+    return ["train", str(store), "--task", "subscribed", "--out", str(out), *words(SETTINGS)]
 
 
 def die(
@@ -128,8 +122,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def train_lines(out: Path) -> dict[int, float]:
     """Mean losses of the log by step; where a step comes twice, the later line."""
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return {line["step"]: line["loss"] for line in lines if line["event"] == "train"}
+    return {line["step"]: line["loss"] for line in events(out, "train")}
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +144,7 @@ def test_a_run_killed_at_any_step_goes_on_with_the_same_losses(
     assert main([*arguments(shop_store, out), "--resume"]) == 0
     assert_same(everything(out), everything(whole))
     assert train_lines(out) == train_lines(whole)
-    events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert [e["step"] for e in events if e["event"] == "resume"] == [step // 4 * 4]
+    assert [event["step"] for event in events(out, "resume")] == [step // 4 * 4]
 
 
 def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
@@ -279,8 +271,7 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
 def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     train(shop_store, out, eval_every=2, save_every=0, learning_rate=3e-2)
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    scores = {e["step"]: e["metrics"]["auroc"] for e in lines if e["event"] == "evaluate"}
+    scores = {e["step"]: e["metrics"]["auroc"] for e in events(out, "evaluate")}
     assert len(scores) == 6
     best = max(scores, key=lambda step: (scores[step], -step))
     saved = [
@@ -318,12 +309,3 @@ def test_accumulated_batches_of_a_store_train_like_larger_ones(
         save_every=2, resume=True,
     )  # fmt: skip
     assert_same(everything(out), whole)
-
-
-def test_the_log_sums_up_what_steps_took_and_waited_for(whole: Path) -> None:
-    summary = read_summary(whole)
-    assert summary["timed_steps"] == STEPS - 1
-    assert 0 <= summary["wait_share"] <= 1
-    assert sum(summary["step_times"]["counts"]) == STEPS - 1
-    assert summary["bound_by"] in ("consumer", "walk", "emit", "text")
-    assert summary["cells_per_second"] > 0

@@ -193,35 +193,6 @@ def halves(batch: smoke.SyntheticBatch) -> list[smoke.SyntheticBatch]:
     return parts
 
 
-def test_accumulated_batches_give_the_update_of_one_larger_batch(cfg: Config) -> None:
-    cfg = cfg.replace(batch_size=8, learning_rate=3e-3)
-    batches = [
-        smoke.synthetic_batch(cfg, stype, seed=seed, sequences=sequences)
-        for seed, (stype, sequences) in enumerate(
-            [(SemanticType.NUMERICAL, 8), (SemanticType.BOOLEAN, 7), (SemanticType.NUMERICAL, 3)]
-        )
-    ]
-    batches[0]["is_labelled"][:3] = 0  # 1 labelled sequence in one half, 4 in the other
-    found = []
-    for accumulate in (1, 2):
-        of_step = [[b] if accumulate == 1 else halves(b) for b in batches]
-        runner_cfg = cfg.replace(batch_size=8 // accumulate, accumulate=accumulate)
-        reports: list[StepReport] = []
-        stream = iter([part for parts in of_step for part in parts])
-        state = fit(
-            first_state(cfg, smoke.TEXT_WIDTH), make_runner(runner_cfg),
-            Feed(lambda s=stream: (next(s), 0)), steps=3, on_report=reports.append,  # type: ignore[misc]
-        )  # fmt: skip
-        assert next(stream, None) is None
-        assert int(state.step) == 3
-        found.append(reports)
-    for one, other in zip(*found, strict=True):
-        assert other.loss == pytest.approx(one.loss, rel=1e-4)
-        assert other.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-3)
-        assert other.cells == one.cells
-    assert [r.cells for r in found[0]] == [int(np.sum(b["num_cells"])) for b in batches]
-
-
 def test_sums_over_halves_add_up_to_those_of_the_whole_where_means_do_not(cfg: Config) -> None:
     """The update is made from these sums; it is compared by what the next steps lose, above, since
     Muon makes unit vectors even of gradients that are rounding errors."""

@@ -19,9 +19,10 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
+from small import labelled
 
-from confluence.config import Config, preset
-from confluence.data.tasks import Labels, Task, open_sampler, read_labels, read_task
+from confluence.config import preset
+from confluence.data.tasks import Labels
 from confluence.trees.history import History
 from confluence.trees.time_lists import Lists, Moments, make_lists, value_features
 from confluence.trees.tree_baselines import (
@@ -118,18 +119,12 @@ def build(
     return folder / "store"
 
 
-def opened(store: Path, cfg: Config) -> tuple[Task, Labels]:
-    with open_sampler(str(store), cfg, "t") as sampler:
-        labels = read_labels(str(store), sampler, "t")
-        return read_task(sampler.database_metadata(), labels, "t"), labels
-
-
 def features(
     store: Path, *, until: str | None = None, pick: Callable[[Labels], Any] | None = None
 ) -> list[dict[str, float]]:
     """Features by name of all seeds, or some, in the order of anchor and time."""
     cfg = preset("tiny", visible_until=until)
-    task, labels = opened(store, cfg)
+    task, labels = labelled(store, cfg, "t")
     with headwater.Store(store) as open_store:
         history = History(open_store, task, labels)
         index = np.arange(labels.splits.size) if pick is None else pick(labels)
@@ -295,7 +290,7 @@ def test_train_seeds_and_those_to_score_have_the_same_features(tmp_path: Path) -
     )
     store = build(tmp_path, task=task)
     cfg = preset("tiny")
-    found = tree_baselines(str(store), cfg, *opened(store, cfg), "test")["history"]
+    found = tree_baselines(str(store), cfg, *labelled(store, cfg, "t"), "test")["history"]
     assert "orders.customer > orders.customer: count" in found["features"]
     assert not any(": amount" in name for name in found["features"])
 
@@ -326,7 +321,7 @@ def test_a_hidden_column_is_a_feature_only_where_every_row_has_a_time(tmp_path: 
 
 def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path) -> None:
     cfg = preset("tiny")
-    task, labels = opened(shop, cfg)
+    task, labels = labelled(shop, cfg, "t")
     found = {
         split: visible_history(str(shop), cfg, task, labels, split)[labels.splits == number]
         for number, split in enumerate(("train", "val", "test"))
@@ -337,17 +332,17 @@ def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path)
     assert found["test"].tolist() == [True, False]
     late = [*ASKED, (3, 70, 1.0, "val")]  # the label of day 60 is known
     other = build(tmp_path, asked=late)
-    task, labels = opened(other, cfg)
+    task, labels = labelled(other, cfg, "t")
     val = visible_history(str(other), cfg, task, labels, "val")[labels.splits == 1]
     assert val.tolist() == [True, True]
     cell = build(tmp_path / "cell", task=cell_task())
-    task, labels = opened(cell, cfg)
+    task, labels = labelled(cell, cfg, "t")
     # Items point at orders, but none is before its order.
     assert not visible_history(str(cell), cfg, task, labels, "test").any()
 
 
 def test_train_seeds_are_as_stale_as_those_to_score(shop: Path) -> None:
-    _, labels = opened(shop, preset("tiny"))
+    _, labels = labelled(shop, preset("tiny"), "t")
     test = np.flatnonzero(labels.splits == 2)
     rolling = seeds_of(labels, test, 10**18, inclusive=True)
     fresh = train_seeds(labels, rolling, 10**18, inclusive=True)
@@ -393,7 +388,7 @@ def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None
     assert known(found[9], "pets.owner: ") == {"count": 0}
     assert not any(name.startswith("labels: ") for name in found[0])  # nobody says when known
     cfg = preset("tiny")
-    task, labels = opened(store, cfg)
+    task, labels = labelled(store, cfg, "t")
     has = visible_history(str(store), cfg, task, labels, "train")
     assert has[labels.splits == 0].tolist() == (labels.anchor_rows[labels.splits == 0] < 4).tolist()
     trees = tree_baselines(str(store), cfg, task, labels, "test")
@@ -415,7 +410,7 @@ def test_trees_learn_from_what_happened_before(tmp_path: Path) -> None:
             asked.append((customer, day, float(last), split))
     store = build(tmp_path, orders=orders, items={}, asked=asked)
     cfg = preset("tiny")
-    task, labels = opened(store, cfg)
+    task, labels = labelled(store, cfg, "t")
     found = tree_baselines(str(store), cfg, task, labels, "val")
     rows = labels.splits == 1
     error = {

@@ -11,20 +11,15 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
+from small import labelled
 
 from confluence.config import Config, preset
-from confluence.data.tasks import SPLITS, Labels, Task, open_sampler, read_labels, read_task
+from confluence.data.tasks import SPLITS, Labels, Task, open_sampler, read_labels
 from confluence.trees.boosted import Features
 from confluence.trees.own_columns import own_columns as own_columns_of
 from confluence.trees.tree_baselines import seeds_of, tree_baselines
 
 US_PER_DAY = 86_400_000_000
-
-
-def opened(store: Path, name: str, cfg: Config) -> tuple[Task, Labels]:
-    with open_sampler(str(store), cfg, name) as sampler:
-        labels = read_labels(str(store), sampler, name)
-        return read_task(sampler.database_metadata(), labels, name), labels
 
 
 def own_columns(store: str, cfg: Config, task: Task, seeds: Any) -> Features:
@@ -55,7 +50,7 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
     shop_store: Path, shop_database: Path, until: str | None
 ) -> None:
     cfg = preset("tiny", visible_until=until)
-    task, labels = opened(shop_store, "subscribed", cfg)
+    task, labels = labelled(shop_store, cfg, "subscribed")
     found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "train"))
     assert found.names == (
         "signed_up_on", "region", "birth_year", "newsletter", "closed_at", "row age",
@@ -84,7 +79,7 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
 
 def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Path) -> None:
     cfg = preset("tiny")
-    task, labels = opened(shop_store, "rating", cfg)
+    task, labels = labelled(shop_store, cfg, "rating")
     found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "val"))
     assert found.names == ("written_at", "rating", "row age")
     assert np.isnan(found.values[:, 1]).all()  # the target of a cell task
@@ -93,7 +88,7 @@ def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Pa
 
 def test_seeds_of_several_splits_come_in_the_order_asked_for(shop_store: Path) -> None:
     cfg = preset("tiny")
-    task, labels = opened(shop_store, "subscribed", cfg)
+    task, labels = labelled(shop_store, cfg, "subscribed")
     seeds = np.array([seeds_in(labels, split)[0] for split in ("test", "train", "val")])
     found = own_columns(str(shop_store), cfg, task, seeds)
     for row, seed in enumerate(seeds):
@@ -104,7 +99,7 @@ def test_seeds_of_several_splits_come_in_the_order_asked_for(shop_store: Path) -
 @pytest.mark.parametrize("name", ["subscribed", "next_order", "device", "rating"])
 def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
     cfg = preset("tiny")
-    task, labels = opened(shop_store, name, cfg)
+    task, labels = labelled(shop_store, cfg, name)
     first, again = (tree_baselines(str(shop_store), cfg, task, labels, "val") for _ in range(2))
     assert list(first) == ["own_columns", "history"]
     for which, baseline in first.items():
@@ -116,7 +111,7 @@ def test_without_lightgbm_the_line_says_so(
     shop_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cfg = preset("tiny")
-    task, labels = opened(shop_store, "subscribed", cfg)
+    task, labels = labelled(shop_store, cfg, "subscribed")
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     result = tree_baselines(str(shop_store), cfg, task, labels, "val")
     missing = {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}

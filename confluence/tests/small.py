@@ -1,0 +1,37 @@
+"""What tests of whole runs share: the smallest settings, how a command line has them, what a log
+says, and a task with its labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluence.config import Config
+from confluence.data.tasks import Labels, Task, open_sampler, read_target
+
+SMALL: dict[str, Any] = {
+    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
+}  # fmt: skip
+
+
+def words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of a command and their values."""
+    found = []
+    for name, value in settings.items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        found += [f"--{name.replace('_', '-')}", text.lower() if value is True else text]
+    return found
+
+
+def events(out: Path, *kinds: str) -> list[dict[str, Any]]:
+    """The lines of a run's log, all or those of some kinds; what came again is there twice."""
+    lines = (out / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if not kinds or line["event"] in kinds]
+
+
+def labelled(store: Path, cfg: Config, name: str) -> tuple[Task, Labels]:
+    """A task of a store, and its labels by the splits of these settings."""
+    with open_sampler(str(store), cfg, name, num_prefetch=0) as sampler:
+        return read_target(str(store), sampler, name)
