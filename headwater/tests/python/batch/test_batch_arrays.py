@@ -46,7 +46,7 @@ ANN = {
     # ann has three neighbours, the others one: start at 0, then 1, 2, 3; reversed 3, 2, 1, 0
     "out_perm": [9, 10, 11, 12, 5, 6, 7, 8, 2, 3, 4, 0, 1, 13, 14, 15],
     "in_perm": [9, 10, 11, 12, 5, 6, 7, 8, 2, 3, 4, 0, 1, 13, 14, 15],
-    "row_ages": [0, -1, 1, 3, -1, -1],  # day 4 less day 3 and day 1; customers have no time
+    "row_ages": [1, -1, 1, 3, -1, -1],  # day 4 less day 3, which is the newest row, and day 1
     "row_starts": [0, 2, 5, 9, 13, 13, 13],
     "row_tables": [65535, 0, 1, 1, 0, 0],
     "row_depths": [0, 1, 2, 2, 0, 0],
