@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from headwater.errors import nearest
 
-from confluence.settings import (
+from confluence.value_checks import (
     GROUPS,
     plain,
     problems_of_kinds,

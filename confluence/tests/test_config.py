@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from confluence.config import PRESETS, Config, ConfigError, PastConfig, preset
-from confluence.settings import GROUPS, setting, settings_of
+from confluence.value_checks import GROUPS, setting, settings_of
 
 
 def test_an_unknown_setting_is_an_error_that_suggests_the_nearest() -> None:

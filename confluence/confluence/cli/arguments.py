@@ -20,7 +20,7 @@ from headwater.cli.arguments import add_no_verify, add_source
 import confluence
 from confluence.cli import commands as does
 from confluence.config import PRESETS, Config
-from confluence.settings import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind
+from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind
 
 SPLITS = ("train", "val", "test")
 EXPERT = GROUPS[-1]

@@ -84,7 +84,7 @@ def baselines(
     """All baselines on the rows scored, by name.
 
     Args:
-        trees: what `history_trees.tree_baselines` returned, or others of that form.
+        trees: what `tree_baselines` returned, or others of that form.
     """
     name, constant = best_constant(task.stype, metric)
     train = labels.targets[(labels.splits == TRAIN) & labels.is_known]

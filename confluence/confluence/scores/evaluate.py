@@ -49,8 +49,8 @@ def evaluate(
     """Score one pass over a split. The result is plain and can be written as JSON.
 
     Args:
-        trees: what `history_trees.tree_baselines` returned; None: those baselines are left out.
-        has_history: of each seed of the task, from `history_trees.visible_history`; None: the
+        trees: what `tree_baselines` returned; None: those baselines are left out.
+        has_history: of each seed of the task, from `visible_history`; None: the
             result is not told apart by it.
         resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
             no intervals, and no parts.

@@ -33,13 +33,9 @@ from confluence.data.tasks import (
 from confluence.model.transformer import Output
 from confluence.report.tables import describe_evaluation
 from confluence.trees.boosted import TreeAnswers
+from confluence.trees.features import train_seeds
 from confluence.trees.time_lists import Questions
-from confluence.trees.tree_baselines import (
-    HistoryTrees,
-    last_time,
-    train_seeds,
-    tree_baselines,
-)
+from confluence.trees.tree_baselines import HistoryTrees, last_time, tree_baselines
 
 DAY = 86_400_000_000
 SMALL: dict[str, Any] = {

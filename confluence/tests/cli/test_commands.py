@@ -22,7 +22,7 @@ from confluence.config import PRESETS, Config
 from confluence.ranks.stop import TrainingStopped
 from confluence.report.tables import describe_evaluation
 from confluence.runs.pipeline import Question
-from confluence.settings import settings_of
+from confluence.value_checks import settings_of
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from confluence.config import Config, preset
 from confluence.folder.log import Log
 from confluence.folder.log_events import StepReport
 from confluence.folder.trackers import KINDS, PACKAGES, Sinks, check_installed, numbers
-from confluence.settings import settings_of
+from confluence.value_checks import settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
 EXTRA = "not installed: pip install 'confluence[{}]'"

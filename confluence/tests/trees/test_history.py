@@ -23,18 +23,17 @@ from small import labelled
 
 from confluence.config import preset
 from confluence.data.tasks import Labels
-from confluence.trees.history import History
-from confluence.trees.time_lists import Lists, Moments, make_lists, value_features
-from confluence.trees.tree_baselines import (
+from confluence.trees.features import (
     COPIES,
     history_features,
     seeds_of,
     train_seeds,
-    tree_baselines,
     unseen,
     until_of,
-    visible_history,
 )
+from confluence.trees.history import History
+from confluence.trees.time_lists import Lists, Moments, make_lists, value_features
+from confluence.trees.tree_baselines import tree_baselines, visible_history
 
 DAY = 86_400_000_000
 ORDERS: dict[int, list[Any]] = {

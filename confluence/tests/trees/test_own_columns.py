@@ -16,8 +16,9 @@ from small import labelled
 from confluence.config import Config, preset
 from confluence.data.tasks import SPLITS, Labels, Task, open_sampler, read_labels
 from confluence.trees.boosted import Features
+from confluence.trees.features import seeds_of
 from confluence.trees.own_columns import own_columns as own_columns_of
-from confluence.trees.tree_baselines import seeds_of, tree_baselines
+from confluence.trees.tree_baselines import tree_baselines
 
 US_PER_DAY = 86_400_000_000
 

@@ -10,7 +10,7 @@
 #include "base/calendar.h"
 #include "base/error.h"
 #include "headwater.h"
-#include "plan/fields.h"
+#include "plan/batch_fields.h"
 #include "plan/time_marks.h"
 #include "store/store.h"
 

@@ -3,7 +3,7 @@
  * each 64-byte aligned. Python's BATCH_FIELDS, the binding's loop and docs/3-batch.md all come from
  * this table.
  */
-#include "plan/fields.h"
+#include "plan/batch_fields.h"
 
 #include <string.h>
 

@@ -1,13 +1,13 @@
 /* The arrays of a batch, and where they lie in its memory. */
-#ifndef HWI_FIELDS_H
-#define HWI_FIELDS_H
+#ifndef HWI_BATCH_FIELDS_H
+#define HWI_BATCH_FIELDS_H
 
 #include "base/error.h"
 #include "headwater.h"
 
 #define HWI_MASKED_TYPES 5 /* numerical, timestamp, boolean, categorical, text */
 
-/* fields.c holds their names, dtypes and shapes in the same order. */
+/* batch_fields.c holds their names, dtypes and shapes in the same order. */
 enum hwi_field_id {
     HWI_SEMANTIC_TYPES,
     HWI_COLUMN_IDS,
