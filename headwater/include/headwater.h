@@ -97,6 +97,10 @@ typedef enum hw_objective {
     HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, masked cells beside it in train */
     HW_OBJECTIVE_MASKED_CELLS = 1, /* masked cells only (docs/2-sampling.md, "Masked cells") */
 } hw_objective;
+typedef enum hw_shard {
+    HW_SHARD_FIXED = 0, /* a seed belongs to one rank for good */
+    HW_SHARD_DEALT = 1, /* each epoch deals the seeds anew, so that world_size may change */
+} hw_shard;
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
 typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
@@ -493,6 +497,7 @@ typedef int (*hw_interrupt_callback)(void *context);
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
+    hw_shard shard; /* docs/2-sampling.md, "Shards" */
     double split_ratios[3]; /* all 0: 0.8, 0.1, 0.1 */
     uint64_t split_seed, seed; /* taken as given */
     uint32_t batch_size; /* 0: 32 */
@@ -648,7 +653,8 @@ HW_CHECK hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t c
                                            double *std, hw_error *error);
 
 /* What a resume needs: global positions consumed by task [store's task count; with seed tables
- * more] and batches of a split. Setting drops what was prefetched. */
+ * more] and batches of a split. Setting drops what was prefetched. With fixed shards a position is
+ * a multiple of world_size, else HW_BAD_ARGUMENT. */
 HW_CHECK hw_status hw_sampler_get_position(hw_sampler *sampler, hw_split split, uint64_t *positions,
                                            uint64_t *batches, hw_error *error);
 HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,

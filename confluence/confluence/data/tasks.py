@@ -117,7 +117,8 @@ def _logit(share: float) -> float:
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
     """A sampler of some tasks, or of all, with the run's options."""
     options = {
-        "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "seed": cfg.seed,
+        "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "shard": "dealt",
+        "seed": cfg.seed,
         "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,

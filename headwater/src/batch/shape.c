@@ -49,7 +49,8 @@ static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *s
         uint32_t count = split == HW_SPLIT_COUNT ? 0 : plan->tasks[t].lists[split].count;
         count = count < sampled_seeds(plan) ? count : sampled_seeds(plan);
         for (uint32_t position = 0; position < count && status == HW_OK; position++) {
-            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, position);
+            struct hwi_shard list = hwi_order_list(plan, (hw_split)split, t);
+            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, &list, position);
             struct hwi_measure *measure = &sample->contexts[sample->count++];
             status = hwi_sequence_measure(worker, &seed, measure, error);
             if (measure->texts > sample->most_texts) {

@@ -41,9 +41,10 @@ hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task, uint
 struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                                 uint32_t i) {
     assert(i < seeds->sequence_count);
-    uint64_t position = seeds->first + (uint64_t)i * plan->options.world_size;
+    uint64_t position = seeds->first + (uint64_t)i * seeds->step;
     if (seeds->ad_hoc == NULL) {
-        return hwi_order_seed(plan, seeds->split, seeds->task, position);
+        struct hwi_shard shard = hwi_order_shard(plan, seeds->split, seeds->task);
+        return hwi_order_seed(plan, seeds->split, seeds->task, &shard, position);
     }
     return (struct hwi_seed){
         .task = seeds->task,
@@ -60,21 +61,41 @@ uint64_t hwi_stream_step(const struct hwi_plan *plan) {
     return (uint64_t)plan->shape.contexts_per_batch * plan->options.world_size;
 }
 
+/* Batch of all ranks that begins at a position of their common list, as this rank has it: full. */
+static struct hwi_batch_seeds batch_at(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                                       int is_dealt, uint64_t position) {
+    uint32_t world = plan->options.world_size;
+    return (struct hwi_batch_seeds){
+        .task = task,
+        .sequence_count = plan->shape.contexts_per_batch,
+        .first = is_dealt ? position + plan->options.rank : position / world,
+        .step = is_dealt ? world : 1,
+        .split = split,
+    };
+}
+
 hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
                              uint64_t position, struct hwi_batch_seeds *seeds, hw_error *error) {
-    uint64_t count = plan->tasks[task].lists[split].count, last = 0;
+    int is_dealt = plan->options.shard == HW_SHARD_DEALT;
+    uint64_t last = 0, world = plan->options.world_size;
+    uint64_t count = hwi_order_shard(plan, split, task).count;
+    if (!is_dealt && position % world != 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "position %llu of split '%s' is not a multiple of world_size, %llu",
+                        (unsigned long long)position, SPLIT_NAMES[split],
+                        (unsigned long long)world);
+    }
+    *seeds = batch_at(plan, split, task, is_dealt, position);
+    if (count == 0) {
+        seeds->sequence_count = 0;
+        return HW_OK;
+    }
     if (__builtin_add_overflow(position, hwi_stream_step(plan), &last) ||
-        last / count > UINT32_MAX) {
+        last / (is_dealt ? 1 : world) / count > UINT32_MAX) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "position %llu of split '%s' is past the last epoch, 2^32 - 1",
                         (unsigned long long)position, SPLIT_NAMES[split]);
     }
-    *seeds = (struct hwi_batch_seeds){
-        .task = task,
-        .sequence_count = plan->shape.contexts_per_batch,
-        .first = position + plan->options.rank,
-        .split = split,
-    };
     return HW_OK;
 }
 
@@ -173,16 +194,19 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
         p++;
     }
     const struct hwi_pass_part *part = &pass->parts[p];
-    uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end;
-    uint64_t world = plan->options.world_size;
-    uint64_t first = (n - before) * hwi_stream_step(plan) + plan->options.rank;
-    uint64_t left = first < part->count ? (part->count - first + world - 1) / world : 0;
-    uint32_t most = plan->shape.contexts_per_batch;
-    return (struct hwi_batch_seeds){
-        .task = part->task,
-        .sequence_count = left < most ? (uint32_t)left : most,
-        .first = (uint64_t)pass->index * part->count + first,
-        .ad_hoc = pass->anchors == NULL ? NULL : pass,
-        .split = pass->split,
-    };
+    uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end, count = part->count;
+    int is_dealt = plan->options.shard == HW_SHARD_DEALT || pass->anchors != NULL;
+    struct hwi_batch_seeds seeds =
+        batch_at(plan, pass->split, part->task, is_dealt, (n - before) * hwi_stream_step(plan));
+    if (!is_dealt) {
+        count = hwi_order_shard(plan, pass->split, part->task).count;
+    }
+    uint64_t left =
+        seeds.first < count ? (count - seeds.first + seeds.step - 1) / seeds.step : 0;
+    if (left < seeds.sequence_count) {
+        seeds.sequence_count = (uint32_t)left;
+    }
+    seeds.first += (uint64_t)pass->index * count;
+    seeds.ad_hoc = pass->anchors == NULL ? NULL : pass;
+    return seeds;
 }

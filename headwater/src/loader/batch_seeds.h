@@ -11,11 +11,12 @@
 #include "plan/plan.h"
 
 /* Seeds of one batch on this rank: sequence (with packing, context) i < sequence_count is the seed
- * at position first + i * world_size of its list; the others are empty. */
+ * at position first + i * step of its shard; the others are empty. */
 struct hwi_batch_seeds {
     uint32_t task; /* index into plan->tasks */
     uint32_t sequence_count;
     uint64_t first;
+    uint32_t step;
     const struct hwi_pass_plan *ad_hoc; /* the caller's seeds, or NULL: the task's */
     hw_split split;
 };
@@ -24,8 +25,8 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
 
 /* ---- endless ----------------------------------------------------------------------------- */
 
-/* Batch of schedule slot k whose task stands at global position `position`. HW_BAD_ARGUMENT past
- * the last epoch that has a number. */
+/* Batch of schedule slot k whose task stands at global position `position`; empty if this rank has
+ * no seeds. HW_BAD_ARGUMENT past the last epoch that has a number. */
 HWI_CHECK hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
                                        uint64_t position, struct hwi_batch_seeds *seeds,
                                        hw_error *error);

@@ -15,6 +15,7 @@ static const char *const WIDTH_SCOPES[] = {"foreign_key", "row", NULL};
 static const char *const CHILD_ORDERS[] = {"uniform", "recent", NULL};
 static const char *const IDENTIFIER_CELLS[] = {"all", "foreign_keys", "none", NULL};
 static const char *const CONTEXT_LABELS[] = {"default", "train", "none", "all", NULL};
+static const char *const SHARDS[] = {"fixed", "dealt", NULL};
 static const char *const TARGETS[] = {"inline", "separate", NULL};
 static const char *const TASK_ORDERS[] = {"weighted", "round_robin", NULL};
 static const char *const LAYOUTS[] = {"dense", "compact", NULL};
@@ -31,6 +32,8 @@ static const hw_option_field FIELDS[] = {
      "this process's number, from 0: every seed is seen by exactly one rank per epoch"},
     {"world_size", HW_OPTION_UINT32, AT(world_size), 1, {1}, 1, MOST_U32, NULL, 0,
      "number of processes that share the seeds"},
+    {"shard", HW_OPTION_WORD, AT(shard), 1, {HW_SHARD_FIXED}, 0, HW_SHARD_DEALT, SHARDS, CONTENTS,
+     "whether a seed belongs to one rank for good, or each epoch deals the seeds anew"},
     {"split_ratios", HW_OPTION_DOUBLE, AT(split_ratios), 3, {0.8, 0.1, 0.1}, 0, 1, NULL, CONTENTS,
      "shares of train, val and test, where the task does not say which seed is which"},
     {"split_seed", HW_OPTION_UINT64, AT(split_seed), 1, {123}, 0, 0x1p64, NULL, CONTENTS,

@@ -31,16 +31,33 @@ uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index) {
     return (uint32_t)value;
 }
 
+struct hwi_shard hwi_order_list(const struct hwi_plan *plan, hw_split split, uint32_t task) {
+    return (struct hwi_shard){.step = 1, .count = plan->tasks[task].lists[split].count};
+}
+
+struct hwi_shard hwi_order_shard(const struct hwi_plan *plan, hw_split split, uint32_t task) {
+    struct hwi_shard list = hwi_order_list(plan, split, task);
+    uint32_t rank = plan->options.rank, world = plan->options.world_size;
+    if (plan->options.shard == HW_SHARD_DEALT) {
+        return list;
+    }
+    return (struct hwi_shard){
+        .first = rank,
+        .step = world,
+        .count = rank < list.count ? (list.count - rank - 1) / world + 1 : 0,
+    };
+}
+
 struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                               uint64_t position) {
+                               const struct hwi_shard *shard, uint64_t position) {
     const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    const struct hwi_seed_list *list = &task_plan->lists[split];
-    assert(list->count > 0);
-    uint64_t epoch = position / list->count;
+    assert(shard->count > 0);
+    uint64_t epoch = position / shard->count;
     uint64_t key =
-        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task, epoch);
-    uint32_t place = hwi_permute(key, list->count, (uint32_t)(position % list->count));
-    uint32_t index = list->seeds[place];
+        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task,
+                (uint64_t)shard->first << 32 | epoch);
+    uint32_t place = hwi_permute(key, shard->count, (uint32_t)(position % shard->count));
+    uint32_t index = task_plan->lists[split].seeds[shard->first + (size_t)place * shard->step];
     struct hwi_seed seed = {
         .task = task,
         .split = (uint32_t)split,

@@ -21,9 +21,18 @@ struct hwi_seed {
     uint32_t anchor; /* global row */
     int64_t obs_time;
 };
-/* The seed at a global position of a (split, task) stream. */
+/* The seeds of a list that are shuffled together in each epoch: its entries first, first + step,
+ * ... */
+struct hwi_shard {
+    uint32_t first, step, count;
+};
+/* What this rank's positions count: its own entries with fixed shards, else the whole list. */
+struct hwi_shard hwi_order_shard(const struct hwi_plan *plan, hw_split split, uint32_t task);
+/* The whole list. */
+struct hwi_shard hwi_order_list(const struct hwi_plan *plan, hw_split split, uint32_t task);
+/* The seed at a position of a shard, which is not empty: position / count is the epoch. */
 struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                               uint64_t position);
+                               const struct hwi_shard *shard, uint64_t position);
 
 /* Keyed permutation of [0, count): where `index` goes. count >= 1, index < count. */
 uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index);

@@ -131,6 +131,7 @@ class Options:
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)
     rank: int = 0
     world_size: int = 1
+    dealt: bool = False  # shards
     task_weights: dict[str, float] | None = None
     round_robin: bool = False
 

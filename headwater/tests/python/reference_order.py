@@ -208,11 +208,24 @@ class Order:
             task for task, weight in self.weights.items() if weight > 0 and self.seeds(split, task)
         ]
 
-    def at(self, split: int, task: int, position: int) -> Position:
+    def own_seeds(self, split: int, task: int) -> list[int]:
+        """Those that this rank's positions count."""
         seeds = self.seeds(split, task)
+        return seeds if self.options.dealt else seeds[self.options.rank :: self.options.world_size]
+
+    def at(self, split: int, task: int, position: int) -> Position:
+        seeds = self.own_seeds(split, task)
+        if not seeds:
+            return Position(task, split, None, 0)
         epoch, place = divmod(position, len(seeds))
-        key = order_key(self.options.seed, 1, split << 32 | task, epoch)
+        rank = 0 if self.options.dealt else self.options.rank
+        key = order_key(self.options.seed, 1, split << 32 | task, rank << 32 | epoch)
         return Position(task, split, seeds[permute(key, len(seeds), place)], epoch)
+
+    def own_position(self, place: int) -> int:
+        """Of the n-th seed that this rank takes."""
+        options = self.options
+        return place * options.world_size + options.rank if options.dealt else place
 
     def task_of_batch(self, split: int, k: int) -> int:
         tasks = self.active(split)
@@ -231,21 +244,17 @@ class Order:
     def batch(self, split: int, k: int) -> list[Position]:
         task = self.task_of_batch(split, k)
         m = sum(self.task_of_batch(split, before) == task for before in range(k))
-        size, rank, world = (self.options.batch_size, self.options.rank, self.options.world_size)
-        return [self.at(split, task, (m * size + i) * world + rank) for i in range(size)]
+        size = self.options.batch_size
+        return [self.at(split, task, self.own_position(m * size + i)) for i in range(size)]
 
     def epoch(self, split: int, task: int, index: int = 0) -> list[list[Position]]:
-        size, rank, world = (self.options.batch_size, self.options.rank, self.options.world_size)
-        n = len(self.seeds(split, task))
+        size, world = self.options.batch_size, self.options.world_size
+        n = len(self.own_seeds(split, task))
+        empty = Position(task, split, None, index)
         batches = []
-        for j in range(-(-n // (size * world))):
-            places = [(j * size + i) * world + rank for i in range(size)]
+        for j in range(-(-len(self.seeds(split, task)) // (size * world))):
+            places = [self.own_position(j * size + i) for i in range(size)]
             batches.append(
-                [
-                    self.at(split, task, index * n + p)
-                    if p < n
-                    else Position(task, split, None, index)
-                    for p in places
-                ]
+                [self.at(split, task, index * n + p) if p < n else empty for p in places]
             )
         return batches

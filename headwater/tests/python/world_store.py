@@ -217,6 +217,7 @@ def open_sampler(
         store,
         rank=options.rank,
         world_size=options.world_size,
+        shard=int(options.dealt),
         split_ratios=options.split_ratios,
         split_seed=options.split_seed,
         seed=options.seed,

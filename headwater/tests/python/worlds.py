@@ -506,6 +506,7 @@ def random_options(seed: int, database: Database) -> Options:
         split_ratios=dice.choice(((0.8, 0.1, 0.1), (0.34, 0.33, 0.33))),
         rank=dice.choice((0, 0, 1)),
         world_size=2,
+        dealt=seed % 2 == 0,
         round_robin=dice.random() < 0.3,
         staleness=dice.choice((None, None, (0.5, 3.0), (0.0, 1.75), (1.0, 2.0))),
         child_counts=dice.random() < 0.4,

@@ -63,6 +63,9 @@ class Sampler:
             self._close_store()
             raise
         self.rank, self.world_size = found["rank"], found["world_size"]
+        self._is_fixed = given["shard"] == "fixed"
+        if self._is_fixed:
+            self._options["world_size"] = self.world_size
         self._told_left_out: set[str] = set()
 
     def _numbers(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,14 +252,20 @@ class Sampler:
         return sum(-(-count // step) for count in counts)
 
     def remaining(self, split: str, task: str | None = None) -> int:
-        """Seeds over all ranks that the stream of train or val has left in its current epochs."""
+        """Seeds that the stream of train or val has left in its current epochs: of this rank with
+        fixed shards, over all ranks with dealt ones."""
         positions, _ = self._core.get_position(self._stream(split))
-        tasks = self._seeds.chosen(task)
         left = 0
-        for number in tasks:
-            count = self._core.seed_count(split_number(split), number)
-            left += count - positions[number] % count if count else 0
+        for number in self._seeds.chosen(task):
+            count, position = self._core.seed_count(split_number(split), number), positions[number]
+            if self._is_fixed:
+                count, position = self._own(count), position // self.world_size
+            left += count - position % count if count else 0
         return left
+
+    def _own(self, count: int) -> int:
+        """How many of so many seeds are this rank's for good."""
+        return len(range(self.rank, count, self.world_size))
 
     def splits(self, task: str) -> NDArray[np.uint8]:
         """The split of every seed of a task in stored order, uint8 [n].
@@ -277,7 +286,8 @@ class Sampler:
     def state_dict(self) -> dict[str, Any]:
         """Where the streams stand: batches handed out count, prefetched ones do not. JSON-able.
 
-        It may be loaded with another batch size, world size, rank or number of threads.
+        It may be loaded with another batch size, rank or number of threads, and with
+        shard="dealt" with another world size.
         """
         streams = {}
         for split in STREAMS:
@@ -335,18 +345,23 @@ class Sampler:
             self.store.close()
 
     def _tell_left_out(self, split: str) -> None:
-        """Warns once of each task that has no seeds in a split where others have."""
+        """Warns once of each task that has no seeds in a split where others have, and of each of
+        which this rank has none."""
         if split in self._told_left_out:
             return
         self._told_left_out.add(split)
         number = binding.SPLITS[split]
-        empty = [task for task in self._seeds.numbers if self._core.seed_count(number, task) == 0]
-        if 0 < len(empty) < len(self._seeds.numbers):
-            for task in empty:
-                message = (
-                    f"task '{self._seeds.name(task)}' has no seeds in split '{split}', left out"
+        counts = {task: self._core.seed_count(number, task) for task in self._seeds.numbers}
+        for task, count in counts.items():
+            told = f"task '{self._seeds.name(task)}' has"
+            if count == 0 and any(counts.values()):
+                warnings.warn(f"{told} no seeds in split '{split}', left out", stacklevel=3)
+            elif self._is_fixed and count and not self._own(count):
+                warnings.warn(
+                    f"{told} {count} seeds in split '{split}', none for rank {self.rank} of"
+                    f" {self.world_size}: its batches are empty",
+                    stacklevel=3,
                 )
-                warnings.warn(message, stacklevel=3)
 
     def _stream(self, split: str) -> int:
         if split not in STREAMS:

@@ -421,12 +421,13 @@ static void large_batches_are_the_same_for_any_thread_count(void **state) {
 /* The first `count` letters of an epoch into a batch, up to the gathering of its vectors. */
 static void make_letters(hw_sampler *sampler, struct hwi_job *job, uint32_t count) {
     const struct hwi_plan *plan = sampler->plan;
+    struct hwi_shard list = hwi_order_list(plan, HW_TRAIN, 0);
     struct hwi_worker *worker = NULL;
     MUST(hwi_pool_take(sampler->pool, &job->batch, &error));
     MUST(hwi_batch_scratch_open(plan, &job->scratch, &error));
     MUST(hwi_worker_open(plan, &worker, &error));
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
-        struct hwi_work work = {.seed = hwi_order_seed(plan, HW_TRAIN, 0, b % count),
+        struct hwi_work work = {.seed = hwi_order_seed(plan, HW_TRAIN, 0, &list, b % count),
                                 .is_real = b < count,
                                 .slab = hwi_batch_slab(job->batch),
                                 .scratch = job->scratch,

@@ -170,7 +170,7 @@ def test_a_resumed_run_goes_on_with_another_shape(
     path: Path, sampler: headwater.Sampler, world: int, size: int
 ) -> None:
     """With one task, the seeds after the state are those that would have come."""
-    one = {**SMALL, "tasks": ["churn"], "max_rows": 16, "text_budget": None}
+    one = {**SMALL, "tasks": ["churn"], "max_rows": 16, "text_budget": None, "shard": "dealt"}
     with headwater.Sampler(db_path=path, **one) as first:
         for _ in range(3):
             first.next_train_batch()
@@ -185,6 +185,43 @@ def test_a_resumed_run_goes_on_with_another_shape(
                 for i, seed in enumerate(seeds_of(other.next_train_batch())):
                     found[(j * size + i) * world + rank] = seed
     assert [found[place] for place in sorted(found)] == expected
+
+
+def test_a_rank_with_a_fixed_shard_resumes_with_another_batch_size_alone(path: Path) -> None:
+    one = {**SMALL, "tasks": ["churn"], "max_rows": 16, "text_budget": None, "rank": 1}
+    with headwater.Sampler(db_path=path, world_size=2, **one) as first:
+        for _ in range(3):
+            first.next_train_batch()
+        state = json.loads(json.dumps(first.state_dict()))
+        expected = [seed for _ in range(3) for seed in seeds_of(first.next_train_batch())]
+        left = first.remaining("train")
+    more = {**one, "default_batch_size": 6}
+    with headwater.Sampler(db_path=path, world_size=2, **more) as other:
+        own = len(range(1, other.num_seeds("train"), 2))
+        assert other.remaining("train") == own
+        other.load_state_dict(state)
+        found = [seed for _ in range(2) for seed in seeds_of(other.next_train_batch())]
+        assert found == expected
+        assert other.remaining("train") == left == own - 24 % own
+    for given, message in (
+        ({"world_size": 3}, "world_size was 2 and is 3"),
+        ({"world_size": 2, "shard": "dealt"}, "shard was 'fixed' and is 'dealt'"),
+    ):
+        with (
+            headwater.Sampler(db_path=path, **one, **given) as other,
+            pytest.raises(ValueError, match=message),
+        ):
+            other.load_state_dict(state)
+
+
+def test_a_rank_without_seeds_warns_and_yields_empty_batches(path: Path) -> None:
+    one = {**SMALL, "tasks": ["churn"], "rank": 999, "world_size": 1000}
+    with headwater.Sampler(db_path=path, **one) as sampler:
+        with pytest.warns(UserWarning, match=r"seeds in split 'train', none for rank 999 of 1000"):
+            batch = sampler.next_train_batch()
+        assert batch["num_sequences"][0] == 0 and not batch["is_labelled"].any()
+        assert [int(b["num_sequences"][0]) for b in sampler.epoch("train")] == [0]
+        assert sampler.remaining("train") == 0
 
 
 def test_state_counts_what_was_handed_out_only(path: Path) -> None:

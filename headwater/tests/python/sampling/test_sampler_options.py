@@ -25,9 +25,9 @@ from headwater.sampling.sampler_options import (
 from tiny_store import write_tiny
 
 ROOT = Path(__file__).resolve().parents[4]
-SHARD = Option(
-    "shard", header.HW_OPTION_WORD, 9_000, 1, (0.0,), 0, 1, ("fixed", "dealt"), True,
-    "whether a rank keeps its seeds",
+WINDS = Option(
+    "winds", header.HW_OPTION_WORD, 9_000, 1, (0.0,), 0, 1, ("calm", "gusty"), True,
+    "whether walks are blown about",
 )  # fmt: skip
 BEAMS = Option(
     "beams", header.HW_OPTION_UINT32, 9_008, 1, (0.0,), 2, 99, (), False,
@@ -38,25 +38,25 @@ DECIDE = {
     "max_hops", "child_width_per", "child_order", "identifier_cells", "context_labels",
     "task_order", "tasks", "task_weights", "visible_until", "packing", "staleness", "child_counts",
     "label_rows", "time_split", "train_on_val", "objective", "mask_ratio", "seed_tables",
-    "max_targets_per_type", "peer_labels",
+    "max_targets_per_type", "peer_labels", "shard",
 }  # fmt: skip
-MORE = {**OPTIONS, "shard": SHARD, "beams": BEAMS}
+MORE = {**OPTIONS, "winds": WINDS, "beams": BEAMS}
 
 
 def test_a_new_row_is_in_the_signature_the_help_the_checks_and_the_state() -> None:
     made = signature(MORE)
-    assert (made.parameters["shard"].default, made.parameters["beams"].default) == ("fixed", None)
-    assert 'shard: "fixed", "dealt": whether a rank keeps its seeds.' in help_text(MORE)
-    given = made.bind("a store", shard="dealt")
+    assert (made.parameters["winds"].default, made.parameters["beams"].default) == ("calm", None)
+    assert 'winds: "calm", "gusty": whether walks are blown about.' in help_text(MORE)
+    given = made.bind("a store", winds="gusty")
     given.apply_defaults()
     found = members(given.arguments, MORE)
-    assert (found["shard"], found["beams"]) == (1, 0)
-    with pytest.raises(ValueError, match="shard is 'dealed', expected"):
-        members({**given.arguments, "shard": "dealed"}, MORE)
+    assert (found["winds"], found["beams"]) == (1, 0)
+    with pytest.raises(ValueError, match="winds is 'gusted', expected"):
+        members({**given.arguments, "winds": "gusted"}, MORE)
     with pytest.raises(ValueError, match="beams is 1, expected 2 to 99"):
         members({**given.arguments, "beams": 1}, MORE)
     kept = deciding(found, MORE)
-    assert kept["shard"] == "dealt" and "beams" not in kept
+    assert kept["winds"] == "gusty" and "beams" not in kept
 
 
 def test_the_signature_holds_every_option_once() -> None:
@@ -73,7 +73,7 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
         options = sampler.state_dict()["options"]
         assert sampler.shape["batch_size"] == OPTIONS["batch_size"].standard[0]
         assert sampler.shape["sequence_length"] == OPTIONS["sequence_length"].standard[0]
-        assert set(options) == {*DECIDE, "texts_per_sequence"}
+        assert set(options) == {*DECIDE, "texts_per_sequence", "world_size"}
 
 
 @pytest.mark.parametrize(

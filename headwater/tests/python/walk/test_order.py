@@ -21,13 +21,16 @@ def seeds_of(batches: list[Arrays]) -> list[int]:
     ]
 
 
+@pytest.mark.parametrize("dealt", [False, True])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5, 8])
-def test_an_epoch_has_every_seed_once_over_all_ranks(world_size: int, tmp_path: Path) -> None:
+def test_an_epoch_has_every_seed_once_over_all_ranks(
+    world_size: int, dealt: bool, tmp_path: Path
+) -> None:
     database = star(3, seeds=37)
     path = write_store(database, tmp_path)
     found, lengths = [], []
     for rank in range(world_size):
-        options = Options(batch_size=4, rank=rank, world_size=world_size)
+        options = Options(batch_size=4, rank=rank, world_size=world_size, dealt=dealt)
         with open_sampler(path, database, options) as sampler:
             batches = epoch_of(sampler, 0, 0, index=2)
         found += seeds_of(batches)
@@ -37,14 +40,14 @@ def test_an_epoch_has_every_seed_once_over_all_ranks(world_size: int, tmp_path: 
 
 
 @pytest.mark.parametrize("world_size", [1, 3, 4])
-def test_the_stream_has_every_seed_once_per_epoch_and_is_always_full(
+def test_the_dealt_stream_has_every_seed_once_per_epoch_and_is_always_full(
     world_size: int, tmp_path: Path
 ) -> None:
     database = star(3, seeds=12)
     path = write_store(database, tmp_path)
     per_position: dict[int, int] = {}
     for rank in range(world_size):
-        options = Options(batch_size=4, rank=rank, world_size=world_size)
+        options = Options(batch_size=4, rank=rank, world_size=world_size, dealt=True)
         with open_sampler(path, database, options) as sampler:
             for k in range(9):
                 batch = arrays_of(sampler.batch(0, k))
@@ -57,6 +60,42 @@ def test_the_stream_has_every_seed_once_per_epoch_and_is_always_full(
         seeds = [per_position[position] for position in range(epoch * 12, epoch * 12 + 12)]
         assert sorted(seeds) == list(range(12))
     assert [per_position[p] for p in range(12)] != [per_position[p] for p in range(12, 24)]
+
+
+@pytest.mark.parametrize("world_size", [1, 3, 4])
+def test_with_fixed_shards_a_rank_has_the_same_seeds_in_every_epoch(
+    world_size: int, tmp_path: Path
+) -> None:
+    database = star(3, seeds=38)  # of 3 and 4 ranks some have a seed more
+    path = write_store(database, tmp_path)
+    orders = []
+    for rank in range(world_size):
+        own = list(range(rank, 38, world_size))
+        with open_sampler(
+            path, database, Options(batch_size=1, rank=rank, world_size=world_size)
+        ) as sampler:
+            batches = [arrays_of(sampler.batch(0, k)) for k in range(3 * len(own))]
+            taken = [int(batch["seed_index"][0]) for batch in batches]
+            passes = [seeds_of(epoch_of(sampler, 0, 0, index)) for index in range(3)]
+        epochs = [taken[at : at + len(own)] for at in range(0, len(taken), len(own))]
+        assert [sorted(epoch) for epoch in epochs] == [own] * 3
+        assert passes == epochs  # each has an order of its own, the same in stream and pass
+        assert epochs[0] != epochs[1]
+        orders.append([own.index(seed) for seed in epochs[0]])
+    if world_size == 4:  # nor do ranks with equally many seeds have theirs in the same order
+        assert len(orders[0]) == len(orders[1]) and orders[0] != orders[1]
+
+
+def test_a_rank_without_seeds_has_empty_batches_and_as_many(tmp_path: Path) -> None:
+    database = star(3, seeds=2)
+    path = write_store(database, tmp_path)
+    options = Options(batch_size=2, rank=2, world_size=3)
+    for threads, prefetch in ((1, 0), (2, 3)):
+        with open_sampler(path, database, options, threads=threads, prefetch=prefetch) as sampler:
+            batches = [arrays_of(sampler.next(0, 5.0)) for _ in range(5)]
+            batches += [arrays_of(sampler.batch(0, 9)), *epoch_of(sampler, 0, 0)]
+    assert len(batches) == 7
+    assert all(batch["num_sequences"][0] == 0 and batch["is_padding"].all() for batch in batches)
 
 
 def test_a_seed_has_the_same_context_on_whichever_rank_it_falls(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_text_budget_and_max_rows_are_made_from_the_first_64_seeds(
 ) -> None:
     database = random_database(seed)
     options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
-    order = Order(database, options)
+    order = Order(database, options.with_(dealt=True))  # whole lists, whatever the rank
     contexts = []
     for task in range(len(database.tasks)):
         split = next((s for s in range(3) if order.seeds(s, task)), None)
