@@ -652,6 +652,54 @@ HW_CHECK hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t t
 HW_CHECK hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,
                                            double *std, hw_error *error);
 
+/*
+ * Which rows are asked about, in which order, in the hands of the caller; it needs a store only.
+ *
+ * A pool has the seeds of one split of the options' tasks, or of the rows of their seed_tables (no
+ * objective is needed for that). Of the options it takes those that decide seeds: tasks,
+ * task_weights, task_order, seed_tables, split_ratios, split_seed, seed, visible_until, time_split,
+ * train_on_val, rank and world_size with fixed shards. A sampler of the same options has the same
+ * seeds in the same order, as hw_pass_open_chosen makes contexts of them.
+ *
+ * One thread at a time. docs/2-sampling.md, "Pools of seeds".
+ */
+typedef struct hw_seed_pool hw_seed_pool;
+/*
+ * require_label 1: only seeds whose label is there and not NULL; of a seed table those whose cell
+ * in label_columns is not NULL, global columns [seed_table_count] (UINT32_MAX, or label_columns
+ * NULL: no label, every row). HW_BAD_TASK if no seed is left in any task. O(seeds).
+ */
+HW_CHECK hw_status hw_seed_pool_open(hw_store *store, const hw_sampler_options *options,
+                                     hw_split split, uint8_t require_label,
+                                     const uint32_t *label_columns, hw_seed_pool **pool,
+                                     hw_error *error);
+HW_API void hw_seed_pool_close(hw_seed_pool *pool);
+/* Keeps of each task's seeds, in stored order, entry first, first + step, ..., `most` at most, for
+ * all epochs, and begins anew. Rank r of W: first r, step W. It may be called again. */
+HW_CHECK hw_status hw_seed_pool_keep(hw_seed_pool *pool, uint32_t first, uint32_t step,
+                                     uint32_t most, hw_error *error);
+/* Seeds of the pool; those left to the end of the epoch that each task is in. */
+HW_API uint64_t hw_seed_pool_count(const hw_seed_pool *pool);
+HW_API uint64_t hw_seed_pool_remaining(const hw_seed_pool *pool);
+/* Where hw_seed_pool_next writes, [count] each, of the caller. */
+typedef struct hw_drawn_seeds {
+    uint32_t *seeds; /* numbers within the task; of a seed table the row within the table */
+    uint32_t *epochs;
+    uint32_t *rows; /* global row of the anchor */
+    int64_t *obs_times;
+    double *labels; /* in source units, 0 or 1, index within the categories, or us; NaN: none */
+} hw_drawn_seeds;
+/* The next `count` seeds of one task, which takes its turn as in a sampler's stream; they run on
+ * into its next epoch. *taken is 0 if the pool has no seeds of that task, else count. */
+HW_CHECK hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count,
+                                     const hw_drawn_seeds *drawn, uint32_t *task, uint32_t *taken,
+                                     hw_error *error);
+/* What a resume needs: seeds drawn by task, as in hw_sampler_get_position, and calls of next. */
+HW_API void hw_seed_pool_get_position(const hw_seed_pool *pool, uint64_t *positions,
+                                      uint64_t *batches);
+HW_API void hw_seed_pool_set_position(hw_seed_pool *pool, const uint64_t *positions,
+                                      uint64_t batches);
+
 /* What a resume needs: global positions consumed by task [store's task count; with seed tables
  * more] and batches of a split. Setting drops what was prefetched. With fixed shards a position is
  * a multiple of world_size, else HW_BAD_ARGUMENT. */

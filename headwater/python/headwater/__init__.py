@@ -25,6 +25,7 @@ from headwater.sampling.batch import BATCH_FIELDS, Batch, BatchField
 from headwater.sampling.epoch import Epoch
 from headwater.sampling.expand import calendar_tables, expand
 from headwater.sampling.sampler import Sampler
+from headwater.sampling.seed_pool import SeedBatch, SeedPool
 from headwater.store.store import SemanticType, Store
 
 __version__ = binding.VERSION
@@ -42,6 +43,8 @@ __all__ = [
     "SamplerShutdown",
     "Schema",
     "SchemaError",
+    "SeedBatch",
+    "SeedPool",
     "SemanticType",
     "SourceError",
     "Store",

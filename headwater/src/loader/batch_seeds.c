@@ -18,14 +18,6 @@ static const char *task_name(const struct hwi_plan *plan, uint32_t store_task, c
     return hwi_store_name(plan->store, name, buffer, buffer_bytes);
 }
 
-hw_status hwi_stream_check_split(hw_split split, hw_error *error) {
-    if ((unsigned)split >= HW_SPLIT_COUNT) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "split is %d, expected 0 (train) to 2 (test)",
-                        (int)split);
-    }
-    return HW_OK;
-}
-
 hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task, uint32_t *task,
                           hw_error *error) {
     for (uint32_t t = 0; t < plan->task_count; t++) {
@@ -119,7 +111,7 @@ static hw_status allocate_parts(struct hwi_pass_plan *pass, uint32_t count, hw_e
 
 hw_status hwi_pass_plan_epoch(const struct hwi_plan *plan, hw_split split, uint32_t task,
                               uint32_t index, struct hwi_pass_plan *pass, hw_error *error) {
-    HW_TRY(hwi_stream_check_split(split, error));
+    HW_TRY(hwi_order_check_split(split, error));
     uint32_t only = UINT32_MAX;
     if (task != UINT32_MAX) {
         HW_TRY(hwi_stream_task(plan, task, &only, error));
@@ -201,8 +193,7 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
     if (!is_dealt) {
         count = hwi_order_shard(plan, pass->split, part->task).count;
     }
-    uint64_t left =
-        seeds.first < count ? (count - seeds.first + seeds.step - 1) / seeds.step : 0;
+    uint64_t left = seeds.first < count ? (count - seeds.first + seeds.step - 1) / seeds.step : 0;
     if (left < seeds.sequence_count) {
         seeds.sequence_count = (uint32_t)left;
     }

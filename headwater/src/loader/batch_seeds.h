@@ -70,7 +70,5 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
 /* Index into plan->tasks of a task of the store; HW_BAD_ARGUMENT if it is not selected. */
 HWI_CHECK hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task,
                                     uint32_t *task, hw_error *error);
-/* HW_BAD_ARGUMENT unless it is one of the three. */
-HWI_CHECK hw_status hwi_stream_check_split(hw_split split, hw_error *error);
 
 #endif

@@ -137,7 +137,7 @@ hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k, hw_b
     uint32_t task = 0;
     struct hwi_batch_seeds seeds;
     HW_TRY(hwi_sampler_check_process(sampler, error));
-    HW_TRY(hwi_stream_check_split(split, error));
+    HW_TRY(hwi_order_check_split(split, error));
     HW_TRY(hwi_order_task(sampler->plan, split, k, &task, error));
     uint64_t before = hwi_order_task_batches(sampler->plan, split, k, task), position;
     if (hwi_mul_overflows(before, hwi_stream_step(sampler->plan), &position)) {
@@ -250,15 +250,9 @@ hw_status hw_sampler_get_position(hw_sampler *sampler, hw_split split, uint64_t 
                                   uint64_t *batches, hw_error *error) {
     HW_TRY(hwi_sampler_check_process(sampler, error));
     HW_TRY(check_endless(split, error));
-    const struct hwi_plan *plan = sampler->plan;
-    struct hwi_stream *stream = &sampler->endless[split];
-    const struct hwi_store_info *info = plan->store->info;
-    uint32_t more = plan->options.seed_table_count > 0 ? info->table_count : 0;
-    memset(positions, 0, ((size_t)info->task_count + more) * sizeof *positions);
+    const struct hwi_stream *stream = &sampler->endless[split];
     pthread_mutex_lock(&sampler->mutex);
-    for (uint32_t t = 0; t < plan->task_count; t++) {
-        positions[plan->tasks[t].task] = stream->taken_positions[t];
-    }
+    hwi_plan_spread(sampler->plan, stream->taken_positions, positions);
     *batches = stream->first_batch + stream->taken;
     pthread_mutex_unlock(&sampler->mutex);
     return HW_OK;

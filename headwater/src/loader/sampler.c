@@ -102,7 +102,7 @@ hw_shape hw_sampler_shape(const hw_sampler *sampler) {
 hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
                                 uint32_t *count, hw_error *error) {
     uint32_t selected = 0;
-    HW_TRY(hwi_stream_check_split(split, error));
+    HW_TRY(hwi_order_check_split(split, error));
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     *count = sampler->plan->tasks[selected].lists[split].count;
     return HW_OK;

@@ -234,6 +234,15 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
     return HW_OK;
 }
 
+hw_sampler_options hwi_options_copy(const hw_sampler_options *options) {
+    hw_sampler_options copy;
+    size_t bytes = options->struct_bytes < sizeof copy ? options->struct_bytes : sizeof copy;
+    hw_sampler_options_init(&copy, sizeof copy);
+    memcpy(&copy, options, bytes);
+    copy.struct_bytes = sizeof copy;
+    return copy;
+}
+
 hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error) {
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
         const hw_option_field *field = &FIELDS[i];

@@ -12,6 +12,8 @@
 #define HWI_MAX_PEER_LABELS 1024u
 #define HWI_MAX_STALE_DAYS 49710u /* in seconds it has 32 bits */
 
+/* The caller's options, with the defaults for those that its header does not know. */
+hw_sampler_options hwi_options_copy(const hw_sampler_options *options);
 /* Sets options that are 0, where 0 is no value of theirs, to their defaults; HW_BAD_ARGUMENT for a
  * value out of its range, or that does not go with another. */
 HW_CHECK hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error);

@@ -12,6 +12,14 @@
 
 enum { FEISTEL_ROUNDS = 8 };
 
+hw_status hwi_order_check_split(hw_split split, hw_error *error) {
+    if ((unsigned)split >= HW_SPLIT_COUNT) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "split is %d, expected 0 (train) to 2 (test)",
+                        (int)split);
+    }
+    return HW_OK;
+}
+
 uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index) {
     assert(index < count);
     uint32_t half = 1; /* bits of each side: 4^half >= count */

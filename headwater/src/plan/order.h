@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+/* HW_BAD_ARGUMENT unless it is one of the three. */
+HWI_CHECK hw_status hwi_order_check_split(hw_split split, hw_error *error);
 /* The selected task (index into plan->tasks) of batch k of a split's stream; HW_BAD_TASK if the
  * split has no seeds in any task. */
 HWI_CHECK hw_status hwi_order_task(const struct hwi_plan *plan, hw_split split, uint64_t k,

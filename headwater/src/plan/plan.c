@@ -222,10 +222,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     made->store = hw_store_retain(store);
     memset(made->offsets, 0xff, sizeof made->offsets); /* no array yet: the sample needs none */
-    size_t covered =
-        options->struct_bytes < sizeof *options ? options->struct_bytes : sizeof *options;
-    hw_sampler_options_init(&made->options, sizeof made->options); /* what the caller knows not */
-    memcpy(&made->options, options, covered);
+    made->options = hwi_options_copy(options);
     hw_sampler_options given = made->options;
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         made->visible_until[split] =
@@ -272,6 +269,15 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     *plan = made;
     return HW_OK;
+}
+
+void hwi_plan_spread(const struct hwi_plan *plan, const uint64_t *values, uint64_t *spread) {
+    const struct hwi_store_info *info = plan->store->info;
+    uint32_t more = plan->options.seed_table_count > 0 ? info->table_count : 0;
+    memset(spread, 0, ((size_t)info->task_count + more) * sizeof *spread);
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        spread[plan->tasks[t].task] = values[t];
+    }
 }
 
 static void close_table(struct hwi_table_plan *cells) {

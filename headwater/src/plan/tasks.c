@@ -206,12 +206,14 @@ static void measure_target(const struct hwi_plan *plan, struct hwi_task_plan *ta
 /* ---- the schedule ------------------------------------------------------------------------- */
 
 /* Largest remainder: how many batches of each block a task gets. */
-static hw_status schedule_split(struct hwi_plan *plan, const double *weights, int split,
-                                hw_error *error) {
+hw_status hwi_plan_schedule(struct hwi_plan *plan, const double *weights, hw_split split,
+                            hw_error *error) {
     uint32_t count = plan->task_count, given = 0;
     uint32_t *schedule = calloc((size_t)count + 1, sizeof *schedule);
     double *rests = calloc((size_t)count + 1, sizeof *rests);
+    free(plan->schedule[split]);
     plan->schedule[split] = schedule;
+    plan->active_tasks[split] = 0;
     if (schedule == NULL || rests == NULL) {
         free(rests);
         return hwi_no_memory(error, "the schedule", count * sizeof *rests);
@@ -314,7 +316,7 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
         HW_TRY(hwi_label_edges_open(plan->store, task, error));
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
-        HW_TRY(schedule_split(plan, options->task_weights, split, error));
+        HW_TRY(hwi_plan_schedule(plan, options->task_weights, (hw_split)split, error));
     }
     return HW_OK;
 }

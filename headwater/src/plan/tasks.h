@@ -8,6 +8,9 @@
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* Which batches of a block are each task's, by the seeds that the lists of the split hold. */
+HWI_CHECK hw_status hwi_plan_schedule(struct hwi_plan *plan, const double *weights, hw_split split,
+                                      hw_error *error);
 /* Memory for the splits and lists of a task's seeds; then the lists from the splits, where
  * HW_SPLIT_NONE means none. */
 HWI_CHECK hw_status hwi_task_lists_open(struct hwi_task_plan *task, hw_error *error);

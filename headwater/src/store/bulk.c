@@ -110,6 +110,14 @@ static double cell_number(const hw_cell *cell, const struct hwi_column_info *inf
     return 1;
 }
 
+hw_status hwi_store_number(const hw_store *store, uint32_t row, uint32_t column, double *number,
+                           hw_error *error) {
+    hw_cell cell;
+    HW_TRY(hw_store_cell(store, row, column, &cell, error));
+    *number = cell.is_null ? (double)NAN : cell_number(&cell, &store->columns[column]);
+    return HW_OK;
+}
+
 hw_status hw_store_column_rows(const hw_store *store, uint32_t column, uint32_t *rows,
                                hw_error *error) {
     if (column >= store->info->column_count || store->columns[column].table == HWI_NONE) {
@@ -126,9 +134,7 @@ hw_status hw_store_column(const hw_store *store, uint32_t column, double *number
     const struct hwi_column_info *info = &store->columns[column];
     const struct hwi_table *table = &store->tables[info->table];
     for (uint32_t local = 0; local < rows; local++) {
-        hw_cell cell;
-        HW_TRY(hw_store_cell(store, table->row_start + local, column, &cell, error));
-        numbers[local] = cell.is_null ? (double)NAN : cell_number(&cell, info);
+        HW_TRY(hwi_store_number(store, table->row_start + local, column, &numbers[local], error));
         times_us[local] = cell_time(store, table, info, local);
     }
     return HW_OK;

@@ -30,6 +30,7 @@ from headwater.binding.hashing import hash64, hash_embed
 from headwater.binding.library import LIBRARY, VERSION
 from headwater.binding.passes import Pass
 from headwater.binding.sampler import Sampler
+from headwater.binding.seed_pool import SeedPool
 from headwater.binding.store import Store
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Builder",
     "Pass",
     "Sampler",
+    "SeedPool",
     "Store",
     "batch_fields",
     "calendar_tables",

@@ -30,7 +30,9 @@ from headwater.sampling.sampler_options import (
     own_signature,
     split_number,
     thread_count,
+    whole,
 )
+from headwater.sampling.saved_state import check_saved
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
 from headwater.store.row_keys import Time
@@ -292,8 +294,7 @@ class Sampler:
         streams = {}
         for split in STREAMS:
             positions, batches = self._core.get_position(binding.SPLITS[split])
-            named = {self._seeds.name(task): positions[task] for task in self._seeds.numbers}
-            streams[split] = {"positions": named, "batches": batches}
+            streams[split] = {"positions": self._seeds.named(positions), "batches": batches}
         return {
             "version": STATE_VERSION,
             "fingerprint": self.store.fingerprint,
@@ -306,39 +307,22 @@ class Sampler:
 
         ValueError names everything that differs: the store, or options that decide contexts.
         """
-        if not isinstance(state, Mapping):
-            raise TypeError(f"the state is {state!r}, expected the dict of state_dict()")
-        if state.get("version") != STATE_VERSION:
-            raise ValueError(
-                f"the state has version {state.get('version')!r}, expected {STATE_VERSION}"
-            )
+        check_saved(state, self.state_dict(), "sampler")
         try:
-            self._load(state)
-        except (KeyError, AttributeError) as error:
+            places = [self._place(split, state["streams"][split]) for split in STREAMS]
+        except (KeyError, TypeError) as error:
             raise ValueError(f"the state is not whole: it lacks {error}") from error
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        faults = []
-        if state["fingerprint"] != self.store.fingerprint:
-            faults.append(f"store {state['fingerprint']} is now {self.store.fingerprint}")
-        saved = state["options"]
-        for name in sorted({*saved, *self._options}):
-            before, now = saved.get(name), self._options.get(name)
-            if before != now:
-                faults.append(f"{name} was {before!r} and is {now!r}")
-        if faults:
-            raise ValueError("the state is of another sampler: " + "; ".join(faults))
-        places = []  # read in full before any stream moves
-        for split in STREAMS:
-            stream = state["streams"][split]
-            positions = [0] * len(self._core.get_position(binding.SPLITS[split])[0])
-            for task in self._seeds.numbers:
-                positions[task] = stream["positions"][self._seeds.name(task)]
-            places.append((binding.SPLITS[split], positions, stream["batches"]))
         for place in places:
             self._core.set_position(*place)
 
     # ---- inside --------------------------------------------------------------------------
+
+    def _place(self, split: str, stream: Mapping[str, Any]) -> tuple[int, list[int], int]:
+        """Where a saved stream stood, as the library takes it."""
+        number = binding.SPLITS[split]
+        count = len(self._core.get_position(number)[0])
+        positions = self._seeds.numbered(stream["positions"], count)
+        return number, positions, whole("batches", stream["batches"])
 
     def _close_store(self) -> None:
         if self._owns_store:

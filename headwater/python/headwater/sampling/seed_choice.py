@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from headwater.sampling.sampler_options import whole
 from headwater.store.store import Store
 
 
@@ -51,6 +53,19 @@ class SeedSources:
     def chosen(self, name: str | None) -> list[int]:
         """One by its name, or all."""
         return self.numbers if name is None else [self.number(name)]
+
+    def named(self, positions: Sequence[int]) -> dict[str, int]:
+        """Positions by number to those by name, as a saved state has them."""
+        return {self.name(number): positions[number] for number in self.numbers}
+
+    def numbered(self, named: Mapping[str, Any], count: int) -> list[int]:
+        """The way back, [count]; ValueError that names what is missing."""
+        positions = [0] * count
+        for number in self.numbers:
+            if self.name(number) not in named:
+                raise ValueError(f"the state is not whole: it lacks '{self.name(number)}'")
+            positions[number] = whole("position", named[self.name(number)])
+        return positions
 
     def table_numbers(self) -> list[int] | None:
         """Of the seed tables; None where seeds are those of tasks."""
