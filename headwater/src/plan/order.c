@@ -31,22 +31,11 @@ uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index) {
     return (uint32_t)value;
 }
 
-struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
-                               uint64_t position) {
+struct hwi_seed hwi_task_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index,
+                              uint32_t epoch) {
     const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    const struct hwi_seed_list *list = &task_plan->lists[split];
-    assert(list->count > 0);
-    uint64_t epoch = position / list->count;
-    uint64_t key =
-        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task, epoch);
-    uint32_t place = hwi_permute(key, list->count, (uint32_t)(position % list->count));
-    uint32_t index = list->seeds[place];
-    struct hwi_seed seed = {
-        .task = task,
-        .split = (uint32_t)split,
-        .epoch = (uint32_t)epoch,
-        .index = index,
-    };
+    uint32_t split = task_plan->splits[index];
+    struct hwi_seed seed = {.task = task, .split = split, .epoch = epoch, .index = index};
     if (task_plan->seed_table == HWI_NONE) {
         const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
         seed.anchor = seeds->anchors[index];
@@ -57,6 +46,18 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
         seed.obs_time = table->times != NULL ? table->times[index] : plan->visible_until[split];
     }
     return seed;
+}
+
+struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                               uint64_t position) {
+    const struct hwi_task_plan *task_plan = &plan->tasks[task];
+    const struct hwi_seed_list *list = &task_plan->lists[split];
+    assert(list->count > 0);
+    uint64_t epoch = position / list->count;
+    uint64_t key =
+        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task, epoch);
+    uint32_t place = hwi_permute(key, list->count, (uint32_t)(position % list->count));
+    return hwi_task_seed(plan, task, list->seeds[place], (uint32_t)epoch);
 }
 
 /* The task that owns a slot of a block. */

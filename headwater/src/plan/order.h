@@ -21,6 +21,9 @@ struct hwi_seed {
     uint32_t anchor; /* global row */
     int64_t obs_time;
 };
+/* A seed of a task by its number, which is less than their count, in an epoch of its split. */
+struct hwi_seed hwi_task_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index,
+                              uint32_t epoch);
 /* The seed at a global position of a (split, task) stream. */
 struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
                                uint64_t position);
