@@ -25,6 +25,7 @@ from headwater.sampling.batch import BATCH_FIELDS, Batch, BatchField
 from headwater.sampling.epoch import Epoch
 from headwater.sampling.expand import calendar_tables, expand
 from headwater.sampling.sampler import Sampler
+from headwater.sampling.subgraph import Subgraph
 from headwater.store.store import SemanticType, Store
 
 __version__ = binding.VERSION
@@ -46,6 +47,7 @@ __all__ = [
     "SourceError",
     "Store",
     "StoreError",
+    "Subgraph",
     "TaskError",
     "__version__",
     "audit",
