@@ -627,6 +627,15 @@ HW_CHECK hw_status hw_pass_open(hw_sampler *sampler, hw_split split, uint32_t ta
 HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t *anchors,
                                       const int64_t *obs_times, uint32_t count, hw_pass **pass,
                                       hw_error *error);
+/* A pass over chosen seeds of a task, by their numbers (`seed_index` of a batch; of a seed table
+ * rows within it), in the order given, any of them several times. Each is drawn in its own split
+ * and the epoch given for it (NULL: 0): its context, labels included, is that of
+ * hw_pass_open(split, task, epoch). All of them are this rank's; count 0: one empty batch, so that
+ * ranks stay in step. HW_BAD_ARGUMENT if a number is out of range, or of a seed in no split. The
+ * arrays are copied. */
+HW_CHECK hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                                       const uint32_t *epochs, uint32_t count, hw_pass **pass,
+                                       hw_error *error);
 HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
 HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,
                                 void *context, hw_batch **batch, hw_error *error);
@@ -716,7 +725,7 @@ typedef struct hw_sampler_stats {
     uint64_t consumer_wait_ns;
     uint64_t elapsed_ns; /* since the sampler was opened */
     uint64_t stopped_by_rows, texts_over_budget;
-    uint32_t threads, train_queue, val_queue; /* batches ready now */
+    uint32_t threads, train_queue, val_queue, pass_queue; /* batches ready now: of all passes */
     uint64_t slab_bytes, slab_count;
     /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches */
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;

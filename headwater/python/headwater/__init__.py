@@ -24,8 +24,10 @@ from headwater.metadata.schema import Schema
 from headwater.sampling.batch import BATCH_FIELDS, Batch, BatchField
 from headwater.sampling.epoch import Epoch
 from headwater.sampling.expand import calendar_tables, expand
+from headwater.sampling.loader import Loader
 from headwater.sampling.sampler import Sampler
 from headwater.sampling.seed_pool import SeedBatch, SeedPool
+from headwater.sampling.subgraph import Subgraph
 from headwater.store.store import SemanticType, Store
 
 __version__ = binding.VERSION
@@ -39,6 +41,7 @@ __all__ = [
     "EmbedderError",
     "Epoch",
     "HeadwaterError",
+    "Loader",
     "Sampler",
     "SamplerShutdown",
     "Schema",
@@ -49,6 +52,7 @@ __all__ = [
     "SourceError",
     "Store",
     "StoreError",
+    "Subgraph",
     "TaskError",
     "__version__",
     "audit",

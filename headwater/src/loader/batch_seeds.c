@@ -33,8 +33,12 @@ hw_status hwi_stream_task(const struct hwi_plan *plan, uint32_t store_task, uint
 struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                                 uint32_t i) {
     assert(i < seeds->sequence_count);
+    const struct hwi_pass_plan *given = seeds->given;
     uint64_t position = seeds->first + (uint64_t)i * seeds->step;
-    if (seeds->ad_hoc == NULL) {
+    if (given != NULL && given->chosen != NULL) {
+        return hwi_task_seed(plan, seeds->task, given->chosen[position], given->epochs[position]);
+    }
+    if (given == NULL) {
         struct hwi_shard shard = hwi_order_shard(plan, seeds->split, seeds->task);
         return hwi_order_seed(plan, seeds->split, seeds->task, &shard, position);
     }
@@ -42,8 +46,8 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
         .task = seeds->task,
         .split = HWI_SPLIT_AD_HOC,
         .index = (uint32_t)position,
-        .anchor = seeds->ad_hoc->anchors[position],
-        .obs_time = seeds->ad_hoc->obs_times[position],
+        .anchor = given->anchors[position],
+        .obs_time = given->obs_times[position],
     };
 }
 
@@ -93,9 +97,14 @@ hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
+/* Ranks that share the seeds of a pass. */
+static uint32_t rank_count(const struct hwi_plan *plan, const struct hwi_pass_plan *pass) {
+    return pass->chosen == NULL ? plan->options.world_size : 1;
+}
+
 static void add_part(const struct hwi_plan *plan, struct hwi_pass_plan *pass, uint32_t task,
                      uint32_t count) {
-    uint64_t step = hwi_stream_step(plan);
+    uint64_t step = (uint64_t)plan->shape.contexts_per_batch * rank_count(plan, pass);
     pass->batch_count += (count + step - 1) / step;
     pass->parts[pass->part_count++] =
         (struct hwi_pass_part){.task = task, .count = count, .batch_end = pass->batch_count};
@@ -171,10 +180,61 @@ hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t task, const 
     return HW_OK;
 }
 
+/* HW_BAD_ARGUMENT unless seeds[i] is a seed of some split. */
+static hw_status check_chosen(const struct hwi_plan *plan, const struct hwi_task_plan *task,
+                              const uint32_t *seeds, uint32_t i, hw_error *error) {
+    char name[64];
+    uint32_t count = task->info->seed_count;
+    if (seeds[i] >= count) {
+        task_name(plan, task->task, name, sizeof name);
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "seeds[%u] is %u, expected less than %u, the seeds of '%s'", i, seeds[i],
+                        count, name);
+    }
+    if (task->splits[seeds[i]] == HW_SPLIT_NONE) {
+        task_name(plan, task->task, name, sizeof name);
+        return hwi_fail(error, HW_BAD_ARGUMENT, "seeds[%u] is %u, which is in no split of '%s': %s",
+                        i, seeds[i], name,
+                        task->seed_table == HWI_NONE
+                            ? "time_split leaves it out"
+                            : "it has no time, or time_split or visible_until leaves it out");
+    }
+    return HW_OK;
+}
+
+hw_status hwi_pass_plan_chosen(const struct hwi_plan *plan, uint32_t task, const uint32_t *seeds,
+                               const uint32_t *epochs, uint32_t count, struct hwi_pass_plan *pass,
+                               hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(plan, task, &selected, error));
+    for (uint32_t i = 0; i < count; i++) {
+        HW_TRY(check_chosen(plan, &plan->tasks[selected], seeds, i, error));
+    }
+    HW_TRY(allocate_parts(pass, 1, error));
+    pass->chosen = malloc(((size_t)count + 1) * sizeof *pass->chosen);
+    pass->epochs = calloc((size_t)count + 1, sizeof *pass->epochs);
+    if (pass->chosen == NULL || pass->epochs == NULL) {
+        return hwi_no_memory(error, "the seeds of a pass", (uint64_t)count * 8);
+    }
+    if (count > 0) {
+        memcpy(pass->chosen, seeds, count * sizeof *seeds);
+    }
+    if (count > 0 && epochs != NULL) {
+        memcpy(pass->epochs, epochs, count * sizeof *epochs);
+    }
+    add_part(plan, pass, selected, count);
+    if (count == 0) {
+        pass->batch_count = pass->parts[0].batch_end = 1;
+    }
+    return HW_OK;
+}
+
 void hwi_pass_plan_release(struct hwi_pass_plan *pass) {
     free(pass->parts);
     free(pass->anchors);
     free(pass->obs_times);
+    free(pass->chosen);
+    free(pass->epochs);
     *pass = (struct hwi_pass_plan){0};
 }
 
@@ -187,10 +247,12 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
     }
     const struct hwi_pass_part *part = &pass->parts[p];
     uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end, count = part->count;
-    int is_dealt = plan->options.shard == HW_SHARD_DEALT || pass->anchors != NULL;
+    int is_given = pass->anchors != NULL || pass->chosen != NULL;
+    int is_dealt =
+        pass->chosen == NULL && (plan->options.shard == HW_SHARD_DEALT || pass->anchors != NULL);
     struct hwi_batch_seeds seeds =
         batch_at(plan, pass->split, part->task, is_dealt, (n - before) * hwi_stream_step(plan));
-    if (!is_dealt) {
+    if (!is_dealt && !is_given) {
         count = hwi_order_shard(plan, pass->split, part->task).count;
     }
     uint64_t left = seeds.first < count ? (count - seeds.first + seeds.step - 1) / seeds.step : 0;
@@ -198,6 +260,6 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
         seeds.sequence_count = (uint32_t)left;
     }
     seeds.first += (uint64_t)pass->index * count;
-    seeds.ad_hoc = pass->anchors == NULL ? NULL : pass;
+    seeds.given = is_given ? pass : NULL;
     return seeds;
 }

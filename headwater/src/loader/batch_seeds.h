@@ -1,8 +1,8 @@
 /*
  * Streams: which seeds make batch n. A stream is endless (train, val: it runs on from epoch to
  * epoch and switches between tasks by the schedule) or finite (a pass: one epoch of one task or of
- * all in turn, or seeds that the caller gave). Everything here is arithmetic on the plan: no
- * threads, no queues.
+ * all in turn, seeds of a task that the caller chose, or seeds that the caller made). Everything
+ * here is arithmetic on the plan: no threads, no queues.
  */
 #ifndef HWI_BATCH_SEEDS_H
 #define HWI_BATCH_SEEDS_H
@@ -17,7 +17,7 @@ struct hwi_batch_seeds {
     uint32_t sequence_count;
     uint64_t first;
     uint32_t step;
-    const struct hwi_pass_plan *ad_hoc; /* the caller's seeds, or NULL: the task's */
+    const struct hwi_pass_plan *given; /* the caller's seeds, or NULL: those of the split */
     hw_split split;
 };
 struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
@@ -48,8 +48,11 @@ struct hwi_pass_plan {
     struct hwi_pass_part *parts; /* [part_count] */
     uint32_t part_count;
     uint64_t batch_count;
-    uint32_t *anchors; /* [parts[0].count] the caller's seeds, or NULL */
-    int64_t *obs_times; /* [parts[0].count] */
+    /* [parts[0].count] each, if the caller gave the seeds, else NULL: */
+    uint32_t *anchors; /* of ad-hoc seeds */
+    int64_t *obs_times; /* of them */
+    uint32_t *chosen; /* seeds of the task, all of them this rank's */
+    uint32_t *epochs; /* of them */
 };
 
 /* One epoch of a task (the store's number), or with UINT32_MAX of every selected one that has
@@ -62,6 +65,11 @@ HWI_CHECK hw_status hwi_pass_plan_seeds(const struct hwi_plan *plan, uint32_t ta
                                         const uint32_t *anchors, const int64_t *obs_times,
                                         uint32_t count, struct hwi_pass_plan *pass,
                                         hw_error *error);
+/* Seeds of a task by their numbers, copied; epochs NULL: all 0. */
+HWI_CHECK hw_status hwi_pass_plan_chosen(const struct hwi_plan *plan, uint32_t task,
+                                         const uint32_t *seeds, const uint32_t *epochs,
+                                         uint32_t count, struct hwi_pass_plan *pass,
+                                         hw_error *error);
 void hwi_pass_plan_release(struct hwi_pass_plan *pass);
 /* Batch n < batch_count. */
 struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,

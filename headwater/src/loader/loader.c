@@ -152,11 +152,15 @@ hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k, hw_b
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
-static hw_status open_pass(hw_sampler *sampler, struct hwi_pass_plan *plan, hw_pass **pass,
-                           hw_error *error) {
-    struct hw_pass *made = calloc(1, sizeof *made);
-    hw_status status = made == NULL ? hwi_no_memory(error, "a pass", sizeof *made)
-                                    : hwi_condition_init(&made->stream.ready, error);
+/* The pass of a plan, which it owns from here on; `status` is whether the plan was made. */
+static hw_status open_pass(hw_sampler *sampler, hw_status status, struct hwi_pass_plan *plan,
+                           hw_pass **pass, hw_error *error) {
+    struct hw_pass *made = NULL;
+    if (status == HW_OK) {
+        made = calloc(1, sizeof *made);
+        status = made == NULL ? hwi_no_memory(error, "a pass", sizeof *made)
+                              : hwi_condition_init(&made->stream.ready, error);
+    }
     if (status != HW_OK) {
         free(made);
         hwi_pass_plan_release(plan);
@@ -184,11 +188,7 @@ hw_status hw_pass_open(hw_sampler *sampler, hw_split split, uint32_t task, uint3
     HW_TRY(hwi_sampler_check_process(sampler, error));
     struct hwi_pass_plan plan = {0};
     hw_status status = hwi_pass_plan_epoch(sampler->plan, split, task, index, &plan, error);
-    if (status != HW_OK) {
-        hwi_pass_plan_release(&plan);
-        return status;
-    }
-    return open_pass(sampler, &plan, pass, error);
+    return open_pass(sampler, status, &plan, pass, error);
 }
 
 hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t *anchors,
@@ -198,11 +198,17 @@ hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t 
     struct hwi_pass_plan plan = {0};
     hw_status status =
         hwi_pass_plan_seeds(sampler->plan, task, anchors, obs_times, count, &plan, error);
-    if (status != HW_OK) {
-        hwi_pass_plan_release(&plan);
-        return status;
-    }
-    return open_pass(sampler, &plan, pass, error);
+    return open_pass(sampler, status, &plan, pass, error);
+}
+
+hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                              const uint32_t *epochs, uint32_t count, hw_pass **pass,
+                              hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
+    struct hwi_pass_plan plan = {0};
+    hw_status status =
+        hwi_pass_plan_chosen(sampler->plan, task, seeds, epochs, count, &plan, error);
+    return open_pass(sampler, status, &plan, pass, error);
 }
 
 uint64_t hw_pass_batch_count(const hw_pass *pass) {

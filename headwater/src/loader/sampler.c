@@ -88,6 +88,9 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     stats.threads = sampler->thread_count;
     stats.train_queue = ready_count_locked(&sampler->endless[HW_TRAIN]);
     stats.val_queue = ready_count_locked(&sampler->endless[HW_VAL]);
+    for (const struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
+        stats.pass_queue += ready_count_locked(&pass->stream);
+    }
     pthread_mutex_unlock(&sampler->mutex);
     hwi_pool_measure(sampler->pool, &stats.slab_count, &stats.slab_bytes);
     return stats;

@@ -39,6 +39,23 @@ uint32_t hwi_permute(uint64_t key, uint32_t count, uint32_t index) {
     return (uint32_t)value;
 }
 
+struct hwi_seed hwi_task_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index,
+                              uint32_t epoch) {
+    const struct hwi_task_plan *task_plan = &plan->tasks[task];
+    uint32_t split = task_plan->splits[index];
+    struct hwi_seed seed = {.task = task, .split = split, .epoch = epoch, .index = index};
+    if (task_plan->seed_table == HWI_NONE) {
+        const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
+        seed.anchor = seeds->anchors[index];
+        seed.obs_time = seeds->obs_times[index];
+    } else {
+        const struct hwi_table *table = &plan->store->tables[task_plan->seed_table];
+        seed.anchor = table->row_start + index;
+        seed.obs_time = table->times != NULL ? table->times[index] : plan->visible_until[split];
+    }
+    return seed;
+}
+
 struct hwi_shard hwi_order_list(const struct hwi_plan *plan, hw_split split, uint32_t task) {
     return (struct hwi_shard){.step = 1, .count = plan->tasks[task].lists[split].count};
 }
@@ -66,22 +83,7 @@ struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint
                 (uint64_t)shard->first << 32 | epoch);
     uint32_t place = hwi_permute(key, shard->count, (uint32_t)(position % shard->count));
     uint32_t index = task_plan->lists[split].seeds[shard->first + (size_t)place * shard->step];
-    struct hwi_seed seed = {
-        .task = task,
-        .split = (uint32_t)split,
-        .epoch = (uint32_t)epoch,
-        .index = index,
-    };
-    if (task_plan->seed_table == HWI_NONE) {
-        const hw_seeds *seeds = &plan->store->seeds[task_plan->task];
-        seed.anchor = seeds->anchors[index];
-        seed.obs_time = seeds->obs_times[index];
-    } else {
-        const struct hwi_table *table = &plan->store->tables[task_plan->seed_table];
-        seed.anchor = table->row_start + index;
-        seed.obs_time = table->times != NULL ? table->times[index] : plan->visible_until[split];
-    }
-    return seed;
+    return hwi_task_seed(plan, task, index, (uint32_t)epoch);
 }
 
 /* The task that owns a slot of a block. */

@@ -23,6 +23,9 @@ struct hwi_seed {
     uint32_t anchor; /* global row */
     int64_t obs_time;
 };
+/* A seed of a task by its number, which is less than their count, in an epoch of its split. */
+struct hwi_seed hwi_task_seed(const struct hwi_plan *plan, uint32_t task, uint32_t index,
+                              uint32_t epoch);
 /* The seeds of a list that are shuffled together in each epoch: its entries first, first + step,
  * ... */
 struct hwi_shard {

@@ -76,11 +76,33 @@ def write_store(database: Database, folder: Path) -> Path:
         ):
             vectors = [text_vector(i) for i in range(count)]
             builder.write_vectors(kind, np.array(vectors, np.float16).reshape(count, TEXT_DIM).data)
-        builder.finish(json.dumps({"name": database.name}).encode())
+        builder.finish(json.dumps(metadata_of(database)).encode())
         builder.publish(folder / "world.hw")
     finally:
         builder.close()
     return folder / "world.hw"
+
+
+def metadata_of(database: Database) -> dict[str, Any]:
+    """As much as the Python front needs to sample."""
+    tables = []
+    for table in database.tables:
+        columns, rows = database.column_starts[table.name], database.row_starts[table.name]
+        keys = [
+            {"columns": key.columns, "references": {"table": key.parent_table, "columns": []}}
+            for key in table.ordered_keys()
+        ]
+        tables.append(
+            {
+                "name": table.name,
+                "column_range": [columns, columns + len(table.columns)],
+                "row_range": [rows, rows + table.row_count],
+                "foreign_keys": keys,
+            }
+        )
+    columns = [{"name": column.name} for table in database.tables for column in table.columns]
+    tasks = [{"name": task.name} for task in database.tasks]
+    return {"name": database.name, "tables": tables, "columns": columns, "tasks": tasks}
 
 
 def text_vector(index: int) -> npt.NDArray[np.float16]:
@@ -257,6 +279,34 @@ def open_sampler(
         yield sampler
     finally:
         sampler.shutdown()
+
+
+def front_options(options: Options) -> dict[str, Any]:
+    """What `headwater.Sampler` takes for the reference's options."""
+    return {
+        "rank": options.rank,
+        "world_size": options.world_size,
+        "split_ratios": options.split_ratios,
+        "split_seed": options.split_seed,
+        "seed": options.seed,
+        "default_batch_size": options.batch_size,
+        "default_sequence_length": options.sequence_length,
+        "max_rows": options.max_rows,
+        "bfs_child_width": options.child_width,
+        "max_hops": options.max_hops,
+        "child_width_per": "row" if options.per_row else "foreign_key",
+        "child_order": "recent" if options.recent else "uniform",
+        "identifier_cells": options.identifier_cells,
+        "context_labels": options.context_labels,
+        "visible_until": dict(zip(binding.SPLITS, options.visible_until, strict=True)),
+        "staleness": options.staleness,
+        "child_counts": options.child_counts,
+        "label_rows": options.label_rows,
+        "peer_labels": options.peer_labels,
+        "objective": "masked_cells" if options.masked_objective else "task",
+        "mask_ratio": options.mask_ratio or None,
+        "seed_tables": options.seed_tables,
+    }
 
 
 def arrays_of(batch: Any) -> Arrays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import byref
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from headwater.binding.batch import Batch
 from headwater.binding.conversions import i64_array, u32, u32_array
@@ -14,7 +14,8 @@ from headwater.errors import SamplerShutdown
 
 
 class Pass:
-    """A finite run over the seeds of a split, or over given anchors.
+    """A finite run over the seeds of a split, over given anchors, or over chosen seeds of a task
+    and the epoch of each.
 
     A close() that comes while another thread waits inside next() is carried out when that thread
     leaves, with an error.
@@ -28,10 +29,17 @@ class Pass:
         index: SupportsIndex,
         anchors: Sequence[int] | None = None,
         obs_times: Sequence[int] | None = None,
+        *,
+        chosen: tuple[Any, Any] | None = None,
     ) -> None:
         handle = Handle(lib.hw_pass_close, keeps=sampler.handle)
         out = byref(handle.out)
-        if anchors is None:
+        if chosen is not None:
+            seeds, epochs = map(u32_array, chosen)
+            if len(epochs) != len(seeds):
+                raise ValueError("expected one epoch per seed")
+            call(lib.hw_pass_open_chosen, sampler.handle, u32(task), seeds, epochs, len(seeds), out)
+        elif anchors is None:
             call(lib.hw_pass_open, sampler.handle, u32(split), u32(task), u32(index), out)
         else:
             rows, times = u32_array(anchors), i64_array(obs_times or ())

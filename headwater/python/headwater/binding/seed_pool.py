@@ -67,6 +67,10 @@ class SeedPool:
         lib.hw_seed_pool_get_position(self._handle, positions, byref(batches))
         return list(positions), batches.value
 
+    def start_at(self, position: int, /) -> None:
+        """Puts every task there."""
+        self.set_position([position] * self._position_count, 0)
+
     def set_position(self, positions: list[int], batches: SupportsIndex, /) -> None:
         if len(positions) != self._position_count:
             raise ValueError(f"expected {self._position_count} positions, one per task")

@@ -1,5 +1,5 @@
-"""A loader that stays ahead of its trainer, over a sampler alone or over the trainer's own pool (seed
-000: its Option B, and its GraphBatchLoader).
+"""A loader that stays ahead of its trainer, over a sampler alone or over the trainer's own pool:
+Option B of seed 000, and its GraphBatchLoader.
 
     seeds of the next batches, drawn ahead ──► passes of one batch each, open ──► the trainer
                                                 num_prefetch of them
@@ -28,7 +28,7 @@ Piece = tuple[int, int, int]  # first, step, count: entries first, first + step,
 
 
 class Items:
-    """Seeds in one epoch after another, each piece of them shuffled by itself; drawn as from a pool.
+    """Seeds in one epoch after another, drawn as from a pool; each piece is shuffled by itself.
 
     A piece may count an entry behind the last seed: its batches are as many as those of others.
     """
@@ -91,6 +91,7 @@ class Loader:
     ) -> None:  # fmt: skip
         self.sampler, self.device = sampler, None
         self._seeds: SeedPool | Items
+        self._of: dict[str, Any]
         if pool is not None:
             if task is not None or parts != 1:
                 raise ValueError("give task and parts without a pool, which has its own")
@@ -145,8 +146,8 @@ class Loader:
         return made
 
     def to_device(self, device: Any) -> Loader:
-        """A loader of the same seeds, from where this one stands, whose batches `jax.device_put` has
-        put on a device or sharding of JAX. A pool serves one of the two at a time."""
+        """A loader of the same seeds, from where this one stands, whose batches `jax.device_put`
+        puts on a device or sharding of JAX. A pool serves one of the two at a time."""
         made = copy.copy(self)
         made.device = device
         if isinstance(self._seeds, Items):
@@ -191,7 +192,7 @@ class Loader:
     # ---- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the batches handed out end, JSON-able; it names the rank and the number of ranks."""
+        """Where the batches handed out end, JSON-able; it names rank and number of ranks."""
         sampler = self.sampler
         pieces = self._seeds.pieces if isinstance(self._seeds, Items) else None
         return {
@@ -206,7 +207,7 @@ class Loader:
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state` was taken, a pool too; ValueError names everything that differs."""
+        """Continue where `state` was taken, the pool too; ValueError names what differs."""
         check_saved(state, self.state_dict(), "loader")
         self._seeds.load_state_dict(state["seeds"])
         self._begin()

@@ -11,14 +11,17 @@ import copy
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater import binding
+from headwater.errors import SamplerShutdown
 from headwater.sampling.ad_hoc_seeds import anchor_rows, observation_times
 from headwater.sampling.batch import Batch
+from headwater.sampling.chosen_seeds import Numbers, chosen_seeds
 from headwater.sampling.epoch import Epoch
 from headwater.sampling.key_columns import child_count_embeddings, referenced_columns
 from headwater.sampling.sampler_options import (
@@ -35,6 +38,7 @@ from headwater.sampling.sampler_options import (
 from headwater.sampling.saved_state import check_saved
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
+from headwater.sampling.subgraph import Subgraph, one_context, subgraph_of
 from headwater.store.row_keys import Time
 from headwater.store.store import Store
 
@@ -53,10 +57,12 @@ class Sampler:
         given = bound(positional, named)
         self.store, self._owns_store = _opened(given)
         self._finalizer: weakref.finalize[..., Any] | None = None
+        self._is_shut_down = False
         try:
             found = self._numbers(given)
             keys = referenced_columns(self.store.metadata) if self._masks else None
-            self._core = binding.Sampler(self.store.core, **found, never_masked=keys)
+            self._members = {**found, "never_masked": keys}
+            self._core = binding.Sampler(self.store.core, **self._members)
             self._finalizer = weakref.finalize(self, self._core.shutdown)
             self.shape = self._core.shape()
             self._options = self._deciding(found)
@@ -65,6 +71,7 @@ class Sampler:
             self._close_store()
             raise
         self.rank, self.world_size = found["rank"], found["world_size"]
+        self.num_prefetch = found["num_prefetch"]
         self._is_fixed = given["shard"] == "fixed"
         if self._is_fixed:
             self._options["world_size"] = self.world_size
@@ -125,6 +132,7 @@ class Sampler:
 
         Whoever waits for a batch gets `SamplerShutdown`. Batches handed out stay valid.
         """
+        self._is_shut_down = True
         if self._finalizer is not None:
             self._core.shutdown()
 
@@ -186,6 +194,52 @@ class Sampler:
             raise ValueError("give either keys or rows")
         times = observation_times(self.store, number, anchors, obs_time)
         return Epoch(binding.Pass(self._core, 0, number, 0, anchors, times))
+
+    def batches_of(
+        self, seeds: Numbers, task: str | None = None, *, epoch: int | Numbers = 0
+    ) -> Epoch:
+        """Labelled batches of chosen seeds of a task, in the order given, some several times.
+
+        seeds: numbers as `info["seed_index"]` has them, the places in `Store.task_seeds`; of a
+        seed table its rows, from 0. epoch: one for all or one per seed: a seed's context is the
+        one that `epoch(split, task, index=epoch)` makes of it, in whichever split it is. All of
+        them are this rank's, whatever world_size is; no seeds give one empty batch. task None: the
+        sampler's only one.
+        """
+        number = self._seeds.one(task)
+        return Epoch(binding.Pass(self._core, 0, number, 0, chosen=chosen_seeds(seeds, epoch)))
+
+    def batch_of(
+        self, seeds: Numbers, task: str | None = None, *, epoch: int | Numbers = 0
+    ) -> Batch:
+        """One batch of chosen seeds, at most as many as a batch has; see `batches_of`."""
+        most = self.shape["contexts_per_batch"]
+        if np.size(seeds) > most:
+            raise ValueError(
+                f"seeds has {np.size(seeds)} entries, expected at most {most}, what a batch has; "
+                "batches_of takes any number"
+            )
+        with self.batches_of(seeds, task, epoch=epoch) as run:
+            return next(run)
+
+    def subgraph(
+        self, seed: int, task: str | None = None, *, epoch: int = 0, both: bool = False
+    ) -> Subgraph:
+        """The rows that a seed's context visits, and the links between them.
+
+        seed, task and epoch as in `batches_of`: the context is that of the sampler's batches,
+        whatever their layout, before packing cuts it. `local_edges` are (child, parent): foreign
+        keys that are not withheld, by child in the order of rows, then by foreign key; two keys
+        to one parent are one edge, and a row that points at itself has the edge (i, i). both adds
+        (parent, child) behind them, where that pair is not there yet.
+        """
+        if self._is_shut_down:
+            raise SamplerShutdown("the sampler was shut down")
+        number = self._seeds.one(task)
+        run = binding.Pass(self._one_context, 0, number, 0, chosen=chosen_seeds([seed], epoch))
+        core = run.next(None)
+        assert core is not None
+        return subgraph_of(Batch(core), int(seed), self._seeds.name(number), both)
 
     # ---- what it knows -------------------------------------------------------------------
 
@@ -323,6 +377,30 @@ class Sampler:
         count = len(self._core.get_position(number)[0])
         positions = self._seeds.numbered(stream["positions"], count)
         return number, positions, whole("batches", stream["batches"])
+
+    def seeds_of_piece(
+        self, split: str, task: str, first: int, step: int, most: int
+    ) -> binding.SeedPool:
+        """For `Loader`: entries first, first + step, ... of this rank's fixed shard of a task."""
+        number = self._seeds.number(task)
+        source = {"tasks": [number]}
+        if self._seeds.are_tables:
+            source = {"seed_tables": [number - self._seeds.task_count]}
+        core = binding.SeedPool(
+            self.store.core, split_number(split), require_label=False, label_columns=None,
+            **{**self._members, "task_weights": None, **source},
+        )  # fmt: skip
+        core.keep(first, step, most)
+        return core
+
+    def only_task(self, task: str | None) -> str:
+        """Its name; None: that of the only one. ValueError if there are several."""
+        return self._seeds.name(self._seeds.one(task))
+
+    @cached_property
+    def _one_context(self) -> binding.Sampler:
+        """Makes the same contexts one at a time, for `subgraph`."""
+        return binding.Sampler(self.store.core, **{**self._members, **one_context(self.shape)})
 
     def _close_store(self) -> None:
         if self._owns_store:

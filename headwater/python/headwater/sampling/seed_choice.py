@@ -50,6 +50,14 @@ class SeedSources:
             raise ValueError(f"{kind} '{name}' is not among this sampler's {kind}s")
         return number
 
+    def one(self, name: str | None) -> int:
+        """Number of a task or table by its name; None: of the only one that was chosen."""
+        if name is not None:
+            return self.number(name)
+        if len(self.numbers) != 1:
+            raise ValueError(f"give task: the sampler has {', '.join(map(repr, self.names()))}")
+        return self.numbers[0]
+
     def chosen(self, name: str | None) -> list[int]:
         """One by its name, or all."""
         return self.numbers if name is None else [self.number(name)]

@@ -66,18 +66,18 @@ class SeedPool:
         self.store = store if isinstance(store, Store) else Store(store)
         self._sources = SeedSources(self.store, tasks, seed_tables)
         labels = self._label_columns(require_label)
-        self._core = binding.SeedPool(
-            self.store.core,
-            split_number(split),
-            require_label=bool(require_label),
-            label_columns=labels,
-            tasks=None if tasks is None else self._sources.numbers,
-            seed_tables=self._sources.table_numbers(),
-            seed=whole("rng_seed", rng_seed),
-            split_seed=whole("split_seed", split_seed),
-            split_ratios=split_ratios_of(split_ratios),
-            task_weights=self._sources.weights(task_weights),
-        )
+        self._members: dict[str, Any] = {
+            "split": split_number(split),
+            "require_label": bool(require_label),
+            "label_columns": labels,
+            "tasks": None if tasks is None else self._sources.numbers,
+            "seed_tables": self._sources.table_numbers(),
+            "seed": whole("rng_seed", rng_seed),
+            "split_seed": whole("split_seed", split_seed),
+            "split_ratios": split_ratios_of(split_ratios),
+            "task_weights": self._sources.weights(task_weights),
+        }
+        self._core = binding.SeedPool(self.store.core, **self._members)
         self._options: dict[str, Any] = {
             "tasks": self._sources.names(),
             "seed_tables": self._sources.are_tables,
@@ -153,6 +153,15 @@ class SeedPool:
         self._core.keep(rank, world_size, MOST)
         self._options["rank"] += rank * self._options["world_size"]
         self._options["world_size"] *= world_size
+
+    def copy(self) -> SeedPool:
+        """Another pool of the same seeds that stands where this one does."""
+        made = copy.copy(self)
+        made._options = copy.copy(self._options)
+        made._core = binding.SeedPool(self.store.core, **self._members)
+        made._core.keep(self._options["rank"], self._options["world_size"], MOST)
+        made._core.set_position(*self._core.get_position())
+        return made
 
     # ---- state ---------------------------------------------------------------------------
 

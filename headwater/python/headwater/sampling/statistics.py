@@ -18,7 +18,8 @@ QUANTILES = {"p2": 0.02, "p50": 0.5, "p98": 0.98}
 TRAIN = 0
 STAGES = ("walk", "emit", "text")
 BOUNDS = ("consumer", *STAGES, "idle")
-STATE = ("threads", "train_queue", "val_queue", "slab_bytes", "slab_count")  # not counters
+QUEUES = ("train_queue", "val_queue", "pass_queue")
+STATE = ("threads", *QUEUES, "slab_bytes", "slab_count")  # not counters
 
 
 # ---- metadata ------------------------------------------------------------------------------

@@ -159,6 +159,111 @@ static void a_pass_serves_every_seed_once_over_all_ranks(void **state) {
     }
 }
 
+/* ---- chosen seeds ------------------------------------------------------------------------ */
+
+static hw_pass *open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                            const uint32_t *epochs, uint32_t count) {
+    hw_pass *pass = NULL;
+    MUST(hw_pass_open_chosen(sampler, task, seeds, epochs, count, &pass, &error));
+    return pass;
+}
+
+static hw_batch *only_batch(hw_pass *pass) {
+    hw_batch *batch = NULL;
+    assert_int_equal(hw_pass_batch_count(pass), 1);
+    MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
+    assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &(hw_batch *){NULL}, NULL), HW_END);
+    hw_pass_close(pass);
+    return batch;
+}
+
+/* The seeds of an epoch of each split, chosen in its order on any of three ranks, make its batch.
+ */
+static void chosen_seeds_make_the_batch_of_their_epoch_on_every_rank(void **state) {
+    static const uint32_t counts[] = {4, 1, 1}, epochs[] = {3, 3, 3, 3};
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+            hw_sampler_options options = small_options();
+            options.child_width = 1;
+            options.staleness_max_days = 2;
+            hw_sampler *alone = open_sampler(state, &options);
+            options.rank = rank;
+            options.world_size = 3;
+            options.num_prefetch = (int32_t)rank;
+            hw_sampler *sampler = open_sampler(state, &options);
+            hw_pass *pass = NULL;
+            MUST(hw_pass_open(alone, (hw_split)split, TASK_SCORE, 3, &pass, &error));
+            hw_batch *expected = only_batch(pass);
+            const uint32_t *seeds = fixture_array(expected, "seed_index");
+            assert_int_equal(((const uint8_t *)fixture_array(expected, "is_labelled"))[0], 1);
+            pass = open_chosen(sampler, TASK_SCORE, seeds, epochs, counts[split]);
+            uint64_t digest = fixture_digest(expected);
+            assert_true(fixture_digest(only_batch(pass)) == digest);
+            hw_sampler_close(sampler);
+            hw_sampler_close(alone);
+        }
+    }
+}
+
+static void chosen_seeds_come_in_the_order_given_and_as_often(void **state) {
+    static const uint32_t seeds[] = {5, 2, 2, 0, 1}, empty;
+    hw_sampler_options options = small_options();
+    options.batch_size = 2;
+    options.rank = 1;
+    options.world_size = 2;
+    hw_sampler *sampler = open_sampler(state, &options);
+    hw_pass *pass = open_chosen(sampler, TASK_SCORE, seeds, NULL, 5);
+    assert_int_equal(hw_pass_batch_count(pass), 3);
+    for (uint32_t k = 0; k < 3; k++) {
+        hw_batch *batch = NULL;
+        MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
+        uint32_t count = *(const uint32_t *)fixture_array(batch, "num_sequences");
+        assert_int_equal(count, k < 2 ? 2 : 1);
+        assert_memory_equal(fixture_array(batch, "seed_index"), seeds + 2 * k, count * 4);
+        hw_batch_release(batch);
+    }
+    hw_pass_close(pass);
+    pass = open_chosen(sampler, TASK_SCORE, &empty, NULL, 0);
+    assert_int_equal(hw_pass_batch_count(pass), 0);
+    assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &(hw_batch *){NULL}, NULL), HW_END);
+    hw_pass_close(pass);
+    hw_sampler_close(sampler);
+}
+
+static void refuse_chosen(hw_sampler *sampler, uint32_t task, uint32_t seed, const char *message) {
+    uint32_t seeds[] = {0, seed};
+    hw_pass *pass = NULL;
+    hw_error error = {0};
+    assert_int_equal(hw_pass_open_chosen(sampler, task, seeds, NULL, 2, &pass, &error),
+                     HW_BAD_ARGUMENT);
+    assert_null(pass);
+    assert_string_equal(error.message, message);
+}
+
+static void a_seed_that_nobody_can_choose_is_named(void **state) {
+    static const int64_t days[] = {3 * DAY_US, 4 * DAY_US};
+    static const uint32_t tables[] = {1};
+    hw_sampler_options options = small_options();
+    options.time_split = days; /* test seeds, among others, are in no split */
+    hw_sampler *sampler = open_sampler(state, &options);
+    refuse_chosen(sampler, TASK_SCORE, 6,
+                  "seeds[1] is 6, expected less than 6, the seeds of 'score'");
+    refuse_chosen(sampler, TASK_SCORE, 5,
+                  "seeds[1] is 5, which is in no split of 'score': time_split leaves it out");
+    refuse_chosen(sampler, 3, 0, "task 3 is not among the 3 tasks of this sampler");
+    hw_sampler_close(sampler);
+    options.objective = HW_OBJECTIVE_MASKED_CELLS;
+    options.seed_tables = tables;
+    options.seed_table_count = 1;
+    sampler = open_sampler(state, &options);
+    refuse_chosen(sampler, 4, 5,
+                  "seeds[1] is 5, which is in no split of 'matches': it has no time, or "
+                  "time_split or visible_until leaves it out");
+    hw_sampler_close(sampler);
+}
+
+/* ---- passes and samplers that end -------------------------------------------------------- */
+
 static void passes_closed_while_their_batches_are_made_leave_the_rest_alone(void **state) {
     hw_sampler_options options = small_options();
     hw_sampler *sampler = open_sampler(state, &options);
@@ -605,6 +710,9 @@ int main(void) {
         LEAGUE_TEST(peers_are_the_same_for_any_thread_count),
         LOADER_TEST(a_position_set_while_batches_are_in_production_continues_exactly),
         LOADER_TEST(a_pass_serves_every_seed_once_over_all_ranks),
+        LEAGUE_TEST(chosen_seeds_make_the_batch_of_their_epoch_on_every_rank),
+        LEAGUE_TEST(chosen_seeds_come_in_the_order_given_and_as_often),
+        LEAGUE_TEST(a_seed_that_nobody_can_choose_is_named),
         LOADER_TEST(passes_closed_while_their_batches_are_made_leave_the_rest_alone),
         LOADER_TEST(a_batch_outlives_its_sampler_and_its_slab_returns_to_the_pool),
         LOADER_TEST(a_split_without_seeds_says_so_when_it_is_asked_for),

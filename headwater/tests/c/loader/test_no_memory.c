@@ -119,6 +119,7 @@ static uint32_t task_of_books(const struct shop *shop) {
 
 static const uint32_t book_rows[] = {4, 7, 5};
 static const int64_t book_times[] = {20 * DAY_US, INT64_MAX, 30 * DAY_US};
+static const uint32_t chosen_books[] = {2, 2};
 
 static uint64_t drain(hw_pass *pass, uint64_t hash) {
     hw_batch *batch = NULL;
@@ -131,8 +132,8 @@ static uint64_t drain(hw_pass *pass, uint64_t hash) {
     return hash;
 }
 
-/* Batches by number, of a stream, of a stream that goes on elsewhere, of an epoch, of ad-hoc
- * seeds: everything that a sampler without threads does. */
+/* Batches by number, of a stream, of a stream that goes on elsewhere, of an epoch, of ad-hoc and
+ * chosen seeds: everything that a sampler without threads does. */
 static void sample(void *context) {
     struct shop *shop = context;
     hw_sampler *sampler = NULL;
@@ -155,6 +156,9 @@ static void sample(void *context) {
     hash = drain(pass, hash);
     AGAIN(
         hw_pass_open_seeds(sampler, task_of_books(shop), book_rows, book_times, 3, &pass, &error));
+    hash = drain(pass, hash);
+    AGAIN(hw_pass_open_chosen(sampler, task_of_books(shop), chosen_books, chosen_books, 2, &pass,
+                              &error));
     hash = drain(pass, hash);
     hw_sampler_close(sampler);
     compare(shop, hash);

@@ -137,11 +137,38 @@ static void val_does_not_starve_while_train_is_waited_for(void **state) {
     hw_sampler_close(reader.sampler);
 }
 
+/* A pass with one batch has it made while nobody waits for it, and several are made in turn. */
+static void passes_of_one_batch_are_made_before_they_are_asked_for(void **state) {
+    (void)state;
+    enum { PASSES = 5 };
+    hw_sampler *sampler = open_sampler();
+    hw_pass *passes[PASSES];
+    hw_error error = {0};
+    for (uint32_t i = 0; i < PASSES; i++) {
+        fixture_check(
+            hw_pass_open_chosen(sampler, TASK_SCORE, &(uint32_t){i}, NULL, 1, &passes[i], &error),
+            &error, "pass");
+    }
+    for (int i = 0; i < 10000 && hw_sampler_get_stats(sampler).pass_queue < PASSES; i++) {
+        usleep(1000);
+    }
+    for (uint32_t i = 0; i < PASSES; i++) {
+        hw_batch *batch = NULL;
+        assert_int_equal(hw_sampler_get_stats(sampler).pass_queue, PASSES - i);
+        fixture_check(hw_pass_next(passes[i], 0, NULL, NULL, &batch, &error), &error, "next");
+        assert_int_equal(*(const uint32_t *)fixture_array(batch, "seed_index"), i);
+        hw_batch_release(batch);
+        hw_pass_close(passes[i]);
+    }
+    hw_sampler_close(sampler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(val_is_made_ahead_from_the_first_batch_that_is_asked_for),
         cmocka_unit_test(train_stays_full_while_val_is_evaluated),
         cmocka_unit_test(val_does_not_starve_while_train_is_waited_for),
+        cmocka_unit_test(passes_of_one_batch_are_made_before_they_are_asked_for),
     };
     return cmocka_run_group_tests(tests, open_league, close_league);
 }
