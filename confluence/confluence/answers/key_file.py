@@ -24,12 +24,7 @@ from headwater.store.row_keys import Time, time_us
 from headwater.store.store import NO_ROW
 from numpy.typing import NDArray
 
-from confluence.answers.prediction_files import (
-    anchor_key,
-    import_duckdb,
-    key_columns,
-    quoted,
-)
+from confluence.answers.prediction_files import anchor_key, import_duckdb, key_columns, quoted
 from confluence.data.tasks import NO_TIME
 
 TIME_COLUMN = "obs_time"

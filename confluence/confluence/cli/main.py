@@ -25,9 +25,7 @@ from headwater.interrupts import Interrupts, is_interrupt
 from confluence.cli.arguments import check_question, make_parser
 from confluence.cli.commands import Told
 
-EXPLAINED = (
-    ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,
-)  # fmt: skip
+EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 

@@ -94,9 +94,7 @@ class Group:
 
     def share(self) -> dict[str, int]:
         """For a sampler: this rank's share of the seeds."""
-        return {
-            "rank": self.rank, "world_size": self.size, "local_world_size": self.local_size
-        }  # fmt: skip
+        return {"rank": self.rank, "world_size": self.size, "local_world_size": self.local_size}
 
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """For a sampler: this rank's share of the contexts of each batch."""

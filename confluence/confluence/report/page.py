@@ -23,12 +23,7 @@ import headwater
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
 from confluence.data.verification import open_store
-from confluence.folder.checkpoint import (
-    CheckpointError,
-    load_record,
-    saved_steps,
-    store_paths,
-)
+from confluence.folder.checkpoint import CheckpointError, load_record, saved_steps, store_paths
 from confluence.folder.files import write_whole
 from confluence.folder.log import FILE
 from confluence.folder.log_events import Event, completed, curve, of_kind, read_events
@@ -261,8 +256,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
             (entry.get("differences") or {}).get(first),
             (entry.get("difference_intervals") or {}).get(first), sign="+",
         )  # fmt: skip
-        rows.append([title_of(name), *_scores(entry, metrics),
-                     *([difference] if apart else [])])  # fmt: skip
+        rows.append([title_of(name), *_scores(entry, metrics), *([difference] if apart else [])])
     title = f"{_words(result.get('task'))} on {result.get('split')}"
     title += ", linear probe" if "probe" in result else ""
     return (

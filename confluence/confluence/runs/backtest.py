@@ -263,9 +263,8 @@ def _checked_spans(
 
 
 def _spans(
-    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int,
-    horizon_days: float | None,
-) -> list[tuple[int, int]]:  # fmt: skip
+    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int, horizon_days: float | None
+) -> list[tuple[int, int]]:
     """The spans by the train seeds of the first task."""
     if horizon_days is not None and not 0 < horizon_days * US_PER_DAY < NO_TIME:
         raise ValueError(f"horizon_days is {horizon_days}, expected a number of days above 0")
