@@ -4,14 +4,6 @@
  * walks behind them are those of walk/test_walk.c.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/calendar.h"
 #include "base/huge_pages.h"
@@ -19,6 +11,7 @@
 #include "batch/texts.h"
 #include "batch/worker.h"
 #include "support/league.h"
+#include "support/unit_test.h"
 #include "walk/walk.h"
 
 static hw_store *bookstore_of(void **state) {

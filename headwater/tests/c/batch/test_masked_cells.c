@@ -1,15 +1,7 @@
 /* Masked cells: what moves from a context into the lists, and that any number of threads chooses
  * the same ones. Against the reference in random worlds: test_masked_cells.py. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 enum { SHOWN = 4 /* M */ };
 

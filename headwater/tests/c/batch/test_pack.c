@@ -1,16 +1,8 @@
 /* First-fit: which sequence a context goes into; and batches packed while others are made. What
  * packing copies is test_packing.py's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "batch/pack.h"
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 /* 10 cells and 4 rows to a sequence, of which there are three. */
 static const hw_shape SMALL = {
@@ -21,7 +13,6 @@ static const hw_shape SMALL = {
 };
 
 static void a_context_goes_into_the_first_sequence_with_room(void **state) {
-    (void)state;
     struct hwi_fit fits[3] = {{0}};
     assert_int_equal(hwi_fit_add(fits, &SMALL, 6, 1), 0);
     assert_int_equal(hwi_fit_add(fits, &SMALL, 7, 1), 1); /* 6 + 7 > 10 */
@@ -35,7 +26,6 @@ static void a_context_goes_into_the_first_sequence_with_room(void **state) {
 }
 
 static void a_sequence_holds_no_more_contexts_than_it_may(void **state) {
-    (void)state;
     struct hwi_fit fits[3] = {{0}};
     for (uint32_t b = 0; b < 3; b++) {
         for (uint32_t k = 0; k < 3; k++) {

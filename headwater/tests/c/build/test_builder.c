@@ -6,19 +6,12 @@
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "store/store.h"
 #include "support/bench.h"
+#include "support/unit_test.h"
 
 static const uint8_t first_five[6] = {1, 1, 1, 1, 1, 0}, last_five[6] = {0, 1, 1, 1, 1, 1};
 
@@ -99,13 +92,10 @@ static void rows_that_do_not_fit_their_table_are_refused(void **state) {
 }
 
 static int failing_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
-    (void)stream;
-    (void)out;
     return EIO;
 }
 
 static const char *failing_reason(struct ArrowArrayStream *stream) {
-    (void)stream;
     return "the disk is gone";
 }
 

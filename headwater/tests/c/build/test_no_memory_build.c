@@ -2,21 +2,14 @@
 #define _DEFAULT_SOURCE 1
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "support/fixtures.h"
 #include "support/scarce.h"
 #include "support/trials.h"
+#include "support/unit_test.h"
 
 /* ---- a builder ----------------------------------------------------------------------------- */
 

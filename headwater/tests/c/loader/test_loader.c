@@ -7,17 +7,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "batch/slab.h"
 #include "batch/texts.h"
@@ -27,6 +19,7 @@
 #include "store/store.h"
 #include "support/fixtures.h"
 #include "support/league.h"
+#include "support/unit_test.h"
 
 static int open_league(void **state) {
     return fixture_setup(state, league);

@@ -1,19 +1,12 @@
 /* Memory that runs out (support/trials.h) where a store is opened, and batches are made. */
 #define _DEFAULT_SOURCE 1
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "support/fixtures.h"
 #include "support/league.h"
 #include "support/scarce.h"
 #include "support/survey.h"
 #include "support/trials.h"
+#include "support/unit_test.h"
 
 enum { PATIENCE_MS = 60000 };
 
@@ -89,7 +82,6 @@ static void embed(void *context) {
 }
 
 static void a_text_is_embedded(void **state) {
-    (void)state;
     uint16_t vector[FIXTURE_TEXT_DIM];
     try_all(embed, vector, 0);
 }

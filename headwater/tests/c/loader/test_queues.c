@@ -5,18 +5,12 @@
 #define _DEFAULT_SOURCE 1
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "headwater.h"
 #include "support/league.h"
+#include "support/unit_test.h"
 
 enum { PREFETCH = 6, PREFETCH_VAL = 4, TRAIN_BATCHES = 4000 };
 
@@ -24,14 +18,12 @@ static char *directory;
 static hw_store *store;
 
 static int open_league(void **state) {
-    (void)state;
     directory = fixture_directory();
     store = fixture_store(directory, "league.hw", league);
     return 0;
 }
 
 static int close_league(void **state) {
-    (void)state;
     hw_store_close(store);
     fixture_remove(directory);
     return 0;
@@ -73,7 +65,6 @@ static void wait_for_queues(hw_sampler *sampler, uint32_t train, uint32_t val) {
 }
 
 static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **state) {
-    (void)state;
     hw_sampler *sampler = open_sampler();
     wait_for_queues(sampler, PREFETCH, 0);
     usleep(20000);
@@ -84,7 +75,6 @@ static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **stat
 }
 
 static void train_stays_full_while_val_is_evaluated(void **state) {
-    (void)state;
     hw_sampler *sampler = open_sampler();
     wait_for_queues(sampler, PREFETCH, 0);
     for (int i = 0; i < 50; i++) {
@@ -123,7 +113,6 @@ static void *read_val(void *argument) {
 /* Train is read faster than one thread makes batches, so that it always wants more. One in eight is
  * val's; the reader of val may be put to sleep while its queue is full, so less is enough here. */
 static void val_does_not_starve_while_train_is_waited_for(void **state) {
-    (void)state;
     struct reader reader = {.sampler = open_sampler()};
     pthread_t thread;
     take(reader.sampler, HW_VAL);

@@ -5,20 +5,13 @@
  * runs under ASan and UBSan. All damage is resealed (support/damage.h): checksums hold it back from
  * nothing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "support/damage.h"
 #include "support/league.h"
 #include "support/survey.h"
+#include "support/unit_test.h"
 
 static int admit(void **state, hw_store *(*make)(const char *store_path)) {
     char *directory = fixture_directory();

@@ -5,20 +5,13 @@
 #define _XOPEN_SOURCE 700
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "store/store.h"
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 static hw_cell cell(const hw_store *store, uint32_t row, uint32_t column) {
     hw_cell read = {0};
@@ -313,7 +306,6 @@ static void build_many_tables(const char *store_path) {
 
 /* Each file held a descriptor: the default limit of 1024 was met at about 1,000 tables. */
 static void a_store_of_many_tables_needs_few_descriptors(void **state) {
-    (void)state;
     struct rlimit before, few;
     char *directory = fixture_directory();
     hw_error error = {.message = ""};

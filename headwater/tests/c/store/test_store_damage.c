@@ -9,20 +9,13 @@
  */
 #define _XOPEN_SOURCE 700
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "store/store.h"
 #include "support/damage.h"
+#include "support/unit_test.h"
 
 static int admit(void **state) {
     char *directory = fixture_directory();
@@ -37,7 +30,6 @@ static int discharge(void **state) {
 }
 
 static void ignore_fault(void *context, const char *message) {
-    (void)context;
     assert_true(strlen(message) > 0);
 }
 

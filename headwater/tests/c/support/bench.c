@@ -1,13 +1,7 @@
 /* The bench; see bench.h. */
 #include "support/bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "support/unit_test.h"
 
 static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_time_visible) {
     struct bench *bench = calloc(1, sizeof *bench);
