@@ -140,7 +140,7 @@ static void a_folder_whose_manifest_is_not_a_store_s_stays(void **state) {
     good_columns(columns);
     assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 0), HW_OK);
     fixture_parents(bench->b, 0, NULL, 0, 0);
-    fixture_complete(bench->b, 4, 2);
+    fixture_complete(bench->b, 4, 2, FIXTURE_TEXT_DIM);
     make_folder(bench->directory, "00112233445566778899aabbccddeeff");
     write_file(bench->directory, "00112233445566778899aabbccddeeff/letter.txt", "mine");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

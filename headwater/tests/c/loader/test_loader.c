@@ -21,10 +21,6 @@
 #include "support/league.h"
 #include "support/unit_test.h"
 
-static int open_league(void **state) {
-    return fixture_setup(state, league);
-}
-
 static hw_sampler_options small_options(void) {
     return (hw_sampler_options){
         .struct_bytes = sizeof(hw_sampler_options),

@@ -89,12 +89,7 @@ static void a_text_is_embedded(void **state) {
 /* ---- a sampler ----------------------------------------------------------------------------- */
 
 static uint64_t add(uint64_t hash, hw_batch *batch) {
-    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
-        hash = hw_hash64(tensor.data, tensor.bytes, hash);
-    }
-    hw_batch_release(batch);
-    return hash;
+    return 31 * hash + fixture_digest(batch);
 }
 
 static void compare(struct shop *shop, uint64_t digest) {

@@ -21,8 +21,7 @@ static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_ti
     for (uint32_t i = 0; i < 4; i++) {
         fixture_add_column(bench->b, 0, columns[i]);
     }
-    fixture_check(hw_builder_set_categories(bench->b, 2, colors, 2, &bench->error), &bench->error,
-                  "categories");
+    MUST(hw_builder_set_categories(bench->b, 2, colors, 2, &error));
     fixture_key(bench->b, 0, 0, 1);
     *state = bench;
     return 0;

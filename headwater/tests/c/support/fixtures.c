@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 
 #include "support/fixtures.h"
+#include "support/scarce.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -18,8 +19,16 @@ void fixture_check(hw_status status, const hw_error *error, const char *what) {
     }
 }
 
+/* Where a test has memory run out (support/scarce.c), these keep that from its fixtures. */
+__attribute__((weak)) void scarce_pause(void) {
+}
+__attribute__((weak)) void scarce_resume(void) {
+}
+
 static void *allocate(size_t bytes) {
+    scarce_pause();
     void *memory = calloc(1, bytes > 0 ? bytes : 1);
+    scarce_resume();
     if (memory == NULL) {
         abort();
     }
@@ -268,8 +277,8 @@ static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, u
     free(vector);
 }
 
-static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
-                     uint32_t text_dim) {
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                      uint32_t text_dim) {
     static const char metadata[] = "{\"name\": \"fixture\"}\n";
     char fingerprint[33];
     MUST(hw_builder_set_embedder(b, "hash", text_dim, &error));
@@ -279,19 +288,10 @@ static void complete(hw_builder *b, uint32_t column_count, uint32_t category_cou
     MUST(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error));
 }
 
-static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
-                   const char *store_path) {
-    complete(b, column_count, category_count, text_dim);
-    MUST(hw_builder_publish(b, store_path, &error));
-}
-
-void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count) {
-    complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
-}
-
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path) {
-    finish(b, column_count, category_count, FIXTURE_TEXT_DIM, store_path);
+    fixture_complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
+    MUST(hw_builder_publish(b, store_path, &error));
 }
 
 /* ---- directories ------------------------------------------------------------------------- */
@@ -618,7 +618,7 @@ static void declare_deliveries(hw_builder *b) {
                         .name = "heavy", .anchor_table = PARCELS, .target_column = PARCELS_WEIGHT});
 }
 
-void deliveries_build(const char *store_path) {
+hw_store *deliveries(const char *store_path) {
     const uint8_t yes[5] = {1, 1, 1, 1, 1};
     const int64_t sent[5] = {DAY_US, 2 * DAY_US, 3 * DAY_US, 4 * DAY_US, 5 * DAY_US};
     const struct fixture_column couriers[] = {
@@ -651,10 +651,6 @@ void deliveries_build(const char *store_path) {
     fixture_seeds(b, 0, heavy, 6, 1);
     fixture_finish(b, DELIVERIES_COLUMNS, 0, store_path);
     hw_builder_close(b);
-}
-
-hw_store *deliveries(const char *store_path) {
-    deliveries_build(store_path);
     return fixture_open(store_path, HW_LOAD_MMAP);
 }
 
@@ -706,7 +702,8 @@ hw_store *letters(const char *store_path) {
     fixture_task(b, (hw_task_spec){
                         .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
     write_letters(b, rows);
-    finish(b, 3, 0, LETTERS_TEXT_DIM, store_path);
+    fixture_complete(b, 3, 0, LETTERS_TEXT_DIM);
+    MUST(hw_builder_publish(b, store_path, &error));
     hw_builder_close(b);
     free(rows);
     return fixture_open(store_path, HW_LOAD_MMAP);

@@ -39,8 +39,9 @@ void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64
 void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
                    uint32_t column_count, uint64_t seed_count);
 /* Embeds texts, and stand-in names for columns and categories; finishes. */
-void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count);
-/* The same, and publishes. */
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                      uint32_t text_dim);
+/* The same with FIXTURE_TEXT_DIM, and publishes. */
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path);
 /* Aborts with the message unless the status is HW_OK. */
@@ -183,7 +184,6 @@ enum deliveries_column {
     DELIVERIES_COLUMNS
 };
 enum deliveries_key { PARCELS_COURIER, PARCELS_LOST };
-void deliveries_build(const char *store_path);
 hw_store *deliveries(const char *store_path);
 
 /*

@@ -161,6 +161,10 @@ hw_store *league_scored(const char *store_path) {
     return build(store_path, SCORED);
 }
 
+int open_league(void **state) {
+    return fixture_setup(state, league);
+}
+
 /* ---- all databases ----------------------------------------------------------------------- */
 
 int open_databases(void **state) {
