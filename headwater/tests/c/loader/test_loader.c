@@ -41,34 +41,8 @@ static hw_sampler *open_sampler(void **state, const hw_sampler_options *options)
     return fixture_sampler(store_of(state), options);
 }
 
-enum { COMPARED = 12 };
-
-static void compare_threads(void **state, hw_sampler_options options, hw_split split) {
-    uint64_t expected[COMPARED];
-    hw_sampler *sampler = open_sampler(state, &options);
-    for (uint64_t k = 0; k < COMPARED; k++) {
-        hw_batch *batch = NULL;
-        MUST(hw_sampler_batch(sampler, split, k, &batch, &error));
-        expected[k] = fixture_digest(batch);
-    }
-    hw_sampler_close(sampler);
-    static const struct {
-        uint32_t threads;
-        int32_t prefetch;
-    } settings[] = {{1, 1}, {2, 3}, {8, 5}, {0, 0}, {4, 1}};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        options.num_threads = settings[i].threads;
-        options.num_prefetch = settings[i].prefetch;
-        sampler = open_sampler(state, &options);
-        for (uint64_t k = 0; k < COMPARED; k++) {
-            assert_true(fixture_digest(fixture_next(sampler, split)) == expected[k]);
-        }
-        hw_sampler_close(sampler);
-    }
-}
-
 static void batches_are_the_same_for_any_thread_count_and_prefetch_depth(void **state) {
-    compare_threads(state, small_options(), HW_TRAIN);
+    fixture_threads_agree(store_of(state), small_options(), HW_TRAIN);
 }
 
 /* Of the two labels that the val seed of `form` knows one is drawn: its own, or that of a peer. */
@@ -76,7 +50,7 @@ static void peers_are_the_same_for_any_thread_count(void **state) {
     hw_sampler_options options = small_options();
     options.label_rows = options.peer_labels = 1;
     options.num_prefetch_val = 3;
-    compare_threads(state, options, HW_VAL);
+    fixture_threads_agree(store_of(state), options, HW_VAL);
 }
 
 static void a_position_set_while_batches_are_in_production_continues_exactly(void **state) {
@@ -411,7 +385,7 @@ static void vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else(vo
 }
 
 static void large_batches_are_the_same_for_any_thread_count(void **state) {
-    compare_threads(state, letter_options(), HW_TRAIN);
+    fixture_threads_agree(store_of(state), letter_options(), HW_TRAIN);
 }
 
 /* The first `count` letters of an epoch into a batch, up to the gathering of its vectors. */

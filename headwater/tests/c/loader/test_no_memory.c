@@ -168,34 +168,33 @@ static void sample_one_batch(void *context) {
     compare(shop, add(0, batch));
 }
 
-/* Vectors so many that a batch is on pages of its own. */
-static void a_large_batch_is_made(void **state) {
-    struct shop *shop = *state;
+static void sample_one_batch_of(struct shop *shop, hw_store *(*make)(const char *store_path)) {
     hw_store *books = shop->store;
-    shop->store = fixture_store(shop->directory, "letters.hw", letters);
-    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
-                                         .batch_size = 256,
-                                         .sequence_length = 8,
-                                         .max_rows = 2,
-                                         .text_budget = 1200};
+    shop->store = fixture_store(shop->directory, "other.hw", make);
     shop->digest = 0;
     try_all(sample_one_batch, shop, 0);
     hw_store_close(shop->store);
     shop->store = books;
 }
 
+/* Vectors so many that a batch is on pages of its own. */
+static void a_large_batch_is_made(void **state) {
+    struct shop *shop = *state;
+    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
+                                         .batch_size = 256,
+                                         .sequence_length = 8,
+                                         .max_rows = 2,
+                                         .text_budget = 1200};
+    sample_one_batch_of(shop, letters);
+}
+
 /* The labels that peers are drawn from, and the edges of a key that is asked for, are listed when
  * the sampler opens. */
 static void a_sampler_of_peer_labels_opens(void **state) {
     struct shop *shop = *state;
-    hw_store *books = shop->store;
-    shop->store = fixture_store(shop->directory, "league.hw", league_scored);
     shop->options = survey_options(1);
     assert_true(shop->options.peer_labels > 0);
-    shop->digest = 0;
-    try_all(sample_one_batch, shop, 0);
-    hw_store_close(shop->store);
-    shop->store = books;
+    sample_one_batch_of(shop, league_scored);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */

@@ -38,13 +38,11 @@ static void assert_golden_bytes(const char *directory, const char *name, const u
 }
 
 static void the_same_rows_build_to_the_same_bytes(void **state) {
-    char *rebuilt_path = fixture_directory();
-    hw_store_close(bookstore(rebuilt_path));
     if (getenv("GOLDEN_OUT") != NULL) {
         hw_store_close(bookstore(getenv("GOLDEN_OUT")));
     }
     hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
-    struct patient *rebuilt = patient_admit(rebuilt_path);
+    struct patient *rebuilt = patient_admit(bookstore);
     const char *fingerprint = hw_store_fingerprint(store);
     assert_string_equal(strrchr(rebuilt->build, '/') + 1, fingerprint);
     for (uint32_t i = 0; i < rebuilt->file_count; i++) {
@@ -52,7 +50,7 @@ static void the_same_rows_build_to_the_same_bytes(void **state) {
                             rebuilt->files[i].path + strlen(rebuilt->build) + 1,
                             rebuilt->files[i].bytes, rebuilt->files[i].size);
     }
-    char *path = fixture_path(rebuilt_path, "manifest.json");
+    char *path = fixture_path(rebuilt->directory, "manifest.json");
     size_t size = 0;
     uint8_t *manifest = damage_read_file(path, &size);
     assert_golden_bytes(golden_path, "manifest.json", manifest, size);

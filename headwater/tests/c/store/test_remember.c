@@ -30,13 +30,12 @@ struct ward {
 
 static int admit(void **state) {
     struct ward *ward = calloc(1, sizeof *ward);
-    char *directory = fixture_directory(), identity[33];
+    char identity[33];
     assert_non_null(ward);
-    bookstore_build(directory);
-    ward->patient = patient_admit(directory);
+    ward->patient = patient_admit(bookstore);
     ward->scratch = fixture_directory();
     ward->folder = fixture_path(ward->scratch, "cache/headwater/verified");
-    ward->store = fixture_open(directory, HW_LOAD_MMAP);
+    ward->store = fixture_open(ward->patient->directory, HW_LOAD_MMAP);
     hw_store_identity(ward->store, identity);
     assert_int_equal(strlen(identity), 32);
     ward->mark = fixture_path(ward->folder, identity);

@@ -18,9 +18,7 @@
 #include "support/unit_test.h"
 
 static int admit(void **state) {
-    char *directory = fixture_directory();
-    bookstore_build(directory);
-    *state = patient_admit(directory);
+    *state = patient_admit(bookstore);
     return 0;
 }
 

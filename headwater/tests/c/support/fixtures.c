@@ -440,15 +440,29 @@ uint64_t fixture_digest(hw_batch *batch) {
     return hash;
 }
 
-void fixture_threads_agree(hw_sampler *sampler) {
-    for (uint64_t k = 0; k < 12; k++) {
-        hw_batch *alone = NULL;
-        uint64_t threaded = fixture_digest(fixture_next(sampler, HW_TRAIN));
-        MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &alone, &error));
-        if (fixture_digest(alone) != threaded) {
-            fprintf(stderr, "fixture: batch %d is another one in threads\n", (int)k);
-            abort();
+void fixture_threads_agree(hw_store *store, hw_sampler_options options, hw_split split) {
+    enum { COMPARED = 12 };
+    static const struct {
+        uint32_t threads;
+        int32_t prefetch;
+    } settings[] = {{0, 0}, {1, 1}, {2, 3}, {8, 5}, {4, 1}};
+    uint64_t expected[COMPARED];
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        options.num_threads = settings[i].threads;
+        options.num_prefetch = settings[i].prefetch;
+        hw_sampler *sampler = fixture_sampler(store, &options);
+        for (uint64_t k = 0; k < COMPARED; k++) {
+            hw_batch *batch = NULL;
+            MUST(hw_sampler_batch(sampler, split, k, &batch, &error));
+            uint64_t alone = fixture_digest(batch);
+            expected[k] = i == 0 ? alone : expected[k];
+            if (alone != expected[k] ||
+                fixture_digest(fixture_next(sampler, split)) != expected[k]) {
+                fprintf(stderr, "fixture: batch %d is another one in threads\n", (int)k);
+                abort();
+            }
         }
+        hw_sampler_close(sampler);
     }
 }
 

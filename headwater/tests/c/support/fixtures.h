@@ -101,8 +101,9 @@ hw_batch *fixture_next(hw_sampler *sampler, hw_split split);
 const void *fixture_array(const hw_batch *batch, const char *name);
 /* One hash over every array of a batch, which it releases. */
 uint64_t fixture_digest(hw_batch *batch);
-/* Aborts unless the next batches of train are those that the caller's thread makes by number. */
-void fixture_threads_agree(hw_sampler *sampler);
+/* Aborts unless the first batches of a split are the same by number, and by any count of threads
+ * and prefetch depth. */
+void fixture_threads_agree(hw_store *store, hw_sampler_options options, hw_split split);
 
 /* ---- databases --------------------------------------------------------------------------- */
 
