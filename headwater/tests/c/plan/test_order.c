@@ -42,6 +42,16 @@ static void streams_of_different_seeds_splits_and_epochs_differ(void **state) {
     }
 }
 
+/* How far counts of draws are from equal ones. */
+static double chi_square(const uint32_t *counts, int size, double draws) {
+    double chi = 0;
+    for (int i = 0; i < size; i++) {
+        double away = (double)counts[i] - draws / size;
+        chi += away * away / (draws / size);
+    }
+    return chi;
+}
+
 static void below_is_in_range_and_about_uniform(void **state) {
     struct hwi_rng rng = hwi_rng_make(7, 0, 0, 0);
     uint32_t counts[6] = {0};
@@ -51,12 +61,7 @@ static void below_is_in_range_and_about_uniform(void **state) {
         assert_true(draw <= 5);
         counts[draw]++;
     }
-    double chi = 0;
-    for (int i = 0; i < 6; i++) {
-        double away = (double)counts[i] - DRAWS / 6.0;
-        chi += away * away / (DRAWS / 6.0);
-    }
-    assert_true(chi < 20.5); /* 5 degrees of freedom, p = 0.001 */
+    assert_true(chi_square(counts, 6, DRAWS) < 20.5); /* 5 degrees of freedom, p = 0.001 */
 }
 
 static void below_one_takes_no_word(void **state) {
@@ -91,12 +96,7 @@ static void each_place_of_a_small_permutation_is_about_equally_likely(void **sta
     for (uint64_t key = 0; key < KEYS; key++) {
         counts[hwi_permute(hwi_key(9, HWI_KEY_EPOCH, 0, key), SIZE, 2)]++;
     }
-    double chi = 0;
-    for (int i = 0; i < SIZE; i++) {
-        double away = (double)counts[i] - KEYS / (double)SIZE;
-        chi += away * away / (KEYS / (double)SIZE);
-    }
-    assert_true(chi < 18.5); /* 4 degrees of freedom, p = 0.001 */
+    assert_true(chi_square(counts, SIZE, KEYS) < 18.5); /* 4 degrees of freedom, p = 0.001 */
 }
 
 int main(void) {

@@ -66,51 +66,47 @@ static void drop(struct stream_data *data) {
     free(data);
 }
 
+static void set_bit(uint8_t *bits, uint64_t i, unsigned bit) {
+    bits[i / 8] = (uint8_t)(bits[i / 8] | bit << i % 8);
+}
+
 static void copy_text(struct column_data *column, const char *const *texts, uint64_t row_count) {
-    int is_large = column->format[0] == 'U';
-    size_t total = 0;
+    size_t width = column->format[0] == 'U' ? 8 : 4, total = 0;
     for (uint64_t i = 0; i < row_count; i++) {
         total += texts[i] != NULL ? strlen(texts[i]) : 0;
     }
     column->text = allocate(total);
     column->values = allocate((row_count + 1) * 8);
-    int64_t end = 0;
+    int64_t end = 0; /* little-endian: its first bytes are those of a shorter number */
     for (uint64_t i = 0; i < row_count; i++) {
         size_t bytes = texts[i] != NULL ? strlen(texts[i]) : 0;
-        if (texts[i] != NULL) {
-            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
-        }
+        set_bit(column->validity, i, texts[i] != NULL);
         memcpy(column->text + end, texts[i] != NULL ? texts[i] : "", bytes);
         end += (int64_t)bytes;
-        int32_t short_end = (int32_t)end;
-        memcpy(column->values + (i + 1) * (is_large ? 8 : 4),
-               is_large ? (const void *)&end : (const void *)&short_end, is_large ? 8 : 4);
+        memcpy(column->values + (i + 1) * width, &end, width);
     }
 }
 
 static void copy_column(struct column_data *column, const struct fixture_column *given,
                         uint64_t row_count) {
+    char format = given->format[0];
     column->name = allocate(strlen(given->name) + 1);
     memcpy(column->name, given->name, strlen(given->name));
-    column->format[0] = given->format[0];
+    column->format[0] = format;
     column->validity = allocate(row_count / 8 + 1);
-    if (given->format[0] == 'u' || given->format[0] == 'U') {
+    if (format == 'u' || format == 'U') {
         copy_text(column, given->values, row_count);
         return;
     }
-    size_t width = given->format[0] == 'i' || given->format[0] == 'I' ? 4 : 8;
     column->values = allocate(row_count * 8 + 8);
     for (uint64_t i = 0; i < row_count; i++) {
-        if (given->valid == NULL || given->valid[i]) {
-            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
-        }
-        if (given->format[0] == 'b') {
-            unsigned bit = ((const uint8_t *)given->values)[i];
-            column->values[i / 8] = (uint8_t)(column->values[i / 8] | bit << i % 8);
+        set_bit(column->validity, i, given->valid == NULL || given->valid[i]);
+        if (format == 'b') {
+            set_bit(column->values, i, ((const uint8_t *)given->values)[i]);
         }
     }
-    if (given->format[0] != 'b' && row_count > 0) {
-        memcpy(column->values, given->values, row_count * width);
+    if (format != 'b' && row_count > 0) {
+        memcpy(column->values, given->values, row_count * (format == 'i' || format == 'I' ? 4 : 8));
     }
 }
 
