@@ -95,7 +95,7 @@ test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.
 	meson test -C build/c --print-errorlogs
 	meson test -C build/c-confluence --print-errorlogs
 
-# The benchmark's driver, optimised as in the wheel, with debug information for callgrind.
+# The driver that is counted, optimised as in the wheel, with debug information for callgrind.
 build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
 	test -d build/driver || meson setup build/driver headwater -Dbench=true -Dpython=false \
 	    --buildtype=release -Ddebug=true

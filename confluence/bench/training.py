@@ -37,12 +37,7 @@ import numpy as np
 import confluence
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
-from confluence.data.tasks import (
-    device_tables,
-    open_sampler,
-    read_row_shape,
-    read_target,
-)
+from confluence.data.tasks import device_tables, open_sampler, read_row_shape, read_target
 from confluence.folder.log import FILE, read_summary
 from confluence.folder.log_events import of_kind, read_events
 from confluence.model.transformer import attention_path, compute_dtype

@@ -6,11 +6,11 @@ The labels come from files whose rows are in no order, and the test file has no 
 from __future__ import annotations
 
 import csv
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import headwater
+from small import write_sqlite
 
 CITIES = ("Aachen", "Ulm, Donau", 'Bad "Soden"', "007", "12")
 MOODS = ("calm", "hectic", "=closed<b>")
@@ -18,41 +18,31 @@ SHOPS = [(city, number) for city in CITIES for number in range(1, 13)]
 DAYS = 120  # of sales, one a day and shop, from 2025-01-01
 SEEDS_BY_SPLIT = {"train": 40, "val": 12, "test": 9}
 
+KEY, NUMBER = {"stype": "identifier"}, {"stype": "numerical"}
 METADATA: dict[str, Any] = {
     "name": "bakery",
     "tables": {
         "cities": {
             "primary_key": "name",
-            "columns": {
-                "name": {"stype": "identifier"},
-                "mood": {"stype": "categorical"},
-                "size": {"stype": "numerical"},
-            },
+            "columns": {"name": KEY, "mood": {"stype": "categorical"}, "size": NUMBER},
         },
         "shops": {
             "primary_key": ["city", "number"],
             "columns": {
-                "city": {"stype": "identifier", "foreign_key": "cities.name"},
-                "number": {"stype": "identifier"},
-                "area": {"stype": "numerical"},
+                "city": {**KEY, "foreign_key": "cities.name"}, "number": KEY, "area": NUMBER,
             },
         },
         "sales": {
             "primary_key": "id",
             "temporal_column": "at",
             "columns": {
-                "id": {"stype": "identifier"},
-                "city": {"stype": "identifier"},
-                "number": {"stype": "identifier"},
-                "amount": {"stype": "numerical"},
+                "id": KEY, "city": KEY, "number": KEY, "amount": NUMBER,
                 "at": {"stype": "timestamp"},
             },
-            "foreign_keys": [
-                {
-                    "columns": ["city", "number"],
-                    "references": {"table": "shops", "columns": ["city", "number"]},
-                }
-            ],
+            "foreign_keys": [{
+                "columns": ["city", "number"],
+                "references": {"table": "shops", "columns": ["city", "number"]},
+            }],
         },
     },
     "tasks": {
@@ -74,7 +64,7 @@ METADATA: dict[str, Any] = {
             "observation_time_column": "asked_at",
         },
     },
-}
+}  # fmt: skip
 
 
 def amount(shop: int, day: int) -> float:
@@ -97,10 +87,17 @@ def build(
 ) -> Path:
     """A store; `changed_from`: sales from that time on are a thousand times as large."""
     folder.mkdir()
-    database = folder / "bakery.sqlite"
-    with sqlite3.connect(database) as connection:
-        _fill(connection, changed_from)
-    connection.close()
+    times = [f"2025-{1 + day // 28:02}-{1 + day % 28:02} 12:00:00" for day in range(DAYS)]
+    scales = [1000.0 if changed_from is not None and at >= changed_from else 1.0 for at in times]
+    source = write_sqlite(folder / "bakery.sqlite", {
+        "cities": ("name TEXT PRIMARY KEY, mood TEXT, size REAL",
+                   [(city, MOODS[i % 3], 1.0 + i) for i, city in enumerate(CITIES)]),
+        "shops": ("city TEXT, number INTEGER, area REAL",
+                  [(*key, 20.0 + shop) for shop, key in enumerate(SHOPS)]),
+        "sales": ("id INTEGER PRIMARY KEY, city TEXT, number INTEGER, amount REAL, at TIMESTAMP",
+                  [(None, *key, scales[day] * amount(shop, day), times[day])
+                   for shop, key in enumerate(SHOPS) for day in range(DAYS)]),
+    })  # fmt: skip
     for split in SEEDS_BY_SPLIT:
         with (folder / f"next_sale.{split}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -110,27 +107,6 @@ def build(
                 label = [] if split == "test" else [amount(SHOPS.index((city, number)), 3)]
                 writer.writerow([city, number, asked_at, *label])
     headwater.build(
-        f"sqlite:///{database}", folder / "store", metadata=METADATA, seeds_dir=folder,
-        stats_until=stats_until,
+        source, folder / "store", metadata=METADATA, seeds_dir=folder, stats_until=stats_until,
     )  # fmt: skip
     return folder / "store"
-
-
-def _fill(connection: sqlite3.Connection, changed_from: str | None) -> None:
-    connection.executescript("""
-        CREATE TABLE cities (name TEXT PRIMARY KEY, mood TEXT, size REAL);
-        CREATE TABLE shops (city TEXT, number INTEGER, area REAL, PRIMARY KEY (city, number));
-        CREATE TABLE sales (id INTEGER PRIMARY KEY, city TEXT, number INTEGER, amount REAL,
-                            at TIMESTAMP);
-    """)
-    for i, city in enumerate(CITIES):
-        connection.execute("INSERT INTO cities VALUES (?, ?, ?)", (city, MOODS[i % 3], 1.0 + i))
-    for shop, (city, number) in enumerate(SHOPS):
-        connection.execute("INSERT INTO shops VALUES (?, ?, ?)", (city, number, 20.0 + shop))
-        for day in range(DAYS):
-            at = f"2025-{1 + day // 28:02}-{1 + day % 28:02} 12:00:00"
-            scale = 1000.0 if changed_from is not None and at >= changed_from else 1.0
-            connection.execute(
-                "INSERT INTO sales VALUES (NULL, ?, ?, ?, ?)",
-                (city, number, scale * amount(shop, day), at),
-            )

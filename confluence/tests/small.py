@@ -1,10 +1,12 @@
-"""What tests of whole runs share: the smallest settings, how a command line has them, what a log
-says, and a task with its labels."""
+"""What tests share: the smallest settings, how a command line has them, what a log says, a task
+with its labels, and a database from its rows."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +37,13 @@ def labelled(store: Path, cfg: Config, name: str) -> tuple[Task, Labels]:
     """A task of a store, and its labels by the splits of these settings."""
     with open_sampler(str(store), cfg, name, num_prefetch=0) as sampler:
         return read_target(str(store), sampler, name)
+
+
+def write_sqlite(path: Path, tables: Mapping[str, tuple[str, Iterable[Any]]]) -> str:
+    """A database of tables, each of which has its columns in SQL and its rows; its address."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for table, (columns, rows) in tables.items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            marks = ", ".join("?" for _ in columns.split(","))
+            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    return f"sqlite:///{path}"

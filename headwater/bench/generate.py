@@ -174,7 +174,7 @@ def rows(forum: Forum) -> dict[str, str]:
 # ---- metadata.json -------------------------------------------------------------------------
 
 
-def _table(key: str, time_column: str | None, columns: dict[str, Any]) -> dict[str, Any]:
+def _table(key: str, time_column: str | None, **columns: Any) -> dict[str, Any]:
     temporal = {} if time_column is None else {"temporal_column": time_column}
     return {"primary_key": key, **temporal, "columns": columns}
 
@@ -195,58 +195,49 @@ def _forum_tables(forum: Forum) -> dict[str, Any]:
         "users": _table(
             "user_id",
             "joined_at",
-            {
-                "user_id": IDENTIFIER,
-                "joined_at": STAMP,
-                "karma": NUMBER,
-                "country": CATEGORY,
-                "about": content,
-            },
+            user_id=IDENTIFIER,
+            joined_at=STAMP,
+            karma=NUMBER,
+            country=CATEGORY,
+            about=content,
         ),
         "posts": _table(
             "post_id",
             "posted_at",
-            {
-                "post_id": IDENTIFIER,
-                "user_id": user,
-                "reply_to": post,
-                "posted_at": STAMP,
-                "topic": CATEGORY,
-                "title": content,
-                "body": content,
-                "pinned": BOOLEAN,
-            },
+            post_id=IDENTIFIER,
+            user_id=user,
+            reply_to=post,
+            posted_at=STAMP,
+            topic=CATEGORY,
+            title=content,
+            body=content,
+            pinned=BOOLEAN,
         ),
         "comments": _table(
             "comment_id",
             "written_at",
-            {
-                "comment_id": IDENTIFIER,
-                "user_id": user,
-                "post_id": post,
-                "written_at": STAMP,
-                "body": content,
-            },
+            comment_id=IDENTIFIER,
+            user_id=user,
+            post_id=post,
+            written_at=STAMP,
+            body=content,
         ),
     }
 
 
 def _hub_tables() -> dict[str, Any]:
+    place, user = _reference("places.place_id"), _reference("users.user_id")
     return {
-        "places": _table(
-            "place_id", None, {"place_id": IDENTIFIER, "kind": CATEGORY, "size": NUMBER}
-        ),
+        "places": _table("place_id", None, place_id=IDENTIFIER, kind=CATEGORY, size=NUMBER),
         "visits": _table(
             "visit_id",
             "visited_at",
-            {
-                "visit_id": IDENTIFIER,
-                "place_id": _reference("places.place_id"),
-                "user_id": _reference("users.user_id"),
-                "visited_at": STAMP,
-                "stay": NUMBER,
-                "paid": BOOLEAN,
-            },
+            visit_id=IDENTIFIER,
+            place_id=place,
+            user_id=user,
+            visited_at=STAMP,
+            stay=NUMBER,
+            paid=BOOLEAN,
         ),
     }
 
@@ -294,8 +285,7 @@ def metadata(forum: Forum) -> dict[str, Any]:
     tables = _forum_tables(forum) | (_hub_tables() if forum.hub else {})
     for table, target in _padding_tables(forum):
         key = f"{target}.{target.removesuffix('s')}_id"
-        columns = {"mark_id": IDENTIFIER, "target_id": _reference(key)}
-        tables[table] = _table("mark_id", None, columns)
+        tables[table] = _table("mark_id", None, mark_id=IDENTIFIER, target_id=_reference(key))
     return {"name": forum.name, "tables": tables, "tasks": _tasks(forum)}
 
 

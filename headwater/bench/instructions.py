@@ -150,10 +150,8 @@ def main() -> int:
         for layout in options.layout or ["dense"]:
             try:
                 given = ["--layout", layout, "--task", options.task]
-                given += ["--child-counts", "1"] if options.child_counts else []
-                given += (
-                    ["--peer-labels", options.peer_labels] if options.peer_labels != "0" else []
-                )
+                given += ["--child-counts", str(int(options.child_counts))]
+                given += ["--peer-labels", options.peer_labels]
                 figures = measure(options.driver, store, given)
                 figures["child_counts"] = options.child_counts
                 figures["peer_labels"] = int(options.peer_labels)

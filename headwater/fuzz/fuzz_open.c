@@ -42,9 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     if (patient == NULL) {
-        char *directory = fixture_directory();
-        bookstore_build(directory);
-        patient = patient_admit(directory);
+        patient = patient_admit(bookstore);
     }
     patient_copy(patient, images);
     size_t edit_count = (size - 1) / EDIT_BYTES;

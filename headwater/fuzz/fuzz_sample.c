@@ -30,9 +30,7 @@ static struct patient *patient_of(uint32_t database) {
     static hw_store *(*const makers[DATABASES])(const char *store_path) = {bookstore, deliveries,
                                                                            league};
     if (patients[database] == NULL) {
-        char *directory = fixture_directory();
-        hw_store_close(makers[database](directory));
-        patients[database] = patient_admit(directory);
+        patients[database] = patient_admit(makers[database]);
     }
     return patients[database];
 }

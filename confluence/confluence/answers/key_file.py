@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,7 @@ from headwater.store.row_keys import Time, time_us
 from headwater.store.store import NO_ROW
 from numpy.typing import NDArray
 
-from confluence.answers.prediction_files import (
-    anchor_key,
-    import_duckdb,
-    key_columns,
-    quoted,
-)
+from confluence.answers.prediction_files import anchor_key, import_duckdb, key_columns, quoted
 from confluence.data.tasks import NO_TIME
 
 TIME_COLUMN = "obs_time"
@@ -68,13 +64,8 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
     try:
         _, names = next(lines, (1, ()))
         reader.place_columns([str(name).strip() for name in names])
-        piece: list[Line] = []
-        for line in lines:
-            piece.append(line)
-            if len(piece) == PIECE:
-                reader.take(piece)
-                piece = []
-        reader.take(piece)
+        while piece := list(islice(lines, PIECE)):
+            reader.take(piece)
     except (csv.Error, UnicodeDecodeError) as error:
         reader.problems.append(f"it is no CSV file in UTF-8: {error}")
     except _NoParquetError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -80,8 +79,7 @@ def read_answers(output: Output, task: Task) -> tuple[Floats, Floats]:
 
 def reordered(predictions: Predictions, order: NDArray[np.integer]) -> Predictions:
     """The predictions at these places, in this order."""
-    fields = dataclasses.fields(predictions)
-    return Predictions(**{f.name: getattr(predictions, f.name)[order] for f in fields})
+    return Predictions(**{name: values[order] for name, values in vars(predictions).items()})
 
 
 def warn_of_far_times(asked: NDArray[np.int64], labels: Labels, task: str) -> None:

@@ -39,9 +39,8 @@ class WithTrees:
     """Stands where a `Predictor` does: the average of what it and trees say."""
 
     def __init__(
-        self, speaker: Speaker, trees: HistoryTrees, task: Task, share: float, *,
-        split: str | None,
-    ) -> None:  # fmt: skip
+        self, speaker: Speaker, trees: HistoryTrees, task: Task, share: float, *, split: str | None
+    ) -> None:
         """
         Args:
             task: in whose units the speaker answers.

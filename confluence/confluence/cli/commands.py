@@ -204,12 +204,8 @@ def probe_command(options: argparse.Namespace) -> Told:
     from confluence.runs.run import load
 
     _check_alone("probe", "start it once")
-    run = load(
-        options.run, store=options.store, which=options.checkpoint, verify=options.verify
-    )  # fmt: skip
-    result = run.probe(
-        options.split, task=options.task, **_how_to_score(options)
-    )  # fmt: skip
+    run = load(options.run, store=options.store, which=options.checkpoint, verify=options.verify)
+    result = run.probe(options.split, task=options.task, **_how_to_score(options))
     return Told(result, describe_evaluation(result))
 
 

@@ -19,15 +19,14 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import headwater
 from headwater.console import keep_places, say, tell
 from headwater.interrupts import Interrupts, is_interrupt
 
 from confluence.cli.arguments import check_question, make_parser
 from confluence.cli.commands import Told
 
-EXPLAINED = (
-    ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError,
-)  # fmt: skip
+EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
@@ -66,7 +65,7 @@ def _failed(error: Exception) -> int:
     """Say what went wrong; raises what is a fault of ours."""
     if isinstance(error, EXPLAINED):
         return _fail(_one_line(error))
-    if _is_headwater_error(error):
+    if isinstance(error, headwater.HeadwaterError):
         return _fail(str(error))  # it may list problems, one to a line
     raise error
 
@@ -93,12 +92,6 @@ def _fail(message: str) -> int:
 def _one_line(error: Exception) -> str:
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     return " ".join(message.split()) or type(error).__name__
-
-
-def _is_headwater_error(error: Exception) -> bool:
-    import headwater
-
-    return isinstance(error, getattr(headwater, "HeadwaterError", ()))
 
 
 def _show(told: Told, *, as_json: bool) -> int:

@@ -94,9 +94,7 @@ def _counts(labels: Labels, split: str, entry: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _advice(
-    path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config
-) -> str:  # fmt: skip
+def _advice(path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config) -> str:
     if not has_two_values(labels, np.ones(labels.targets.shape, bool)):
         return "No split can mend that: correct the task's query, or the times that it asks about"
     if entry["split"] != "hash":

@@ -25,7 +25,6 @@ from confluence.data.tasks import (
     Labels,
     Task,
     TaskError,
-    check_task,
     find_task,
     open_sampler,
     read_labels,
@@ -191,8 +190,6 @@ def open_stores(
         stores = []
         for path in dict.fromkeys(place.store for place in places):
             here = tuple(place for place in places if place.store == path)
-            for place in here:
-                check_task(path, place.name)
             weights = {place.name: place.weight for place in here}
             sampler = stack.enter_context(
                 open_sampler(path, cfg, *weights, task_weights=weights, **overrides)

@@ -170,12 +170,6 @@ def weights_by_age(times: NDArray[np.int64], last: float, half_life_days: float)
     return np.asarray(np.exp2(-ages / (half_life_days * US_PER_DAY)))
 
 
-def check_task(store_path: str, name: str) -> None:
-    """Raise unless the store exists and has the task; before anything slow begins."""
-    with open_store(store_path) as store:
-        find_task(store.metadata, name)
-
-
 def find_task(metadata: Mapping[str, Any], name: str) -> int:
     """Index of a task by name; an unknown name is an error that suggests the nearest."""
     names = [task["name"] for task in metadata["tasks"]]
@@ -189,7 +183,7 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
     """What is known of a task: its schema from the metadata, its moments from the train labels."""
     index = find_task(metadata, name)
     entry = metadata["tasks"][index]
-    stype = _stype(entry["target_stype"])
+    stype = SemanticType[entry["target_stype"].upper()]
     if stype not in TARGET_STYPES:
         raise TaskError(f"task '{name}' has a target of type {stype.name.lower()}")
     column_stats = metadata["columns"][entry["target_column_id"]].get("stats") or {}
@@ -240,13 +234,8 @@ def spread(values: Floats) -> float:
     return std if std > LEAST_SPREAD * float(np.max(np.abs(values))) else 1.0
 
 
-def _stype(value: Any) -> SemanticType:
-    return SemanticType[value.upper()] if isinstance(value, str) else SemanticType(value)
-
-
-def _moment(stats: Mapping[str, Any] | None, name: str, default: float) -> float:
+def _moment(stats: Mapping[str, Any], name: str, default: float) -> float:
     """A moment from statistics; those of times carry their unit in the name."""
-    stats = stats or {}
     value = stats.get(name, stats.get(f"{name}_us"))
     return default if value is None else float(value)
 

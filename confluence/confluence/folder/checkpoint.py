@@ -109,8 +109,7 @@ def make_record(
             {
                 "path": str(Path(path).absolute()),
                 "fingerprint": str(about["fingerprint"]),
-                "inside": _inside(path, out),
-                "beside": _beside(path, out),
+                **_from_folder(path, out),
             }
             for path, about in metadata.items()
         ],
@@ -123,17 +122,13 @@ def make_record(
     }
 
 
-def _inside(path: str, out: Path | None) -> str | None:
-    """A store's path from the run's folder that it is in; None where it is elsewhere."""
-    whole = Path(path).resolve()
-    if out is None or not whole.is_relative_to(out.resolve()):
-        return None
-    return str(whole.relative_to(out.resolve()))
-
-
-def _beside(path: str, out: Path | None) -> str | None:
-    """The way to a store from the run's folder."""
-    return None if out is None else os.path.relpath(Path(path).resolve(), out.resolve())
+def _from_folder(path: str, out: Path | None) -> dict[str, str | None]:
+    """The way to a store from the run's folder, "inside" only if it is in there."""
+    if out is None:
+        return {"inside": None, "beside": None}
+    beside = os.path.relpath(Path(path).resolve(), out.resolve())
+    is_inside = Path(path).resolve().is_relative_to(out.resolve())
+    return {"inside": beside if is_inside else None, "beside": beside}
 
 
 def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
@@ -498,11 +493,16 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def load_weights(out: Path, record: Mapping[str, Any]) -> Params:
-    """Parameters, shaped as the record's configuration says."""
-    cfg, width = kept_config(record["config"]), record["embedder"]["dim"]
+def weight_shapes(record: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shape and type of every parameter, as the record's configuration says."""
+    cfg, width = kept_config(record["config"]), int(record["embedder"]["dim"])
     shapes: Any = jax.eval_shape(lambda: init(jax.random.key(0), cfg, width))
-    return load_parts(out, record["step"], {"params": shapes})["params"]
+    return dict(shapes)
+
+
+def load_weights(out: Path, record: Mapping[str, Any]) -> Params:
+    """Parameters of `weight_shapes`."""
+    return load_parts(out, record["step"], {"params": weight_shapes(record)})["params"]
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -538,7 +538,9 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     found = []
     pairs = {
         "task": [_tasks_of(r) for r in (record, wanted)],
-        "store's fingerprint": [_fingerprints_of(r) for r in (record, wanted)],
+        "store's fingerprint": [
+            ", ".join(entry["fingerprint"] for entry in r["stores"]) for r in (record, wanted)
+        ],
         "embedder": [r["embedder"] for r in (record, wanted)],
     }
     for title, (was, now) in pairs.items():
@@ -563,10 +565,6 @@ def _tasks_of(record: Mapping[str, Any]) -> str:
     if len(tasks) == 1:
         return str(tasks[0]["title"])
     return ", ".join(f"{task['title']} (weight {task['weight']:g})" for task in tasks)
-
-
-def _fingerprints_of(record: Mapping[str, Any]) -> str:
-    return ", ".join(entry["fingerprint"] for entry in record["stores"])
 
 
 def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -122,14 +122,12 @@ class Log:
                 self._progress.stop()
         # The error may be of a full disk; more of that must not take its place.
         quietly: Any = contextlib.nullcontext() if error is None else contextlib.suppress(OSError)
-        with self._sinks_closed(), quietly, contextlib.closing(self._file):
+        sinks: Any = contextlib.closing(self._sinks) if self._sinks else contextlib.nullcontext()
+        with sinks, quietly, contextlib.closing(self._file):
             if error is not None:
                 self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
             if self.losses:
                 draw_losses(self.losses, self._folder / "loss.png")
-
-    def _sinks_closed(self) -> Any:
-        return contextlib.nullcontext() if self._sinks is None else contextlib.closing(self._sinks)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Write one line, and tell the sinks."""

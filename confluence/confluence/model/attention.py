@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jax import Array
 
 LOGIT_LIMIT = 40.0  # bound of τ·log(1 + number of keys), and so of every logit
-NORM_FLOOR = 1e-6  # smallest norm that a query or key is divided by
+NORM_FLOOR = 1e-6  # smallest norm that a vector is divided by
 
 
 class Masks(NamedTuple):
@@ -69,10 +69,10 @@ def query_scale(mask: Array, temperature: Array) -> Array:
     return jnp.clip(scale, -LOGIT_LIMIT, LOGIT_LIMIT)
 
 
-def unit(x: Array) -> Array:
-    """x / max(‖x‖, 1e-6) over axis 2, in float32. [B,H,K,S] → the same."""
+def unit(x: Array, axis: int = -1) -> Array:
+    """x / max(‖x‖, 1e-6) over an axis, in float32, of the same shape."""
     x = x.astype(jnp.float32)
-    square = jnp.sum(x * x, axis=2, keepdims=True)
+    square = jnp.sum(x * x, axis=axis, keepdims=True)
     return x * jax.lax.rsqrt(jnp.maximum(square, NORM_FLOOR**2))
 
 
@@ -103,8 +103,8 @@ def attend(
     """
     heads = temperature.shape[0]
     scale = query_scale(mask, temperature)  # [B,H,Q]
-    q = unit(split_heads(query, heads)) * scale[:, :, None, :]  # [B,H,K,Q]
-    k = unit(split_heads(key, heads))  # [B,H,K,S]
+    q = unit(split_heads(query, heads), axis=2) * scale[:, :, None, :]  # [B,H,K,Q]
+    k = unit(split_heads(key, heads), axis=2)  # [B,H,K,S]
     v = split_heads(value, heads).astype(jnp.float32)  # [B,H,K,S]
     return join_heads(masked_softmax(block, q, k, v, mask)).astype(value.dtype)
 

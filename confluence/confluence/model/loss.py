@@ -90,10 +90,10 @@ def numerical_loss(output: Output, truth: Truth, delta: Array) -> Array:
     return huber(output.numerical - truth.number, delta)
 
 
-def timestamp_loss(output: Output, truth: Truth) -> Array:
-    """Mean Huber of the cyclic parts plus a weighted Huber of the epoch. → [B]"""
-    parts = huber(output.timestamp - truth.time, 1.0)  # [B,15]
-    return jnp.mean(parts[:, :-1], axis=-1) + EPOCH_WEIGHT * parts[:, -1]
+def timestamp_loss(said: Array, truth: Array) -> Array:
+    """Mean Huber of the cyclic parts plus a weighted Huber of the epoch. [...,15] → [...]"""
+    parts = huber(said - truth, 1.0)
+    return jnp.mean(parts[..., :-1], axis=-1) + EPOCH_WEIGHT * parts[..., -1]
 
 
 def categorical_loss(output: Output, truth: Truth) -> Array:
@@ -110,7 +110,7 @@ def sequence_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskSca
     by_type = jnp.stack(
         [
             numerical_loss(output, truth, delta),
-            timestamp_loss(output, truth),
+            timestamp_loss(output.timestamp, truth.time),
             binary_cross_entropy(output.boolean, truth.boolean),
             categorical_loss(output, truth),
         ]

@@ -23,14 +23,15 @@ from headwater import SemanticType
 from jax import Array
 
 from confluence.config import Config
+from confluence.model.attention import unit
 from confluence.model.loss import (
-    EPOCH_WEIGHT,
     Z_LOSS,
     TaskScales,
     Truth,
     binary_cross_entropy,
     huber,
     sequence_losses,
+    timestamp_loss,
 )
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import (
@@ -53,7 +54,6 @@ MASKED_TYPES = (
 )
 HUBER_DELTA = 1.0  # in z units of a column
 CATEGORY_BLOCK = 4_096  # categories whose scores exist at once
-NORM_FLOOR = 1e-6  # of vectors whose angle is measured
 
 
 class MaskedList(NamedTuple):
@@ -115,8 +115,7 @@ def _type_loss(
     if stype == SemanticType.BOOLEAN:
         return binary_cross_entropy(said[..., 0], cells.value.astype(jnp.float32))
     if stype == SemanticType.TIMESTAMP:
-        parts = huber(said - cells.value, 1.0)  # [B,M,15]
-        return jnp.mean(parts[..., :-1], axis=-1) + EPOCH_WEIGHT * parts[..., -1]
+        return timestamp_loss(said, cells.value)
     return _text_loss(said, cells, batch)
 
 
@@ -124,13 +123,8 @@ def _text_loss(said: Array, cells: MaskedList, batch: Inputs) -> Array:
     """1 - cos of the angle to the text's vector; 0 where the text is over the budget (text 0)."""
     text = cells.value.astype(jnp.int32)
     truth = batch["text_batch_embeddings"][text].astype(jnp.float32)  # [B,M,T]
-    cosine = jnp.sum(_unit(said) * _unit(truth), axis=-1)
+    cosine = jnp.sum(unit(said) * unit(truth), axis=-1)
     return jnp.where(text > 0, 1.0 - cosine, 0.0)
-
-
-def _unit(x: Array) -> Array:
-    square = jnp.sum(x * x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.maximum(square, NORM_FLOOR**2))
 
 
 def _categorical_loss(

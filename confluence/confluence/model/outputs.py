@@ -37,9 +37,7 @@ class Average:
         """Outputs that a reader of heads turns into the averages."""
         null, numerical, timestamp, boolean, shares = (sums / self._weight for sums in self._sums)
         with np.errstate(divide="ignore"):
-            parts: list[Any] = [
-                _logit(null), numerical, timestamp, _logit(boolean), np.log(shares),
-            ]  # fmt: skip
+            parts: list[Any] = [_logit(null), numerical, timestamp, _logit(boolean), np.log(shares)]
         return Output(*parts)
 
 

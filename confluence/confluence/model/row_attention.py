@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, NORM_FLOOR, by_block
+from confluence.model.attention import LOGIT_LIMIT, by_block, unit
 
 COLUMN_BLOCK = 32  # cells of a block of the column attention
 
@@ -212,9 +212,7 @@ def inbound(
 def unit_heads(x: Array, heads: int) -> Array:
     """x / max(‖x‖, 1e-6) within each head, in float32. [B,S,D] → [B,S,H,K]"""
     batch, cells, width = x.shape
-    x = x.astype(jnp.float32).reshape(batch, cells, heads, width // heads)
-    square = jnp.sum(x * x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.maximum(square, NORM_FLOOR**2))
+    return unit(x.reshape(batch, cells, heads, width // heads))
 
 
 def scaled_query(query: Array, count: Array, tau: Array) -> Array:

@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import sys
@@ -94,9 +95,7 @@ class Group:
 
     def share(self) -> dict[str, int]:
         """For a sampler: this rank's share of the seeds."""
-        return {
-            "rank": self.rank, "world_size": self.size, "local_world_size": self.local_size
-        }  # fmt: skip
+        return {"rank": self.rank, "world_size": self.size, "local_world_size": self.local_size}
 
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """For a sampler: this rank's share of the contexts of each batch."""
@@ -171,7 +170,7 @@ class Group:
         """The values of all ranks, by rank; JSON can hold them."""
         if self.mesh is None or self.watchdog is None:
             return [value]
-        store, name = _store(), f"messages/{_next_number()}"
+        store, name = _store(), f"messages/{next(_message_numbers)}"
         limit = int(1000 * (self.watchdog.timeout_s + HEARTBEAT_MARGIN_S))  # the watchdog is first
         self.beat(name)
         store.key_value_set(f"{name}/{self.rank}", json.dumps(value))
@@ -201,8 +200,7 @@ class Group:
         """
         if self.mesh is None:
             return rows
-        names = [field.name for field in dataclasses.fields(rows)]  # type: ignore[arg-type]
-        whole = self.joined_arrays({name: getattr(rows, name) for name in names})
+        whole = self.joined_arrays(vars(rows))
         return dataclasses.replace(rows, **whole)  # type: ignore[type-var]
 
     def joined_arrays(self, rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,19 +250,12 @@ def _sum_of_bits(words: list[Array], *, types: list[Any]) -> list[Array]:
 ALONE = Group()
 _current = ALONE
 _has_left = False  # a group that it was of
-_messages = 0
+_message_numbers = itertools.count(1)  # the same on all ranks
 
 
 def current() -> Group:
     """The group that this process has joined; a group of one if none."""
     return _current
-
-
-def _next_number() -> int:
-    """Number of a message, the same on all ranks."""
-    global _messages
-    _messages += 1
-    return _messages
 
 
 def _store() -> Any:

@@ -23,12 +23,7 @@ import headwater
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
 from confluence.data.verification import open_store
-from confluence.folder.checkpoint import (
-    CheckpointError,
-    load_record,
-    saved_steps,
-    store_paths,
-)
+from confluence.folder.checkpoint import CheckpointError, load_record, saved_steps, store_paths
 from confluence.folder.files import write_whole
 from confluence.folder.log import FILE
 from confluence.folder.log_events import Event, completed, curve, of_kind, read_events
@@ -136,6 +131,7 @@ def _tiles(events: list[Event]) -> str:
     told = of_kind(events, "train")
     last = (of_kind(events, "end", "stop") or [{}])[-1]
     rates = {**(told[-1] if told else {}), **last}
+    memory = rates.get("peak_device_memory_bytes")
     p50 = (rates.get("step_times") or {}).get("p50_ms")
     found: list[tuple[str, Any, Callable[[Any], str]]] = [
         ("loss", told[-1]["loss"] if told else None, short),
@@ -144,7 +140,7 @@ def _tiles(events: list[Event]) -> str:
         ("waiting for data", rates.get("wait_share"), share),
         ("cells per second", rates.get("cells_per_second"), short),
         ("contexts per second", rates.get("contexts_per_second"), short),
-        ("peak memory of the device", rates.get("peak_device_memory_bytes"), _gigabytes),
+        ("peak memory of the device", memory, lambda size: f"{short(size / 1e9)} GB"),
     ]
     shown = "".join(
         f"<div><dd>{escape(show(value))}</dd><dt>{name}</dt></div>"
@@ -261,8 +257,7 @@ def _evaluation(result: Mapping[str, Any]) -> str:
             (entry.get("differences") or {}).get(first),
             (entry.get("difference_intervals") or {}).get(first), sign="+",
         )  # fmt: skip
-        rows.append([title_of(name), *_scores(entry, metrics),
-                     *([difference] if apart else [])])  # fmt: skip
+        rows.append([title_of(name), *_scores(entry, metrics), *([difference] if apart else [])])
     title = f"{_words(result.get('task'))} on {result.get('split')}"
     title += ", linear probe" if "probe" in result else ""
     return (
@@ -441,14 +436,11 @@ def _task_facts(task: Mapping[str, Any]) -> tuple[str, str]:
 
 def _settings(config: Mapping[str, Any]) -> str:
     """All settings, those other than the default marked."""
-    usual = Config().to_dict()
+    usual = json.loads(json.dumps(Config().to_dict()))  # as a log has them
     rows = []
     for name, value in config.items():
-        shown = list(value) if isinstance(value, tuple) else value
-        default = usual.get(name)
-        default = list(default) if isinstance(default, tuple) else default
-        changed = name in usual and shown != default
-        mark = Markup(f"<b>{escape(_words(shown))}</b>") if changed else _words(shown)
+        changed = name in usual and value != usual[name]
+        mark = Markup(f"<b>{escape(_words(value))}</b>") if changed else _words(value)
         rows.append(f"<div><dt>{escape(name)}</dt><dd>{_cell(mark)}</dd></div>")
     if not rows:
         return ""
@@ -508,10 +500,6 @@ def _words(value: Any) -> str:
 
 def _whole(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
-
-
-def _gigabytes(count: int) -> str:
-    return f"{short(count / 1e9)} GB"
 
 
 def _date(seconds: Any) -> str:

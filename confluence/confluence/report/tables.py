@@ -42,9 +42,7 @@ def describe_evaluation(result: Result) -> list[str]:
     rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
-    return [
-        _headline(result), *_aligned(rows), *_notes(result), *_parts(result, first),
-    ]  # fmt: skip
+    return [_headline(result), *_aligned(rows), *_notes(result), *_parts(result, first)]
 
 
 def describe_backtest(result: Result) -> list[str]:

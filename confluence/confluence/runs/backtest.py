@@ -41,7 +41,6 @@ from confluence.runs.run import Run, load, train_with
 from confluence.scores.evaluate import time_name, time_text
 from confluence.scores.metrics import main_metric
 
-FILES = "backtest*.json"  # with the share of trees in the name where they have one
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
 Fold = dict[str, Any]
 
@@ -89,7 +88,7 @@ def backtest(
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     _warn_of_late_labels(asked)
-    file = folder / _file_name(tree_share)
+    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
     scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
@@ -102,7 +101,7 @@ def backtest(
         places: list[Path] = []
         span = (time_text(at), time_text(until))
         for seed in seeds:
-            place = _place(folder, at, seed)
+            place = folder / f"{time_name(at)}-seed-{seed}"
             cfg = PastConfig(**{**recipe.to_dict(), "seed": seed, "time_split": span})
             run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
             places.append(place)
@@ -177,11 +176,6 @@ def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
         )
 
 
-def _place(folder: Path, at: int, seed: int) -> Path:
-    """The folder of a fit."""
-    return folder / f"{time_name(at)}-seed-{seed}"
-
-
 def _main_metric(run: Run, title: str) -> str:
     place = run.place(title)
     with open_store(place.store) as store:
@@ -230,10 +224,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _file_name(tree_share: float) -> str:
-    return f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json"
-
-
 def _write(file: Path, result: Mapping[str, Any]) -> None:
     write_whole(file, to_json(dict(result)) + "\n")
 
@@ -263,9 +253,8 @@ def _checked_spans(
 
 
 def _spans(
-    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int,
-    horizon_days: float | None,
-) -> list[tuple[int, int]]:  # fmt: skip
+    labels: Labels, name: str, cutoffs: Sequence[str] | None, folds: int, horizon_days: float | None
+) -> list[tuple[int, int]]:
     """The spans by the train seeds of the first task."""
     if horizon_days is not None and not 0 < horizon_days * US_PER_DAY < NO_TIME:
         raise ValueError(f"horizon_days is {horizon_days}, expected a number of days above 0")
@@ -278,7 +267,8 @@ def _spans(
         if folds < 1:
             raise ValueError(f"folds is {folds}, expected at least 1")
         shares = FIRST_CUTOFF + (1 - FIRST_CUTOFF) * np.arange(folds) / folds
-        starts = [_day(int(train[int(share * (train.size - 1))])) for share in shares]
+        moments = train[(shares * (train.size - 1)).astype(np.int64)]
+        starts = (moments - moments % US_PER_DAY).tolist()
     else:
         starts = [time_us(text) for text in cutoffs]
     starts = sorted(set(starts))
@@ -350,7 +340,3 @@ def _duration(times: NDArray[np.int64]) -> tuple[int, int | None]:
     span = int(distinct[-1] - distinct[0])
     half = span // (2 * (distinct.size - 1))
     return span - half, span + half
-
-
-def _day(moment: int) -> int:
-    return moment - moment % US_PER_DAY

@@ -23,21 +23,11 @@ from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_output
-from confluence.answers.read_out import (
-    reordered,
-    warn_of_far_times,
-    warn_of_late_anchors,
-)
+from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.answers.several_runs import mark, same_place
 from confluence.config import Config, kept_config
 from confluence.config import preset as preset_config
-from confluence.data.stores import (
-    OpenStore,
-    Seeds,
-    TaskPlace,
-    find_places,
-    open_stores,
-)
+from confluence.data.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.data.tasks import (
     SPLITS,
     TaskError,

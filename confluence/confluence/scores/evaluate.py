@@ -62,9 +62,7 @@ def evaluate(
     scored = labels.is_known[index]
     rows = index[scored]
     until_us = NO_TIME if visible_until is None else time_us(visible_until)
-    beside = baselines(
-        labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees
-    )  # fmt: skip
+    beside = baselines(labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees)
     scores = Scores(
         labels=labels, task=task, rows=rows, model=predictions.values[scored], beside=beside
     )
@@ -211,10 +209,7 @@ def time_parts(obs_times: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
 
 
 def _time_range(obs_times: NDArray[np.int64]) -> dict[str, str]:
-    return {
-        "from": time_text(int(obs_times.min())),
-        "to": time_text(int(obs_times.max())),
-    }
+    return {"from": time_text(int(obs_times.min())), "to": time_text(int(obs_times.max()))}
 
 
 # --------------------------------------------------------------------------------------- the times

@@ -93,9 +93,7 @@ def _means(sums: Sums) -> dict[str, Any]:
         cells = int(sums.get(f"{name} cells", 0))
         types[name] = {"cells": cells, "loss": _mean(sums.get(f"{name} loss", 0.0), cells)}
     contexts = int(sums.get("contexts", 0))
-    return {
-        "contexts": contexts, "loss": _mean(sums.get("loss", 0.0), contexts), "types": types
-    }  # fmt: skip
+    return {"contexts": contexts, "loss": _mean(sums.get("loss", 0.0), contexts), "types": types}
 
 
 def _mean(total: float, count: int) -> float | None:

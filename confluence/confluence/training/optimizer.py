@@ -52,9 +52,7 @@ def make_optimizer(cfg: Config, text_width: int) -> Any:
 
     muon = optax.chain(
         scale_by_muon(
-            ns_steps=NEWTON_SCHULZ_STEPS,
-            beta=MUON_MOMENTUM,
-            weight_dimension_numbers=_matrices,
+            ns_steps=NEWTON_SCHULZ_STEPS, beta=MUON_MOMENTUM, weight_dimension_numbers=_matrices
         ),
         _scale_by_shape(),
         optax.scale_by_learning_rate(rate(cfg.muon_learning_rate)),

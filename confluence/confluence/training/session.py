@@ -125,18 +125,17 @@ class Session:
 
     def _begin(self, log: Log | RankLog, resume_step: int | None) -> None:
         place = {
+            "device": jax.devices()[0].device_kind,
+            "config": self.config.to_dict(),
             "stores": [store.path for store in self.stores],
             "store_weights": [store.weight for store in self.stores],
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
         }
-        device = jax.devices()[0].device_kind
         if resume_step is not None:
-            log.event(
-                "resume", step=resume_step, device=device, config=self.config.to_dict(), **place
-            )
+            log.event("resume", step=resume_step, **place)
         else:
-            log.event("start", device=device, config=self.config.to_dict(), **place)
+            log.event("start", **place)
 
     def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
         """Rank 0's state to begin with, and the losses up to it; samplers go to their place."""

@@ -424,9 +424,8 @@ def _jitted_forward(cfg: Config, category_limit: int, row_shape: RowShape | None
 
     def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
         return forward(
-            params, as_dense(batch), tables, cfg,
-            category_limit=category_limit, row_shape=row_shape,
-        )  # fmt: skip
+            params, as_dense(batch), tables, cfg, category_limit=category_limit, row_shape=row_shape
+        )
 
     return jax.jit(predict)
 
@@ -435,9 +434,8 @@ class Predictor:
     """The compiled forward pass: outputs of the heads, on the host, for batches of one shape."""
 
     def __init__(
-        self, cfg: Config, tables: Tables, *, category_limit: int,
-        row_shape: RowShape | None = None,
-    ) -> None:  # fmt: skip
+        self, cfg: Config, tables: Tables, *, category_limit: int, row_shape: RowShape | None = None
+    ) -> None:
         # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
         cfg = cfg.replace(visible_until=None)
         self._predict = _jitted_forward(cfg, category_limit, row_shape)

@@ -6,11 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from confluence.config import Config, kept_config
-from confluence.folder.checkpoint import CheckpointError, load_record, load_weights
-from confluence.model.transformer import init
+from confluence.config import Config
+from confluence.folder.checkpoint import CheckpointError, load_record, load_weights, weight_shapes
 from confluence.training.optimizer import make_optimizer
 from confluence.training.step import TrainState
 
@@ -30,12 +27,12 @@ def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
             f"the run in '{start}' read texts embedded by {theirs['embedder']}, this store has"
             f" {dict(record['embedder'])}"
         )
-    known, wanted = _shapes(theirs), _shapes(record)
+    known, wanted = weight_shapes(theirs), weight_shapes(record)
     for name in _taken(known, wanted):
-        if known[name] != wanted[name]:
+        if known[name].shape != wanted[name].shape:
             raise CheckpointError(
-                f"the run in '{start}' has another model: '{name}' has shape {known[name]},"
-                f" expected {wanted[name]}"
+                f"the run in '{start}' has another model: '{name}' has shape {known[name].shape},"
+                f" expected {wanted[name].shape}"
             )
     load_weights(start, theirs)  # raises where they cannot be read, while nothing is removed yet
 
@@ -50,12 +47,6 @@ def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> 
     found = load_weights(start, load_record(start))
     params = {**state.params, **{name: found[name] for name in _taken(found, state.params)}}
     return state._replace(params=params, optimizer=make_optimizer(cfg, text_width).init(params))
-
-
-def _shapes(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    cfg, width = kept_config(record["config"]), int(record["embedder"]["dim"])
-    params = jax.eval_shape(lambda: init(jax.random.key(0), cfg, width))
-    return {name: value.shape for name, value in params.items()}
 
 
 def _taken(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:

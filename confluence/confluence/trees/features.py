@@ -33,9 +33,7 @@ def seeds_of(
     """Seeds of the task that see the database up to a time, less a gap [m] in µs."""
     obs = labels.obs_times[index]
     stale = np.where(obs == NO_TIME, NO_TIME, obs - gaps)
-    moments = Moments(
-        obs_times=obs, cutoffs=np.minimum(stale, until_us), inclusive=inclusive
-    )  # fmt: skip
+    moments = Moments(obs_times=obs, cutoffs=np.minimum(stale, until_us), inclusive=inclusive)
     rows = labels.anchor_rows[index].astype(np.int64)
     return Questions(index=index, anchor_rows=rows, moments=moments)
 

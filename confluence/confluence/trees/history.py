@@ -123,11 +123,6 @@ class History:
         low, high = self.store.metadata["tables"][self.store.table_index(table)]["row_range"]
         return int(low), int(high)
 
-    def columns(self, table: str) -> list[dict[str, Any]]:
-        """What the metadata says of the columns that are not ignored."""
-        low, high = self.store.metadata["tables"][self.store.table_index(table)]["column_range"]
-        return [c for c in self.store.metadata["columns"][low:high] if c["stype"] != "ignored"]
-
     def edges(self, key: Key) -> tuple[Lists, Ints]:
         """Lists of a key by row of its parent table, and the child rows within their table."""
         found = self.store.edges(key.name)
@@ -262,7 +257,7 @@ class History:
         unseen = self.withheld if not anchors_unseen else set() if timed else self.hidden
         return [
             column
-            for column in self.columns(table)
+            for column in self.store.metadata["columns"][slice(*entry["column_range"])]
             if column["stype"] in VALUE_STYPES and f"{table}.{column['name']}" not in unseen
         ]
 

@@ -29,9 +29,7 @@ def check_label_rows(stores: Sequence[OpenStore], cfg: Config) -> None:
                 )
 
 
-def _reason(
-    task: Task, labels: Labels, cfg: Config, entry: Mapping[str, Any]
-) -> str | None:  # fmt: skip
+def _reason(task: Task, labels: Labels, cfg: Config, entry: Mapping[str, Any]) -> str | None:
     """Why label rows bring nothing or harm; None where they do not. `entry`: the task's in the
     metadata."""
     if entry["kind"] != "derived":

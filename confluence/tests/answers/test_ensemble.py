@@ -34,18 +34,10 @@ PLAIN: dict[str, Any] = {"trees": False, "resamples": 0}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
-
-
-@pytest.fixture(scope="module")
 def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[confluence.Run]:
     """Of two tasks; of the same with another seed; of one, with other contexts."""
     folder = tmp_path_factory.mktemp("runs")
-    wider = {
-        "sequence_length": 40,
-        "max_rows": 16,
-    }
+    wider = {"sequence_length": 40, "max_rows": 16}
     return [
         confluence.train(store, task=BOTH, out=folder / "a", **SMALL),
         confluence.train(store, task=BOTH, out=folder / "b", **SMALL, seed=7),

@@ -31,11 +31,6 @@ AT = "2025-04-20"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
-
-
-@pytest.fixture(scope="module")
 def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
     """A run on a task whose anchors have a composite key."""
     out = tmp_path_factory.mktemp("runs") / "next_sale"

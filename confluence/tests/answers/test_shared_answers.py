@@ -10,16 +10,14 @@ from typing import Any
 import bakery
 import numpy as np
 import pytest
+import small
 from rank_processes import run_code, run_ranks
 
 import confluence
 from confluence.cli.main import main
 from confluence.ranks.group import current
 
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 12, "steps": 4,
-    "batch_size": 8,
-}  # fmt: skip
+SMALL: dict[str, Any] = {**small.SMALL, "max_rows": 12, "steps": 4, "batch_size": 8}
 TASK = ("--task", "next_sale")
 AT = "2025-04-20"
 FOLDER = f"sys.path.insert(0, {str(Path(__file__).parent)!r})"
@@ -67,8 +65,7 @@ with Joined(find_place({}, os.environ), collective_timeout_s=500.0) as group:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    store = bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     others = {**SMALL, "batch_size": 5, "child_order": "uniform", "seed": 7}
     for name, settings in (("a", SMALL), ("b", others)):

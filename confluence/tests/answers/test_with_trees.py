@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import bakery
 import headwater
 import numpy as np
 import pytest
+import small
 from headwater import SemanticType
 from headwater.store.row_keys import time_us
-from small import labelled, words
+from small import labelled, words, write_sqlite
 from stand_ins import Pass, batch
 
 import confluence
@@ -38,15 +38,8 @@ from confluence.trees.time_lists import Questions
 from confluence.trees.tree_baselines import HistoryTrees, last_time, tree_baselines
 
 DAY = 86_400_000_000
-SMALL: dict[str, Any] = {
-    "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 12, "steps": 4,
-}  # fmt: skip
+SMALL: dict[str, Any] = {**small.SMALL, "max_rows": 12, "steps": 4}
 PLAIN: dict[str, Any] = {"trees": False, "resamples": 0}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bakery.build(tmp_path_factory.mktemp("bakery") / "as_it_is")
 
 
 @pytest.fixture(scope="module")
@@ -260,18 +253,15 @@ def test_questions_without_a_time_leave_the_others_their_times(shop_store: Path)
 
 
 def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "a.sqlite")
-    connection.executescript("""
-        CREATE TABLE plain (id INTEGER PRIMARY KEY);
-        CREATE TABLE early (id INTEGER PRIMARY KEY, at TIMESTAMP);
-        CREATE TABLE late (id INTEGER PRIMARY KEY, at TIMESTAMP);
-        CREATE TABLE never (id INTEGER PRIMARY KEY, at TIMESTAMP);
-        INSERT INTO plain VALUES (1);
-        INSERT INTO early VALUES (1, '2020-01-01 10:00:00'), (2, NULL);
-        INSERT INTO late VALUES (1, '2021-01-01 10:00:00'), (2, NULL), (3, '2019-05-05 08:00:00');
-        INSERT INTO never VALUES (1, NULL);
-    """)
-    connection.close()
+    timed_rows = [
+        ("early", [(1, "2020-01-01 10:00:00"), (2, None)]),
+        ("late", [(1, "2021-01-01 10:00:00"), (2, None), (3, "2019-05-05 08:00:00")]),
+        ("never", [(1, None)]),
+    ]
+    source = write_sqlite(tmp_path / "a.sqlite", {
+        "plain": ("id INTEGER PRIMARY KEY", [(1,)]),
+        **{table: ("id INTEGER PRIMARY KEY, at TIMESTAMP", rows) for table, rows in timed_rows},
+    })  # fmt: skip
     key, time = {"stype": "identifier"}, {"stype": "timestamp"}
     timed = {"primary_key": "id", "temporal_column": "at", "columns": {"id": key, "at": time}}
     plain = {"primary_key": "id", "columns": {"id": key}}
@@ -280,18 +270,17 @@ def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
         left_out = {"graph": False, "columns": {"id": key, "at": time}}
         others = dict.fromkeys({"early", "late", "never"} - tables.keys(), left_out)
         metadata = {"tables": {**tables, **others, "plain": plain}}
-        headwater.build(f"sqlite:///{tmp_path / 'a.sqlite'}", tmp_path / name, metadata=metadata)
+        headwater.build(source, tmp_path / name, metadata=metadata)
         return str(tmp_path / name)
 
     shown = {**timed, "null_time": "visible"}
-    assert last_time(built("all", {"early": timed, "late": timed, "never": timed})) == time_us(
-        "2021-01-01 10:00:00"
-    )
-    assert last_time(built("shown", {"early": shown, "never": shown})) == time_us(
-        "2020-01-01 10:00:00"
-    )
-    assert last_time(built("none", {"never": shown})) == 2**63 - 1
-    assert last_time(built("hidden", {"never": timed})) == 2**63 - 1
+    for name, tables, expected in (
+        ("all", {"early": timed, "late": timed, "never": timed}, time_us("2021-01-01 10:00:00")),
+        ("shown", {"early": shown, "never": shown}, time_us("2020-01-01 10:00:00")),
+        ("none", {"never": shown}, 2**63 - 1),
+        ("hidden", {"never": timed}, 2**63 - 1),
+    ):
+        assert last_time(built(name, tables)) == expected, name
 
 
 # ---- the commands

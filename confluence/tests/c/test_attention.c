@@ -257,18 +257,6 @@ static void kernels_compute_what_is_defined(void **state) {
     }
 }
 
-static void a_row_that_is_not_there_is_refused(void **state) {
-    (void)state;
-    struct context *c = make_context(1, 2, 8, ATTENTION_OUTBOUND);
-    c->row_ids[7] = MOST_ROWS;
-    c->is_cell[7] = 1;
-    assert_false(run(attention_forward_baseline, &c->a));
-    assert_false(run(attention_backward_baseline, &c->a));
-    c->is_cell[7] = 0; /* what is hidden may say anything */
-    assert_true(run(attention_forward_baseline, &c->a));
-    free(c);
-}
-
 static void numbers_that_are_none_stay_visible(void **state) {
     (void)state;
     struct context *c = make_context(2, 2, 8, ATTENTION_COLUMN);
@@ -284,7 +272,6 @@ static void numbers_that_are_none_stay_visible(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_compute_what_is_defined),
-        cmocka_unit_test(a_row_that_is_not_there_is_refused),
         cmocka_unit_test(numbers_that_are_none_stay_visible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,9 +308,16 @@ static void assert_computed(struct operands *found, struct pool *pool,
     assert_same_results(expected, found);
 }
 
-/* What a call gives that nobody helps. */
-static struct operands *computed_alone(void) {
-    struct operands *o = make_operands();
+/* What a call gives that nobody helps, and operands for a test's own calls. */
+struct pair {
+    struct operands *expected, *found;
+};
+
+static int open_pair(void **state) {
+    struct pair *pair = malloc(sizeof *pair);
+    assert_non_null(pair);
+    *pair = (struct pair){make_operands(), make_operands()};
+    struct operands *o = pair->expected;
     struct pool pool;
     open_pool(&pool, 0);
     pool.says_threads = 1;
@@ -322,64 +329,60 @@ static struct operands *computed_alone(void) {
         assert_true(o->out[i] < spoiled && o->d_query[i] < spoiled && o->d_key[i] < spoiled &&
                     o->d_value[i] < spoiled);
     }
-    return o;
+    *state = pair;
+    return 0;
+}
+
+static int close_pair(void **state) {
+    struct pair *pair = *state;
+    free(pair->expected);
+    free(pair->found);
+    free(pair);
+    return 0;
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static void results_are_the_same_bits_whoever_helps(void **state) {
-    (void)state;
-    struct operands *expected = computed_alone(), *found = make_operands();
-    for (int round = 0; round < 200; round++) {
+    const struct pair *pair = *state;
+    static const struct {
+        size_t threads, refuses_after;
+        int64_t says_threads;
+    } pools[] = {
+        {0, SIZE_MAX, THREADS + 1}, {1, SIZE_MAX, THREADS + 1}, {2, SIZE_MAX, THREADS + 1},
+        {3, SIZE_MAX, THREADS + 1}, {4, SIZE_MAX, THREADS + 1}, {0, 0, THREADS + 1},
+        {1, 1, THREADS + 1},        {2, 2, THREADS + 1},        {0, SIZE_MAX, 0},
+    };
+    enum { POOLS = sizeof pools / sizeof *pools };
+    for (size_t round = 0; round < 40 * POOLS; round++) {
         struct pool pool;
-        open_pool(&pool, (size_t)(round % (THREADS + 1)));
+        open_pool(&pool, pools[round % POOLS].threads);
+        pool.refuses_after = pools[round % POOLS].refuses_after;
+        pool.says_threads = pools[round % POOLS].says_threads;
         for (int again = 0; again < 3; again++) { /* helpers of one call may come in the next */
-            assert_computed(found, &pool, expected);
+            assert_computed(pair->found, &pool, pair->expected);
         }
-        assert_true(pool.given > 0);
+        bool may_help = pool.refuses_after > 0 && pool.says_threads > 0;
+        assert_int_equal(pool.given > 0, may_help);
         close_pool(&pool);
     }
-    free(found);
-    free(expected);
 }
 
 static void help_that_comes_after_the_call_finds_nothing_to_do(void **state) {
-    (void)state;
-    struct operands *expected = computed_alone(), *found = make_operands();
+    const struct pair *pair = *state;
     struct pool pool;
     open_pool(&pool, 0);
-    assert_computed(found, &pool, expected);
-    spoil(found);
+    assert_computed(pair->found, &pool, pair->expected);
+    spoil(pair->found);
     assert_int_equal(pool.given, 2 * THREADS);
     close_pool(&pool); /* runs the tasks */
-    assert_float_equal(found->out[0], spoiled, 0);
-    free(found);
-    free(expected);
-}
-
-static void a_pool_that_refuses_is_done_without(void **state) {
-    (void)state;
-    struct operands *expected = computed_alone(), *found = make_operands();
-    for (size_t refuses_after = 0; refuses_after < 3; refuses_after++) {
-        struct pool pool;
-        open_pool(&pool, refuses_after); /* threads as many as tasks */
-        pool.refuses_after = refuses_after;
-        assert_computed(found, &pool, expected);
-        close_pool(&pool);
-    }
-    struct pool silent;
-    open_pool(&silent, 0);
-    silent.says_threads = 0;
-    assert_computed(found, &silent, expected);
-    close_pool(&silent);
-    free(found);
-    free(expected);
+    assert_float_equal(pair->found->out[0], spoiled, 0);
 }
 
 static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
-    (void)state;
     static const char said[] = "attention: out of memory";
-    struct operands *expected = computed_alone(), *found = make_operands();
+    const struct operands *expected = ((const struct pair *)*state)->expected;
+    struct operands *found = ((const struct pair *)*state)->found;
     for (int is_backward = 0; is_backward < 2; is_backward++) {
         struct pool pool;
         open_pool(&pool, 0);
@@ -411,25 +414,23 @@ static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
         assert_float_equal(found->out[0], spoiled, 0);
         atomic_store(&refused_workspaces, 0);
     }
-    free(found);
-    free(expected);
 }
 
 static void a_row_that_is_not_there_is_named(void **state) {
-    (void)state;
-    struct operands *o = make_operands();
+    struct operands *o = ((const struct pair *)*state)->found;
     o->row_ids[5 * CELLS + 1] = ROWS;
-    o->is_cell[5 * CELLS + 1] = 1;
     for (size_t threads = 0; threads <= THREADS; threads += THREADS) {
         struct pool pool;
+        o->is_cell[5 * CELLS + 1] = 1;
         open_pool(&pool, threads);
         assert_refused(call_with(o, &pool, false), XLA_FFI_Error_Code_INVALID_ARGUMENT,
                        "attention: sequence 5 has a cell of row 8 or later");
         assert_refused(call_with(o, &pool, true), XLA_FFI_Error_Code_INVALID_ARGUMENT,
                        "attention: sequence 5 has a cell of row 8 or later");
+        o->is_cell[5 * CELLS + 1] = 0; /* what is hidden may say anything */
+        assert_null(call_with(o, &pool, false));
         close_pool(&pool);
     }
-    free(o);
 }
 
 /* A good call in which one thing is another one. */
@@ -443,8 +444,7 @@ static void a_row_that_is_not_there_is_named(void **state) {
     } while (0)
 
 static void operands_that_do_not_go_together_are_refused(void **state) {
-    (void)state;
-    struct operands *o = make_operands();
+    struct operands *o = ((const struct pair *)*state)->found;
     struct pool pool;
     open_pool(&pool, 0);
     for (int is_backward = 0; is_backward < 2; is_backward++) {
@@ -462,34 +462,16 @@ static void operands_that_do_not_go_together_are_refused(void **state) {
     assert_int_equal(pool.given, 0);
     close_pool(&pool);
     assert_float_equal(o->out[0], spoiled, 0);
-    free(o);
-}
-
-static void the_version_is_told_without_operands(void **state) {
-    (void)state;
-    XLA_FFI_Metadata metadata = {.struct_size = XLA_FFI_Metadata_STRUCT_SIZE};
-    XLA_FFI_Metadata_Extension extension = {
-        .extension_base = {.struct_size = XLA_FFI_Metadata_Extension_STRUCT_SIZE,
-                           .type = XLA_FFI_Extension_Metadata},
-        .metadata = &metadata,
-    };
-    XLA_FFI_CallFrame frame = {.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE,
-                               .extension_start = &extension.extension_base,
-                               .api = &api};
-    assert_null(confluence_attention_forward(&frame));
-    assert_int_equal(metadata.api_version.major_version, XLA_FFI_API_MAJOR);
-    assert_int_equal(metadata.api_version.minor_version, XLA_FFI_API_MINOR);
 }
 
 int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair, close_pair)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_the_same_bits_whoever_helps),
-        cmocka_unit_test(help_that_comes_after_the_call_finds_nothing_to_do),
-        cmocka_unit_test(a_pool_that_refuses_is_done_without),
-        cmocka_unit_test(memory_that_is_refused_ends_the_call_with_an_error),
-        cmocka_unit_test(a_row_that_is_not_there_is_named),
-        cmocka_unit_test(operands_that_do_not_go_together_are_refused),
-        cmocka_unit_test(the_version_is_told_without_operands),
+        TEST(results_are_the_same_bits_whoever_helps),
+        TEST(help_that_comes_after_the_call_finds_nothing_to_do),
+        TEST(memory_that_is_refused_ends_the_call_with_an_error),
+        TEST(a_row_that_is_not_there_is_named),
+        TEST(operands_that_do_not_go_together_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

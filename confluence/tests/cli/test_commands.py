@@ -274,19 +274,9 @@ def test_every_setting_is_an_option() -> None:
 
 def test_what_is_true_or_false_needs_no_value(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/notebook/rel-f1.md says `--child-counts`, which was an error."""
-    arguments = [
-        "train",
-        "x.hw",
-        "--task",
-        "t",
-        "--child-counts",
-        "--train-on-val",
-    ]
-    options = make_parser().parse_args([*arguments, "false"])
-    assert overrides_of(options) == {
-        "child_counts": True,
-        "train_on_val": False,
-    }
+    arguments = ["train", "x.hw", "--task", "t", "--child-counts", "--train-on-val", "false"]
+    options = make_parser().parse_args(arguments)
+    assert overrides_of(options) == {"child_counts": True, "train_on_val": False}
     with pytest.raises(SystemExit):
         make_parser().parse_args(["train", "--task", "t", "--child-counts", "x.hw"])
     assert (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html.parser
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import headwater
 import pytest
+from small import write_sqlite
 
 from confluence.cli.main import main
 from confluence.config import Config
@@ -108,14 +108,8 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path: Path) -> None:
     page = outline(write_page(tmp_path))
     texts = " ".join(page.texts)
     assert "finished after 30 steps" in texts
-    for shown in (
-        "1.23M",
-        "7.5 ms",
-        "0.2 %",
-        "4.2 GB",
-        "The store 'gone.hw' is not there now.",
-        "log.jsonl",
-    ):
+    store = "The store 'gone.hw' is not there now."
+    for shown in ("1.23M", "7.5 ms", "0.2 %", "4.2 GB", store, "log.jsonl"):
         assert shown in texts, shown
     assert page.tags.count("figure") == 7  # loss, auroc, 4 more of the training, and step times
     assert "script" not in page.tags and "img" not in page.tags and "link" not in page.tags
@@ -210,20 +204,19 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
 
 
 def test_no_name_can_become_markup(tmp_path: Path) -> None:
-    database = tmp_path / "evil.sqlite"
-    with sqlite3.connect(database) as connection:
-        connection.execute(f'CREATE TABLE "{EVIL}" (id INTEGER PRIMARY KEY, x REAL)')
-        connection.executemany(f'INSERT INTO "{EVIL}" VALUES (?, ?)', [(i, i) for i in range(9)])
-    connection.close()
+    source = write_sqlite(
+        tmp_path / "evil.sqlite",
+        {f'"{EVIL}"': ("id INTEGER PRIMARY KEY, x REAL", [(i, i) for i in range(9)])},
+    )
     task = {
         "query": f"SELECT id, x > 4 AS y, '{EVIL.replace(chr(39), '')}' AS z FROM \"{EVIL}\"",
         "anchor_table": EVIL, "target_column": "y", "target_stype": "boolean",
     }  # fmt: skip
     schema = tmp_path / "schema.json"
-    headwater.infer(f"sqlite:///{database}").save(str(schema))
+    headwater.infer(source).save(str(schema))
     document = json.loads(schema.read_text())
     document["tasks"] = {EVIL_TASK: task}
-    headwater.build(f"sqlite:///{database}", tmp_path / "store", metadata=document)
+    headwater.build(source, tmp_path / "store", metadata=document)
     out = tmp_path / "run<b>"
     start = {**START, "tasks": {EVIL_TASK: 1}, "stores": [str(tmp_path / "store")]}
     write_log(

@@ -21,13 +21,10 @@ def labels_of(rows: list[tuple[int, int, float, int]], **changes: Any) -> Labels
     anchors, days, targets, splits = (np.array(column) for column in zip(*rows, strict=True))
     known = np.ones(len(rows), bool)
     fields: dict[str, Any] = {
-        "anchor_rows": anchors.astype(np.uint32),
+        "anchor_rows": anchors.astype(np.uint32), "targets": targets.astype(np.float64),
         "obs_times": np.where(days < 0, NO_TIME, days * DAY).astype(np.int64),
-        "targets": targets.astype(np.float64),
-        "is_known": known,
-        "is_labelled": known,
-        "splits": splits.astype(np.uint8),
-    }
+        "is_known": known, "is_labelled": known, "splits": splits.astype(np.uint8),
+    }  # fmt: skip
     return Labels(**{**fields, **changes})
 
 
@@ -41,13 +38,8 @@ def task_of(stype: SemanticType, **changes: Any) -> Task:
 
 
 ROWS = [
-    (7, 1, 0.0, 0),
-    (7, 3, 1.0, 0),
-    (7, 5, 1.0, 2),
-    (8, 2, 1.0, 0),
-    (8, 2, 0.0, 2),
-    (9, 6, 1.0, 2),
-]
+    (7, 1, 0.0, 0), (7, 3, 1.0, 0), (7, 5, 1.0, 2), (8, 2, 1.0, 0), (8, 2, 0.0, 2), (9, 6, 1.0, 2),
+]  # fmt: skip
 
 
 def histories(labels: Labels, rows: list[int], **options: Any) -> list[list[float]]:

@@ -76,19 +76,12 @@ def test_the_line_of_the_seed_ends_with_0_in_a_fresh_clone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({}, 0),
-        ({"passed": False}, 1),
-        ({"steps": 29}, 1),
-    ],
+    ("change", "status"), [({}, 0), ({"passed": False}, 1), ({"steps": 29}, 1)]
 )
 def test_the_status_says_whether_the_losses_fell_in_30_steps(
-    change: dict[str, Any],
-    status: int,
-    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any], status: int, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     result = {"steps": 30, "first_loss": 2.0, "last_loss": 1.4, "ratio": 0.7, "passed": True}
     monkeypatch.setattr(smoke, "run_smoke", lambda: {**result, **change})
     spec = importlib.util.spec_from_file_location("smoke_test", SMOKE_TEST)

@@ -11,7 +11,6 @@ amount is known when paid, on `paid`; orders.agent_id (agents 7 and 8) on `rated
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
-from small import labelled
+from small import labelled, write_sqlite
 
 from confluence.config import preset
 from confluence.data.tasks import Labels
@@ -58,31 +57,25 @@ def build(
 ) -> Path:  # fmt: skip
     """The shop above with one task about customers, or another."""
     folder.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(folder / "shop.sqlite")
-    for table, columns in {
-        "customers": "id INTEGER PRIMARY KEY", "agents": "id INTEGER PRIMARY KEY",
-        "orders": "id INTEGER PRIMARY KEY, customer INT, made TIMESTAMP, amount REAL,"
-                  " paid TIMESTAMP, rated TIMESTAMP, agent INT",
-        "items": "id INTEGER PRIMARY KEY, ordr INT, made TIMESTAMP, pieces REAL",
-        "visits": "id INTEGER PRIMARY KEY, customer INT",
-        "asked": "customer INT, made TIMESTAMP, answer REAL, split TEXT",
-    }.items():  # fmt: skip
-        connection.execute(f"CREATE TABLE {table} ({columns})")
-    connection.executemany("INSERT INTO customers VALUES (?)", [(1,), (2,), (3,)])
-    connection.executemany("INSERT INTO agents VALUES (?)", [(7,), (8,)])
-    rows = [
-        (key, c, date(at), amount, date(paid), date(rated), agent)
-        for key, (c, at, amount, paid, rated, agent) in orders.items()
-    ]
-    connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-    lines = [(key, o, date(at), pieces) for key, (o, at, pieces) in items.items()]
-    connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
-    connection.executemany("INSERT INTO visits VALUES (?, ?)", list(VISITS.items()))
-    connection.executemany(
-        "INSERT INTO asked VALUES (?, ?, ?, ?)", [(c, date(d), a, s) for c, d, a, s in asked]
-    )
-    connection.commit()
-    connection.close()
+    source = write_sqlite(folder / "shop.sqlite", {
+        "customers": ("id INTEGER PRIMARY KEY", [(1,), (2,), (3,)]),
+        "agents": ("id INTEGER PRIMARY KEY", [(7,), (8,)]),
+        "orders": (
+            "id INTEGER PRIMARY KEY, customer INT, made TIMESTAMP, amount REAL, paid TIMESTAMP,"
+            " rated TIMESTAMP, agent INT",
+            [(key, c, date(at), amount, date(paid), date(rated), agent)
+             for key, (c, at, amount, paid, rated, agent) in orders.items()],
+        ),
+        "items": (
+            "id INTEGER PRIMARY KEY, ordr INT, made TIMESTAMP, pieces REAL",
+            [(key, order, date(at), pieces) for key, (order, at, pieces) in items.items()],
+        ),
+        "visits": ("id INTEGER PRIMARY KEY, customer INT", VISITS.items()),
+        "asked": (
+            "customer INT, made TIMESTAMP, answer REAL, split TEXT",
+            [(customer, date(at), answer, split) for customer, at, answer, split in asked],
+        ),
+    })  # fmt: skip
     key = {"stype": "identifier"}
     number, time = {"stype": "numerical"}, {"stype": "timestamp"}
     instant = {"temporal_column": "made", "time_resolution": "instant"}
@@ -114,7 +107,7 @@ def build(
             "split_column": "split", "label_window": "2 days",
         }},
     }  # fmt: skip
-    headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
+    headwater.build(source, folder / "store", metadata=metadata)
     return folder / "store"
 
 
@@ -355,14 +348,11 @@ def test_train_seeds_are_as_stale_as_those_to_score(shop: Path) -> None:
 
 
 def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "plain.sqlite")
-    connection.execute("CREATE TABLE owners (id INTEGER PRIMARY KEY, pets INT)")
-    connection.execute("CREATE TABLE pets (id INTEGER PRIMARY KEY, owner INT, weight REAL)")
     pets = [(pet, pet // 3, float(pet % 3)) for pet in range(12)]
-    connection.executemany("INSERT INTO owners VALUES (?, ?)", [(o, o % 2) for o in range(40)])
-    connection.executemany("INSERT INTO pets VALUES (?, ?, ?)", pets)
-    connection.commit()
-    connection.close()
+    source = write_sqlite(tmp_path / "plain.sqlite", {
+        "owners": ("id INTEGER PRIMARY KEY, pets INT", [(o, o % 2) for o in range(40)]),
+        "pets": ("id INTEGER PRIMARY KEY, owner INT, weight REAL", pets),
+    })  # fmt: skip
     key = {"stype": "identifier"}
     metadata = {
         "tables": {
@@ -378,7 +368,7 @@ def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None
         }},
     }  # fmt: skip
     store = tmp_path / "store"
-    headwater.build(f"sqlite:///{tmp_path / 'plain.sqlite'}", store, metadata=metadata)
+    headwater.build(source, store, metadata=metadata)
     found = features(store)
     assert known(found[1], "pets.owner: ") == {
         "count": 3, "weight mean": 1, "weight mean of last 5": 1, "weight mean of last 16": 1,

@@ -47,13 +47,13 @@ def collected(problems: list[HeadwaterError]) -> Iterator[None]:
         problems.append(error)
 
 
-def raise_together(problems: Sequence[HeadwaterError]) -> None:
+def raise_together(problems: Sequence[HeadwaterError], where: str = "") -> None:
     """One error for several of a kind, so that all can be mended at once."""
     if len(problems) == 1:
         raise problems[0]
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
-        raise type(problems[0])(f"{len(problems)} problems:{lines}") from problems[0]
+        raise type(problems[0])(f"{len(problems)} problems{where}:{lines}") from problems[0]
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

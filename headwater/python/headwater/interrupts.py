@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 AGAIN_S = 5.0  # after which a command that goes on is interrupted again
@@ -36,12 +36,7 @@ class Interrupts:
             sys.unraisablehook = self._discarded
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._before:
             return
         handler, of_clock, sys.unraisablehook = self._before

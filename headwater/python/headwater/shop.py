@@ -30,8 +30,9 @@ import argparse
 import math
 import os
 import random
+import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
@@ -157,22 +158,13 @@ class Shop:
     """Rows as they will be inserted, and what the generator knows beyond them."""
 
     rows: dict[str, list[tuple[Any, ...]]] = field(
-        default_factory=lambda: {
-            table: []
-            for table in (
-                "categories",
-                "suppliers",
-                "products",
-                "customers",
-                "orders",
-                "order_items",
-                "reviews",
-                "visits",
-            )
-        }
+        default_factory=lambda: {table: [] for table in re.findall(r"CREATE TABLE (\w+)", SCHEMA)}
     )
     quality: list[float] = field(default_factory=list)  # of product i + 1, about N(0, 1)
     introduced: list[float] = field(default_factory=list)  # day of product i + 1, ascending
+
+    def add(self, table: str, *row: Any) -> None:
+        self.rows[table].append(row)
 
 
 def generate(
@@ -201,11 +193,11 @@ def generate(
 def add_products(shop: Shop, dice: Dice, count: int) -> None:
     leaves: list[int] = []
     for department, names in DEPARTMENTS.items():
-        shop.rows["categories"].append((len(shop.rows["categories"]) + 1, None, department))
-        parent = len(shop.rows["categories"])
-        for name in names:
-            shop.rows["categories"].append((len(shop.rows["categories"]) + 1, parent, name))
-            leaves.append(len(shop.rows["categories"]))
+        parent = len(shop.rows["categories"]) + 1
+        shop.add("categories", parent, None, department)
+        for leaf, name in enumerate(names, parent + 1):
+            shop.add("categories", leaf, parent, name)
+            leaves.append(leaf)
     # Half of the lines are good; which ones is drawn.
     line_quality = {line: 0.75 for line in LINES}
     while sum(value < 0 for value in line_quality.values()) < len(LINES) // 2:
@@ -215,14 +207,8 @@ def add_products(shop: Shop, dice: Dice, count: int) -> None:
         supplier_quality.append(0.5 * dice.normal())
         score = 70 + 20 * supplier_quality[-1] + 4 * dice.normal()
         name = f"{dice.pick(LINES)[:3]}{dice.pick(('tex', 'works', 'ware', 'ply'))} {supplier_id}"
-        shop.rows["suppliers"].append(
-            (
-                supplier_id,
-                name,
-                dice.pick(COUNTRIES),
-                None if dice.chance(0.15) else round(score, 1),
-            )
-        )
+        country, audited = dice.pick(COUNTRIES), not dice.chance(0.15)
+        shop.add("suppliers", supplier_id, name, country, round(score, 1) if audited else None)
     shop.introduced = sorted(max(0.0, dice.between(-DAYS, DAYS - 60)) for _ in range(count))
     for product_id in range(1, count + 1):
         line = dice.pick(LINES)
@@ -234,19 +220,11 @@ def add_products(shop: Shop, dice: Dice, count: int) -> None:
             + 0.5 * dice.normal()
         )
         introduced = START.date() + timedelta(days=int(shop.introduced[product_id - 1]))
-        shop.rows["products"].append(
-            (
-                product_id,
-                category,
-                supplier,
-                f"{line} {shop.rows['categories'][category - 1][2].lower()} {dice.pick('ABCDEFGH')}"
-                f"{100 + int(dice.random() * 900)}",
-                line,
-                round(math.exp(dice.between(1.5, 5)), 2),
-                None if dice.chance(0.2) else round(dice.exponential(2) + 0.05, 2),
-                introduced,
-            )
-        )
+        noun = shop.rows["categories"][category - 1][2].lower()
+        name = f"{line} {noun} {dice.pick('ABCDEFGH')}{100 + int(dice.random() * 900)}"
+        price = round(math.exp(dice.between(1.5, 5)), 2)
+        weight = None if dice.chance(0.2) else round(dice.exponential(2) + 0.05, 2)
+        shop.add("products", product_id, category, supplier, name, line, price, weight, introduced)
 
 
 def add_customer(shop: Shop, dice: Dice, customer_id: int, customers: int) -> None:
@@ -257,29 +235,18 @@ def add_customer(shop: Shop, dice: Dice, customer_id: int, customers: int) -> No
     day = signed_up + dice.exponential(60)
     while day < min(closed, DAYS):
         product = None if dice.chance(0.3) else product_on_sale(shop, dice, day)
-        shop.rows["visits"].append(
-            (
-                0,
-                customer_id,
-                product,
-                moment(day),
-                dice.pick(DEVICES),
-                None if dice.chance(0.1) else round(dice.exponential(90), 1),
-            )
-        )
+        device = dice.pick(DEVICES)
+        seconds = None if dice.chance(0.1) else round(dice.exponential(90), 1)
+        shop.add("visits", 0, customer_id, product, moment(day), device, seconds)
         day += dice.exponential(60)
     recommended_by = 1 + int(dice.random() * (customer_id - 1)) if customer_id > 1 else None
-    shop.rows["customers"].append(
-        (
-            customer_id,
-            moment(signed_up).date(),
-            dice.pick(REGIONS),
-            None if dice.chance(0.25) else 1940 + int(dice.random() * 66),
-            dice.chance(0.4),
-            recommended_by if dice.chance(0.4) else None,
-            moment(closed) if closed < DAYS else None,
-        )
-    )
+    region = dice.pick(REGIONS)
+    born = None if dice.chance(0.25) else 1940 + int(dice.random() * 66)
+    newsletter = dice.chance(0.4)
+    friend = recommended_by if dice.chance(0.4) else None
+    closed_at = moment(closed) if closed < DAYS else None
+    joined = moment(signed_up).date()
+    shop.add("customers", customer_id, joined, region, born, newsletter, friend, closed_at)
 
 
 def add_orders(shop: Shop, dice: Dice, customer_id: int, first_day: float) -> float:
@@ -296,16 +263,8 @@ def add_orders(shop: Shop, dice: Dice, customer_id: int, first_day: float) -> fl
         redeemed = moment(next_day) if next_day < DAYS and not closes else None
         # An order's number is its place by time, known only at the end: a stand-in until then.
         stand_in = len(shop.rows["orders"])
-        shop.rows["orders"].append(
-            (
-                stand_in,
-                customer_id,
-                moment(day),
-                dice.pick(CHANNELS),
-                round(dice.pick((0.0, 3.9, 4.9, 7.9)), 2),
-                redeemed,
-            )
-        )
+        channel, shipping = dice.pick(CHANNELS), dice.pick((0.0, 3.9, 4.9, 7.9))
+        shop.add("orders", stand_in, customer_id, moment(day), channel, shipping, redeemed)
         for line_no, product in enumerate(bought, 1):
             add_item(shop, dice, (stand_in, line_no, customer_id, product), day)
         if closes:
@@ -320,31 +279,18 @@ def add_item(shop: Shop, dice: Dice, key: tuple[int, int, int, int], day: float)
     liked = shop.quality[product - 1] + 0.5 * dice.normal()
     returned = day + dice.between(3, 20) if dice.chance(1 / (1 + math.exp(3 + 2 * liked))) else DAYS
     price = shop.rows["products"][product - 1][5]
-    shop.rows["order_items"].append(
-        (
-            *key,
-            moment(day),
-            1 + int(dice.exponential(0.6)),
-            round(price * dice.pick((1.0, 1.0, 1.0, 0.9)), 2),
-            returned < DAYS,
-            moment(returned) if returned < DAYS else None,
-        )
-    )
+    quantity = 1 + int(dice.exponential(0.6))
+    paid = round(price * dice.pick((1.0, 1.0, 1.0, 0.9)), 2)
+    sent_back = moment(returned) if returned < DAYS else None
+    shop.add("order_items", *key, moment(day), quantity, paid, returned < DAYS, sent_back)
     written = day + dice.between(4, 40)
     if dice.chance(0.3) and written < DAYS:
         stars = min(5, max(1, round(3.2 + 1.3 * liked)))
         said = dice.pick(PRAISE if liked > 0 else BLAME)
         body = f"{said}, {dice.pick(SMALL_TALK)}" if dice.chance(0.5) else said
-        shop.rows["reviews"].append(
-            (
-                0,
-                product,
-                key[2],
-                moment(written),
-                None if dice.chance(0.08) else stars,
-                None if dice.chance(0.3) else body,
-            )
-        )
+        rating = None if dice.chance(0.08) else stars
+        shown = None if dice.chance(0.3) else body
+        shop.add("reviews", 0, product, key[2], moment(written), rating, shown)
 
 
 def product_on_sale(shop: Shop, dice: Dice, day: float) -> int:
@@ -379,24 +325,12 @@ def write(path: str | os.PathLike[str], shop: Shop) -> None:
         connection.executescript(SCHEMA)
         for table, rows in shop.rows.items():
             places = ", ".join("?" * len(rows[0])) if rows else "NULL"
-            connection.executemany(
-                f"INSERT INTO {table} VALUES ({places})", (as_sqlite(row) for row in rows)
-            )
+            # Dates and times as ISO text, as SQLite keeps them.
+            plain = ([str(v) if isinstance(v, date) else v for v in row] for row in rows)
+            connection.executemany(f"INSERT INTO {table} VALUES ({places})", plain)
         connection.commit()
     finally:
         connection.close()
-
-
-def as_sqlite(row: Iterable[Any]) -> tuple[Any, ...]:
-    """Dates and times as ISO text, as SQLite keeps them."""
-    return tuple(
-        value.isoformat(sep=" ")
-        if isinstance(value, datetime)
-        else value.isoformat()
-        if isinstance(value, date)
-        else value
-        for value in row
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plain_database import (
-    BOOLEAN,
-    CATEGORICAL,
-    IDENTIFIER,
-    TEXT,
-    TIMESTAMP,
-    Column,
-    Database,
-    Key,
-    Known,
-    Seed,
-    Task,
-)
+from plain_database import BOOLEAN, CATEGORICAL, Column, Database, Key, Seed, Task
 from world_store import Arrays
-from worlds import at, table
+from worlds import at, columns_of, table
 
 TRUTH_ARRAYS = ("bool_values", "categorical_embed_ids", "is_null")
 
@@ -34,40 +22,26 @@ def clinic(**changes: Any) -> Database:
     """
     patients = table(
         "patients",
-        [Column("patient_id", IDENTIFIER), Column("blood", CATEGORICAL, categories=("a", "b"))],
+        ["patient_id identifier", Column("blood", CATEGORICAL, categories=("a", "b"))],
         [(True, "a"), (True, "b")],
     )
     days = (1, 2, 3, 4, 8, 9)
     rows = [
         [True, True, at(day), "a", False, False, at(day + 2), f"note {day}", True] for day in days
     ]
-    names = [
-        "visit_id",
-        "patient_id",
-        "at",
-        "ward",
-        "readmitted",
-        "secret",
-        "result_at",
-        "result",
-        "never",
+    columns = [
+        *columns_of("visit_id identifier, patient_id identifier, at timestamp"),
+        Column("ward", CATEGORICAL, categories=("a", "b")),
+        *columns_of("readmitted boolean, secret boolean, result_at timestamp result_at"),
+        *columns_of("result text result_at, never boolean never"),
     ]
+    names = [column.name for column in columns]
     for place, value in changes.items():
         name, row = place.split("__")
         rows[int(row)][names.index(name)] = value
     visits = table(
         "visits",
-        [
-            Column("visit_id", IDENTIFIER),
-            Column("patient_id", IDENTIFIER),
-            Column("at", TIMESTAMP),
-            Column("ward", CATEGORICAL, categories=("a", "b")),
-            Column("readmitted", BOOLEAN),
-            Column("secret", BOOLEAN),
-            Column("result_at", TIMESTAMP, Known("column", "result_at")),
-            Column("result", TEXT, Known("column", "result_at")),
-            Column("never", BOOLEAN, Known("never")),
-        ],
+        columns,
         [tuple(row) for row in rows],
         (Key(("patient_id",), "patients", (0, 1, 0, 1, 0, 1)),),
         "at",

@@ -6,6 +6,7 @@ import csv
 import random
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -26,6 +27,11 @@ class TinyTable:
     types: dict[str, str]
     rows: list[tuple[Any, ...]]
     constraints: str = ""  # of the SQLite table
+
+
+def sql_types(text: str) -> dict[str, str]:
+    """Columns of a TinyTable: "id INTEGER, name TEXT"."""
+    return dict(part.split() for part in text.split(", "))
 
 
 TinyDatabase = Mapping[str, TinyTable]
@@ -52,6 +58,13 @@ def write_sqlite(path: Path, database: TinyDatabase) -> str:
         connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
     connection.commit()
     connection.close()
+    return f"sqlite:///{path}"
+
+
+def run_script(path: Path, text: str) -> str:
+    """Run a script in an SQLite file; its source string."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(text)
     return f"sqlite:///{path}"
 
 
@@ -223,24 +236,34 @@ def generated(seed: int, row_count: int) -> TinyDatabase:
     }  # fmt: skip
 
 
+def typed(text: str) -> dict[str, Any]:
+    """Columns of a metadata.json: "id identifier, shop_id identifier shops.id, price numerical"."""
+    found: dict[str, Any] = {}
+    for words in (part.split() for part in text.split(",")):
+        found[words[0]] = {"stype": words[1]}
+        if len(words) > 2:
+            found[words[0]]["foreign_key"] = words[2]
+    return found
+
+
+def asked(query: str, anchor: str, target: str, time: str | None = None, **more: Any) -> Any:
+    """A task of a metadata.json; `target` is its column and type: "sold numerical"."""
+    column, stype = target.split()
+    found = {"query": query, "anchor_table": anchor, "target_column": column, "target_stype": stype}
+    return {**found, **({"observation_time_column": time} if time else {}), **more}
+
+
 def generated_metadata() -> dict[str, Any]:
     """For generated(): every semantic type, and a task by a query."""
-    stype = {
+    columns = {
         "hubs": "name identifier, number identifier, about text, open boolean",
         "visits": "id identifier, hub identifier, hub_number identifier, price numerical, "
-        "count numerical, at timestamp, due timestamp, color categorical, previous identifier, "
-        "fee numerical, seen timestamp",
+        "count numerical, at timestamp, due timestamp, color categorical, "
+        "previous identifier visits.id, fee numerical, seen timestamp",
         "log": "line text, at timestamp",
         "nothing": "id identifier, note text",
     }
-    tables: dict[str, Any] = {
-        name: {
-            "columns": {
-                column.split()[0]: {"stype": column.split()[1]} for column in listed.split(", ")
-            }
-        }
-        for name, listed in stype.items()
-    }
+    tables: dict[str, Any] = {name: {"columns": typed(text)} for name, text in columns.items()}
     tables["hubs"]["primary_key"] = ["name", "number"]
     tables["nothing"]["primary_key"] = "id"
     tables["visits"] |= {
@@ -253,16 +276,12 @@ def generated_metadata() -> dict[str, Any]:
             }
         ],
     }
-    tables["visits"]["columns"]["previous"]["foreign_key"] = "visits.id"
-    task = {
-        "query": "SELECT hub AS name, hub_number AS number, TIMESTAMP '2020-01-01' AS seen, "
-        "sum(count) AS total FROM visits WHERE hub IS NOT NULL GROUP BY ALL ORDER BY ALL",
-        "anchor_table": "hubs",
-        "anchor_key": ["name", "number"],
-        "target_column": "total",
-        "target_stype": "numerical",
-        "observation_time_column": "seen",
-    }
+    query = """
+        SELECT hub AS name, hub_number AS number, TIMESTAMP '2020-01-01' AS seen,
+            sum(count) AS total
+        FROM visits WHERE hub IS NOT NULL GROUP BY ALL ORDER BY ALL
+    """
+    task = asked(query, "hubs", "total numerical", "seen", anchor_key=["name", "number"])
     return {"name": "generated", "timezone": "UTC", "tables": tables, "tasks": {"total": task}}
 
 
@@ -278,14 +297,10 @@ def bookstore() -> TinyDatabase:
             [(2, "Ben", 1), (1, "Ada", None), (3, "Cy", 3), (4, 'D, "dot"\nline', 9)],
         ),
         "books": TinyTable(
-            {
-                "book_id": "INTEGER",
-                "author_id": "INTEGER",
-                "genre": "TEXT",
-                "price": "DOUBLE",
-                "appeared": "DATE",
-                "in_print": "BOOLEAN",
-            },
+            sql_types(
+                "book_id INTEGER, author_id INTEGER, genre TEXT, price DOUBLE, "
+                "appeared DATE, in_print BOOLEAN"
+            ),
             [
                 (10, 1, "novel", 12.5, date(2020, 3, 1), True),
                 (11, 1, "essay", None, date(2019, 5, 2), False),
@@ -294,14 +309,10 @@ def bookstore() -> TinyDatabase:
             ],
         ),
         "sales": TinyTable(
-            {
-                "shop": "TEXT",
-                "number": "INTEGER",
-                "book_id": "INTEGER",
-                "sold_at": "TIMESTAMP",
-                "copies": "INTEGER",
-                "note": "TEXT",
-            },
+            sql_types(
+                "shop TEXT, number INTEGER, book_id INTEGER, sold_at TIMESTAMP, "
+                "copies INTEGER, note TEXT"
+            ),
             [
                 ("b", 1, 10, datetime(2020, 4, 1, 9, 30), 2, "gift"),
                 ("a", 2, 12, datetime(2020, 4, 1, 9, 30), 1, None),
@@ -313,42 +324,34 @@ def bookstore() -> TinyDatabase:
     }
 
 
-def bookstore_metadata() -> dict[str, Any]:
-    return {
+def bookstore_metadata(**tasks: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {
         "name": "bookstore",
         "tables": {
             "authors": {
                 "primary_key": "author_id",
-                "columns": {
-                    "author_id": {"stype": "identifier"},
-                    "name": {"stype": "text", "description": "as on the cover"},
-                    "mentor": {"stype": "identifier", "foreign_key": "authors.author_id"},
-                },
+                "columns": typed(
+                    "author_id identifier, name text, mentor identifier authors.author_id"
+                ),
             },
             "books": {
                 "primary_key": "book_id",
                 "temporal_column": "appeared",
                 "time_resolution": "day",
-                "columns": {
-                    "book_id": {"stype": "identifier"},
-                    "author_id": {"stype": "identifier", "foreign_key": "authors.author_id"},
-                    "genre": {"stype": "categorical"},
-                    "price": {"stype": "numerical"},
-                    "appeared": {"stype": "timestamp"},
-                    "in_print": {"stype": "boolean"},
-                },
+                "columns": typed(
+                    "book_id identifier, author_id identifier authors.author_id, "
+                    "genre categorical, price numerical, appeared timestamp, in_print boolean"
+                ),
             },
             "sales": {
                 "primary_key": ["shop", "number"],
                 "temporal_column": "sold_at",
-                "columns": {
-                    "shop": {"stype": "identifier"},
-                    "number": {"stype": "identifier"},
-                    "book_id": {"stype": "identifier", "foreign_key": "books.book_id"},
-                    "sold_at": {"stype": "timestamp"},
-                    "copies": {"stype": "numerical"},
-                    "note": {"stype": "text"},
-                },
+                "columns": typed(
+                    "shop identifier, number identifier, book_id identifier books.book_id, "
+                    "sold_at timestamp, copies numerical, note text"
+                ),
             },
         },
     }
+    document["tables"]["authors"]["columns"]["name"]["description"] = "as on the cover"
+    return {**document, "tasks": tasks} if tasks else document

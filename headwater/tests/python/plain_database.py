@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT, IGNORED = range(7)
+STYPES = ("identifier", "numerical", "timestamp", "boolean", "categorical", "text", "ignored")
 TRAIN, VAL, TEST, AD_HOC = range(4)
 ALWAYS = -(2**63)  # the time of a row without time that is visible from the start
 NEVER = 2**63 - 1  # of one that is hidden; as an obs_time: everything is visible

@@ -14,16 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from plain_database import (
-    BOOLEAN,
-    CATEGORICAL,
-    NEVER,
-    NUMERICAL,
-    TEXT,
-    TIMESTAMP,
-    TRAIN,
-    Task,
-)
+from plain_database import BOOLEAN, CATEGORICAL, NEVER, NUMERICAL, TEXT, TIMESTAMP, TRAIN, Task
 from reference_masked import blank_lists, chosen_cells, mask
 from reference_order import Order, Position
 from reference_sampler import Cell, Context, sample
@@ -283,16 +274,5 @@ class BatchMaker:
 
 def most_texts(contexts: Sequence[Context]) -> int:
     """The most distinct texts of a context: what the default text budget is made from."""
-    return max(
-        (
-            len(
-                {
-                    cell.value
-                    for cell in context.cells
-                    if cell.stype == TEXT and cell.value is not None
-                }
-            )
-            for context in contexts
-        ),
-        default=0,
-    )
+    texts = ({c.value for c in context.cells if c.stype == TEXT} - {None} for context in contexts)
+    return max(map(len, texts), default=0)

@@ -18,8 +18,7 @@ from databases import EXAMPLES, shared_data
 from headwater.build.build import build
 from headwater.inference.infer import draft_source
 from headwater.inference.update import update_schema
-from headwater.metadata.from_json import TASK_KEYS
-from headwater.metadata.schema import Schema
+from headwater.metadata.schema import TASK_KEYS, Schema
 from headwater.sampling.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parents[3]

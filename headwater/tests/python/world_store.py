@@ -7,8 +7,9 @@ from SQL) stands between a test and what it says about the sampler.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,35 @@ def arrays_of(batch: Any) -> Arrays:
 
 def epoch_of(sampler: Any, split: int, task: int, index: int = 0) -> list[Arrays]:
     return read_pass(binding.Pass(sampler, split, task, index))
+
+
+def sampled(
+    database: Database,
+    folder: Path,
+    options: Options,
+    split: int = 0,
+    task: int = 0,
+    epoch: int = 0,
+    **more: Any,
+) -> list[Arrays]:
+    """The batches of an epoch, of the store in `folder`, which is written if it is not there."""
+    path = folder / "world.hw"
+    if not path.exists():
+        write_store(database, folder)
+    with open_sampler(path, database, options, **more) as sampler:
+        return epoch_of(sampler, split, task, epoch)
+
+
+def differing(one: Mapping[str, Any], two: Mapping[str, Any]) -> set[str]:
+    """Names of arrays that are not the same, bit for bit."""
+    return {name for name in one if one[name].tobytes() != two[name].tobytes()}
+
+
+def pairs_of(one: Any, two: Any, tasks: Collection[Any]) -> Iterator[tuple[Arrays, Arrays]]:
+    """Batches of the same seeds of two samplers, of every task and split that has seeds."""
+    for task, split in product(range(len(tasks)), range(3)):
+        if one.seed_count(split, task):
+            yield from zip(epoch_of(one, split, task), epoch_of(two, split, task), strict=True)
 
 
 def ad_hoc(sampler: Any, task: int, anchors: list[int], obs_times: list[int]) -> list[Arrays]:

@@ -7,6 +7,7 @@ times so coarse that ties, rows at the very moment of the question, and later on
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from plain_database import (
     IGNORED,
     NEVER,
     NUMERICAL,
+    STYPES,
     TEXT,
     TIMESTAMP,
     Column,
@@ -46,18 +48,32 @@ def at(days: float) -> int:
 
 def table(
     name: str,
-    columns: list[Column],
+    columns: str | Sequence[str | Column],
     rows: list[tuple[Any, ...]],
     keys: tuple[Key, ...] = (),
     temporal: str | None = None,
     **more: Any,
 ) -> Table:
-    """A table whose first column is its primary key, written as text: t-1, t-2, ..."""
-    values = {column.name: [row[i] for row in rows] for i, column in enumerate(columns)}
+    """A table whose first column is its primary key, written as text: t-1, t-2, ...
+
+    A text of `columns` names some and their types, and what they are known with if it is a column
+    or never: "id identifier, told timestamp told".
+    """
+    listed = [columns] if isinstance(columns, str) else columns
+    made = [c for each in listed for c in (columns_of(each) if isinstance(each, str) else [each])]
+    values = {column.name: [row[i] for row in rows] for i, column in enumerate(made)}
     primary_key = tuple((f"{name[0]}-{i}",) for i in range(1, len(rows) + 1))
     return Table(
-        name, tuple(columns), values, primary_key, keys, temporal, row_count=len(rows), **more
+        name, tuple(made), values, primary_key, keys, temporal, row_count=len(rows), **more
     )
+
+
+def columns_of(text: str) -> list[Column]:
+    found = []
+    for words in (part.split() for part in text.split(",")):
+        known = [Known("never") if w == "never" else Known("column", w) for w in words[2:]]
+        found.append(Column(words[0], STYPES.index(words[1]), *known))
+    return found
 
 
 def two_tables(**task: Any) -> Database:
@@ -69,23 +85,13 @@ def two_tables(**task: Any) -> Database:
     """
     customers = table(
         "customers",
-        [Column("customer_id", IDENTIFIER), Column("name", TEXT), Column("vip", BOOLEAN)],
+        "customer_id identifier, name text, vip boolean",
         [(True, "ann", True), (True, "bob", None)],
     )
     orders = table(
         "orders",
-        [
-            Column("order_id", IDENTIFIER),
-            Column("customer_id", IDENTIFIER),
-            Column("placed", TIMESTAMP),
-            Column("amount", NUMERICAL),
-        ],
-        [
-            (True, True, at(1), 10.0),
-            (True, True, at(2), 20.0),
-            (True, True, at(3), 30.0),
-            (True, True, at(9), 60.0),
-        ],
+        "order_id identifier, customer_id identifier, placed timestamp, amount numerical",
+        [(True, True, at(day), 10.0 * tens) for day, tens in ((1, 1), (2, 2), (3, 3), (9, 6))],
         (Key(("customer_id",), "customers", (0, 1, 0, 0)),),
         "placed",
     )
@@ -105,35 +111,21 @@ def bookstore(**task: Any) -> Database:
     Columns: authors 0 id, 1 name; books 2 id, 3 author, 4 sequel_of, 5 genre; readers 6 id, 7 age;
     loans 8 id, 9 reader, 10 book, 11 lent, 12 rating, 13 back (known at itself).
     """
-    authors = table(
-        "authors", [Column("author_id", IDENTIFIER), Column("name", TEXT)], [(True, "ada")]
-    )
+    authors = table("authors", "author_id identifier, name text", [(True, "ada")])
     books = table(
         "books",
         [
-            Column("book_id", IDENTIFIER),
-            Column("author_id", IDENTIFIER),
-            Column("sequel_of", IDENTIFIER),
+            "book_id identifier, author_id identifier, sequel_of identifier",
             Column("genre", CATEGORICAL, categories=("crime", "poem")),
         ],
         [(True, True, None, "crime"), (True, True, True, "poem")],
         (Key(("author_id",), "authors", (0, 0)), Key(("sequel_of",), "books", (None, 0))),
     )
-    readers = table(
-        "readers",
-        [Column("reader_id", IDENTIFIER), Column("age", NUMERICAL)],
-        [(True, 30.0), (True, None)],
-    )
+    readers = table("readers", "reader_id identifier, age numerical", [(True, 30.0), (True, None)])
     loans = table(
         "loans",
-        [
-            Column("loan_id", IDENTIFIER),
-            Column("reader_id", IDENTIFIER),
-            Column("book_id", IDENTIFIER),
-            Column("lent", TIMESTAMP),
-            Column("rating", NUMERICAL),
-            Column("back", TIMESTAMP, Known("column", "back")),
-        ],
+        "loan_id identifier, reader_id identifier, book_id identifier, lent timestamp, "
+        "rating numerical, back timestamp back",
         [
             (True, True, True, at(1), 5.0, at(3)),
             (True, True, True, at(2), 3.0, at(2)),
@@ -163,10 +155,10 @@ def bookstore(**task: Any) -> Database:
 
 def star(count: int, seeds: int = 1) -> Database:
     """One hub, row 0, with `count` spokes, rows 1..count, none of which has a time."""
-    hubs = table("hubs", [Column("hub_id", IDENTIFIER)], [(True,)])
+    hubs = table("hubs", "hub_id identifier", [(True,)])
     spokes = table(
         "spokes",
-        [Column("spoke_id", IDENTIFIER), Column("hub_id", IDENTIFIER)],
+        "spoke_id identifier, hub_id identifier",
         [(True, True)] * count,
         (Key(("hub_id",), "hubs", (0,) * count),),
     )
@@ -403,27 +395,9 @@ def in_store_order(made: Table) -> Table:
         return made
     order = sorted(range(made.row_count), key=lambda row: (times[row], row))
     values = {name: [column[row] for row in order] for name, column in made.values.items()}
-    keys = tuple(
-        Key(
-            key.columns,
-            key.parent_table,
-            tuple(key.parents[row] for row in order),
-            key.dangling_count,
-        )
-        for key in made.keys
-    )
+    keys = tuple(replace(k, parents=tuple(k.parents[row] for row in order)) for k in made.keys)
     primary_key = tuple(made.primary_key[row] for row in order) if made.primary_key else ()
-    return Table(
-        made.name,
-        made.columns,
-        values,
-        primary_key,
-        keys,
-        made.temporal,
-        made.days,
-        made.null_time_visible,
-        made.row_count,
-    )
+    return replace(made, values=values, primary_key=primary_key, keys=keys)
 
 
 def random_database(seed: int) -> Database:

@@ -8,7 +8,7 @@ name of its own for each determines anything, and an anchor may be asked about m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,6 @@ class Evidence:
     count: int = 0
     text: str = ""
     is_target: bool = False
-
-    @property
-    def is_strong(self) -> bool:
-        return self.strength >= STRONG
-
-    def of(self, what: str) -> Evidence:
-        return replace(self, text=what + self.text)
 
 
 def compare(

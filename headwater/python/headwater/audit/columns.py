@@ -9,13 +9,13 @@ checked, as a good predictor looks the same as a leak does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.audit.association import NO_CATEGORY, Evidence, compare
+from headwater.audit.association import NO_CATEGORY, STRONG, Evidence, compare
 from headwater.audit.findings import Findings
 from headwater.audit.stored import DAY_US, NO_TIME, Stored, StoredTask
 from headwater.audit.view import View
@@ -135,17 +135,19 @@ class TargetCheck:
     def judge(self, column: int, place: int, shown: Shown, target: Array) -> None:
         """One column in one place."""
         name = f"{self.stored.full_name(column)} {PLACES[place]}"
+        stored = self.stored.columns[column]
+        is_scaled = stored.stype == "numerical"
         self.findings.looked_at("columns", 1)
         number = np.full(self.count, np.nan)
         category = np.full(self.count, NO_CATEGORY)
         has_value = np.zeros(self.count)
-        number[shown.context] = self.in_source_units(column, shown.mean)
+        number[shown.context] = shown.mean * stored.std + stored.mean if is_scaled else shown.mean
         category[shown.context] = shown.category
         has_value[shown.context] = shown.value_count > 0
         found = [self.compare(number, category, target)]
         if has_value.any() and not has_value.all():
             presence = self.compare(has_value, has_value.astype(int), target)
-            found.append(presence.of("whether it has a value: "))
+            found.append(replace(presence, text=f"whether it has a value: {presence.text}"))
         best = max(found, key=lambda evidence: (evidence.is_target, evidence.strength))
         self.tell(name, best, may_be_certain=place != AROUND)
 
@@ -160,15 +162,13 @@ class TargetCheck:
         if best.is_target and may_be_certain:
             text = f"train contexts in which {name} is the target under another name ({of})"
             self.findings.leak("columns", self.task.name, text, best.count)
-        elif best.is_strong:
+        elif best.strength >= STRONG:
             text = f"{name} nearly determines the target: {of}; was it known when it was asked?"
             self.findings.to_check("columns", self.task.name, text, best.count)
 
     def judge_row_counts(self, target: Array) -> None:
         """How many rows of a table a context shows can say it too."""
-        tables = np.concatenate([entry[0] for entry in self.rows])
-        contexts = np.concatenate([entry[1] for entry in self.rows])
-        counts = np.concatenate([entry[2] for entry in self.rows])
+        tables, contexts, counts = map(np.concatenate, zip(*self.rows, strict=True))
         for number in np.unique(tables):
             here = tables == number
             rows = np.zeros(self.count)
@@ -176,10 +176,6 @@ class TargetCheck:
             evidence = self.compare(rows, np.full(self.count, NO_CATEGORY), target)
             name = f"the number of rows of {self.stored.tables[number].name}"
             self.tell(name, evidence, may_be_certain=False)
-
-    def in_source_units(self, column: int, values: Array) -> Array:
-        stored = self.stored.columns[column]
-        return values * stored.std + stored.mean if stored.stype == "numerical" else values
 
 
 def _by_code(parts: list[Shown]) -> list[tuple[int, Shown]]:

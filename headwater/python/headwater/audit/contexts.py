@@ -87,14 +87,12 @@ class ContextCheck:
             & (task.obs_times[known] == view.obs_time)
             & (self.splits[known] == view.split)
         )
-        self.tell(
-            "target",
-            "contexts that are not of the seed they name, or of another split",
-            np.flatnonzero(~same),
-            lambda b: (
-                f"seed {seed[b]}, anchor {view.anchor[b]}, at {time_text(int(view.obs_time[b]))}"
-            ),
-        )
+
+        def asked(b: int) -> str:
+            return f"seed {seed[b]}, anchor {view.anchor[b]}, at {time_text(int(view.obs_time[b]))}"
+
+        text = "contexts that are not of the seed they name, or of another split"
+        self.tell("target", text, np.flatnonzero(~same), asked)
         sequence = view.cell_place[0]
         is_right = (
             view.cell_is_target
@@ -103,24 +101,18 @@ class ContextCheck:
         )
         right = np.bincount(sequence[is_right], minlength=view.count)
         masked = np.bincount(sequence[view.cell_is_target], minlength=view.count)
-        self.tell(
-            "target",
-            "contexts without their one masked target",
-            np.flatnonzero((right != 1) | (masked != 1)),
-            lambda b: f"seed {seed[b]} has {masked[b]} masked cells",
-        )
+        wrong = np.flatnonzero((right != 1) | (masked != 1))
+        text = "contexts without their one masked target"
+        self.tell("target", text, wrong, lambda b: f"seed {seed[b]} has {masked[b]} masked cells")
 
     def check_rows(self, view: View, judged: Judged) -> None:
         self.findings.looked_at("rows", len(view.row))
         late = ~(view.is_of_task | view.is_anchor | judged.passes(view.time))
         late |= (view.age < 0) & (view.age != -1) & ~view.is_anchor
         for number in np.unique(view.table[late]):
-            self.tell(
-                "rows",
-                f"rows of {self.stored.tables[number].name} later than the cutoff",
-                np.flatnonzero(late & (view.table == number)),
-                view.row_text,
-            )
+            text = f"rows of {self.stored.tables[number].name} later than the cutoff"
+            here = np.flatnonzero(late & (view.table == number))
+            self.tell("rows", text, here, view.row_text)
 
     def check_links(self, view: View, judged: Judged) -> None:
         """What `parents` and `fk_adj` list, and by which way each row can have been reached."""
@@ -140,13 +132,8 @@ class ContextCheck:
         at, other = np.nonzero(adjacent)
         wrong["fk_adj"] = at[~np.isin(at * row_limit + other, pairs)]
         for array, rows in wrong.items():
-            self.tell(
-                "edges",
-                f"links in `{array}` that the database does not have, or that are withheld or not "
-                "yet known",
-                rows,
-                view.row_text,
-            )
+            text = "that the database does not have, or that are withheld or not yet known"
+            self.tell("edges", f"links in `{array}` {text}", rows, view.row_text)
         # The walk does not go on from the anchor of another's label, visited right behind it.
         is_end = np.zeros(len(view.row), bool)
         is_end[parent[view.is_label[child] & (parent == child + 1)]] = True
@@ -154,10 +141,7 @@ class ContextCheck:
         reached = (view.local == 0) | view.is_label
         reached[np.maximum(child, parent)[leads]] = True
         self.tell(
-            "edges",
-            "rows that no visible link leads to",
-            np.flatnonzero(~reached),
-            view.row_text,
+            "edges", "rows that no visible link leads to", np.flatnonzero(~reached), view.row_text
         )
 
     def check_cells(self, view: View, judged: Judged) -> None:
@@ -172,12 +156,8 @@ class ContextCheck:
                 self.check_task_cells(view, number, here)
                 continue
             astray = here & (view.table[place] != stored.table)
-            self.tell(
-                "known",
-                f"cells of {self.stored.full_name(stored)} on rows of another table",
-                place[astray],
-                view.row_text,
-            )
+            text = f"cells of {self.stored.full_name(stored)} on rows of another table"
+            self.tell("known", text, place[astray], view.row_text)
             rows = place[here & ~astray & ~is_asked]
             self.check_known(view, judged, stored, rows)
             if number in self.task.special:
@@ -185,42 +165,28 @@ class ContextCheck:
 
     def check_known(self, view: View, judged: Judged, column: StoredColumn, rows: Array) -> None:
         unknown = rows[~judged.known(column, rows, judged.chain[rows])]
-        self.tell(
-            "known",
-            f"cells of {self.stored.full_name(column)} before they are known "
-            f"(known_at '{known_text(self.stored, column)}')",
-            unknown,
-            view.row_text,
-        )
+        name, known = self.stored.full_name(column), known_text(self.stored, column)
+        text = f"cells of {name} before they are known (known_at '{known}')"
+        self.tell("known", text, unknown, view.row_text)
 
     def check_withheld(self, view: View, judged: Judged, column: StoredColumn, rows: Array) -> None:
         name = self.stored.full_name(column)
         at_once = judged.is_withheld_here(column.number, rows, judged.chain[rows])
         what = "target" if column.number == self.task.target_column else "hidden column"
-        self.tell(
-            "hidden",
-            f"cells of the {what} {name} on the anchor, or on rows not before it",
-            rows[at_once],
-            view.row_text,
-        )
-        self.tell(
-            "labels",
-            f"labels of other seeds ({name}) that context_labels '{self.label_rule}' forbids",
-            rows[~at_once & judged.is_forbidden_label(column, rows)],
-            view.row_text,
-        )
+        text = f"cells of the {what} {name} on the anchor, or on rows not before it"
+        self.tell("hidden", text, rows[at_once], view.row_text)
+        forbidden = rows[~at_once & judged.is_forbidden_label(column, rows)]
+        text = f"labels of other seeds ({name}) that context_labels '{self.label_rule}' forbids"
+        self.tell("labels", text, forbidden, view.row_text)
 
     def check_task_cells(self, view: View, number: int, here: Array) -> None:
         """obs_time and the target of a derived task stand on rows of the task only."""
         rows = view.cell_row[here]
         own = number in (self.task.target_column, self.task.obs_time_column)
         wrong = rows if not own else rows[~view.is_of_task[rows]]
-        self.tell(
-            "labels",
-            f"cells of {self.stored.columns[number].name}, which is of a task, where no seed is",
-            wrong,
-            view.row_text,
-        )
+        name = self.stored.columns[number].name
+        text = f"cells of {name}, which is of a task, where no seed is"
+        self.tell("labels", text, wrong, view.row_text)
 
     def check_label_rows(self, view: View) -> None:
         """Each label row must be an earlier seed of the anchor, or of another, whose label may be
@@ -231,19 +197,16 @@ class ContextCheck:
         self.check_labels_of("another anchor", view, rows[~is_own], self.asked.peer_labels)
 
     def check_labels_of(self, whose: str, view: View, rows: Array, most: int) -> None:
-        self.tell(
-            "labels",
-            f"label rows that are no earlier, known and allowed label of {whose}",
-            np.array([row for row in rows if not self.is_label_shown(view, int(row))], np.int64),
-            lambda p: f"seed {view.seed[view.sequence[p]]}, {view.age[p]:g} days before",
-        )
+        def before(row: int) -> str:
+            return f"seed {view.seed[view.sequence[row]]}, {view.age[row]:g} days before"
+
+        wrong = [row for row in rows if not self.is_label_shown(view, int(row))]
+        text = f"label rows that are no earlier, known and allowed label of {whose}"
+        self.tell("labels", text, np.array(wrong, np.int64), before)
         count = np.bincount(view.sequence[rows], minlength=view.count)
-        self.tell(
-            "labels",
-            f"contexts with more label rows of {whose} than were asked for",
-            np.flatnonzero(count > most),
-            lambda b: f"seed {view.seed[b]} has {count[b]}",
-        )
+        many = np.flatnonzero(count > most)
+        text = f"contexts with more label rows of {whose} than were asked for"
+        self.tell("labels", text, many, lambda b: f"seed {view.seed[b]} has {count[b]}")
 
     def is_label_shown(self, view: View, place: int) -> bool:
         """Whether there is a label of this row's anchor and age that its context may show. Where

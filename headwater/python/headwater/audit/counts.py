@@ -6,6 +6,7 @@ sorted by the time each link is known, once per foreign key that is asked for.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class CountCheck:
 
     def __init__(self, stored: Stored, task: StoredTask, findings: Findings) -> None:
         self.stored, self.task, self.findings = stored, task, findings
-        self.lists: dict[int, tuple[Array, Array]] = {}
+        self.children = cache(self.sorted_children)
 
     def check(self, view: View) -> None:
         """No count above the visible children, no last child later than the last visible one."""
@@ -65,14 +66,9 @@ class CountCheck:
             count = int(np.searchsorted(run, until, "left" if self.task.is_exclusive else "right"))
         return count, int(run[count - 1]) if count else NO_TIME
 
-    def children(self, number: int) -> tuple[Array, Array]:
+    def sorted_children(self, number: int) -> tuple[Array, Array]:
         """Parents of all links of a key, ascending, and when each link is known, ascending in each
         parent."""
-        if number not in self.lists:
-            self.lists[number] = self._children(number)
-        return self.lists[number]
-
-    def _children(self, number: int) -> tuple[Array, Array]:
         key = self.stored.keys[number]
         table = self.stored.tables[key.child]
         parents = table.parents(key, slice(None)).astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.audit.findings import Findings
 from headwater.audit.rules import known_text
-from headwater.audit.stored import DAYS, NULL_TIME_VISIBLE, Stored, StoredTable, StoredTask
+from headwater.audit.stored import DAYS, NULL_TIME_VISIBLE, Stored, StoredTask
 from headwater.audit.view import time_text
 
 ROWS_AT_ONCE = 1_000_000
@@ -26,8 +26,10 @@ def check_declared(stored: Stored, findings: Findings) -> None:
         time = table.time_column
         _compare(findings, f"table {table.name}", {
             "temporal_column": (time.name if time else None, entry["temporal_column"]),
-            "time_resolution": (_resolution(table), entry.get("time_resolution")),
-            "null_time": (_null_time(table), entry.get("null_time")),
+            "time_resolution": (
+                "day" if table.flags & DAYS else "instant", entry.get("time_resolution")),
+            "null_time": (
+                "visible" if table.flags & NULL_TIME_VISIBLE else "hidden", entry.get("null_time")),
             "row_range": (
                 [table.row_start, table.row_start + table.row_count], entry["row_range"]
             ),
@@ -67,14 +69,6 @@ def _compare(findings: Findings, where: str, facts: Mapping[str, tuple[object, o
         if kept != declared:
             told = f"{where} keeps {name} {kept!r}, the metadata say {declared!r}"
             findings.leak("declared", None, "rules that are not as declared", 1, told)
-
-
-def _resolution(table: StoredTable) -> str:
-    return "day" if table.flags & DAYS else "instant"
-
-
-def _null_time(table: StoredTable) -> str:
-    return "visible" if table.flags & NULL_TIME_VISIBLE else "hidden"
 
 
 def check_times(stored: Stored, findings: Findings) -> None:

@@ -58,8 +58,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.examined = dict.fromkeys(CHECKS, 0)
-        self._leaks: dict[tuple[str, str | None, str], Tally] = {}
-        self._warnings: dict[tuple[str, str | None, str], Tally] = {}
+        self._found: dict[tuple[str, str | None, str, bool], Tally] = {}
 
     def looked_at(self, check: str, count: int) -> None:
         self.examined[check] += int(count)
@@ -69,41 +68,33 @@ class Findings:
     ) -> None:
         """`text` says what is shown, in the plural; equal ones are counted together."""
         assert check in CHECKS
-        _add(self._leaks, (check, task, text), count, example)
+        self._add((check, task, text, True), count, example)
 
     def to_check(
         self, check: str, task: str | None, text: str, count: int = 1, example: str = ""
     ) -> None:
-        _add(self._warnings, (check, task, text), count, example)
+        self._add((check, task, text, False), count, example)
+
+    def _add(self, kind: tuple[str, str | None, str, bool], count: int, example: str) -> None:
+        tally = self._found.setdefault(kind, Tally())
+        tally.count += count
+        if example and len(tally.examples) < EXAMPLES_MAX:
+            tally.examples.append(example)
 
     @property
     def leaks(self) -> tuple[Finding, ...]:
-        return _findings(self._leaks, is_leak=True)
+        return self._of(is_leak=True)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        return _findings(self._warnings, is_leak=False)
+        return self._of(is_leak=False)
 
-
-def _add(
-    found: dict[tuple[str, str | None, str], Tally],
-    place: tuple[str, str | None, str],
-    count: int,
-    example: str,
-) -> None:
-    tally = found.setdefault(place, Tally())
-    tally.count += count
-    if example and len(tally.examples) < EXAMPLES_MAX:
-        tally.examples.append(example)
-
-
-def _findings(
-    found: dict[tuple[str, str | None, str], Tally], *, is_leak: bool
-) -> tuple[Finding, ...]:
-    return tuple(
-        Finding(check, task, text, tally.count, tuple(tally.examples), is_leak)
-        for (check, task, text), tally in found.items()
-    )
+    def _of(self, *, is_leak: bool) -> tuple[Finding, ...]:
+        return tuple(
+            Finding(*kind[:3], tally.count, tuple(tally.examples), is_leak)
+            for kind, tally in self._found.items()
+            if kind[3] == is_leak
+        )
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ class Judged:
     def grow_chain(self, shown: Array) -> None:
         """Chain rows: the first row, the anchor, and what parents of chain rows are."""
         view, links = self.view, self.view.links
-        steps = shown & (self.asked_depth > view.depth[links.child])
+        hops = NO_TIME if self.asked.max_hops is None else self.asked.max_hops
+        steps = shown & (hops > view.depth[links.child])
         times = view.time[links.parent]
         steps &= (times <= view.until[links.parent]) | (view.until[links.parent] == NO_TIME)
         while True:
@@ -52,10 +53,6 @@ class Judged:
             if len(new) == 0:
                 return
             self.chain[new] = True
-
-    @property
-    def asked_depth(self) -> int:
-        return NO_TIME if self.asked.max_hops is None else self.asked.max_hops
 
     def passes(self, times: Array, rows: Array | None = None, chain: Array | None = None) -> Array:
         """Whether times of rows (by default all) pass the cutoff of their sequence."""

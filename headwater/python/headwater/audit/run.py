@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from headwater import binding
@@ -129,10 +130,5 @@ def _audit_task(
 
 def _asked(options: dict[str, Any]) -> Asked:
     """What the options mean for what may be seen."""
-    return Asked(
-        visible_until=visible_until_us(options.get("visible_until")),
-        context_labels=options.get("context_labels"),
-        max_hops=options.get("max_hops"),
-        label_rows=options.get("label_rows", 0),
-        peer_labels=options.get("peer_labels", 0),
-    )
+    given = {field.name: options[field.name] for field in fields(Asked) if field.name in options}
+    return Asked(**given | {"visible_until": visible_until_us(options.get("visible_until"))})

@@ -147,7 +147,6 @@ class StoredColumn:
     lane_offset: int
     mean: float
     std: float
-    category_start: int
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,6 @@ class StoredTable:
     keys: tuple[StoredKey, ...]
     temporal_column: int | None
     flags: int
-    time_offset_us: int
     null_offset: int
     records: Array  # uint8 [rows, record_bytes]
     index_times: Array | None  # int64 [rows], the section TIMES
@@ -182,9 +180,8 @@ class StoredTable:
         """Stored values: float32 z-scores, int64 us, uint32; without meaning where NULL."""
         dtype = np.dtype(LANES[column.stype])
         start = column.lane_offset
-        return np.ascontiguousarray(self.records[rows, start : start + dtype.itemsize]).view(dtype)[
-            :, 0
-        ]
+        part = self.records[rows, start : start + dtype.itemsize]
+        return np.ascontiguousarray(part).view(dtype)[:, 0]
 
     def is_null(self, column: StoredColumn, rows: Array | slice) -> Array:
         """bool: whether the cell is NULL."""
@@ -216,11 +213,9 @@ class StoredTable:
 
     @property
     def time_column(self) -> StoredColumn | None:
-        return None if self.temporal_column is None else self.column(self.temporal_column)
-
-    def column(self, number: int) -> StoredColumn:
-        """By its global number."""
-        return self.columns[number - self.columns[0].number]
+        if self.temporal_column is None:
+            return None
+        return self.columns[self.temporal_column - self.columns[0].number]
 
 
 @dataclass(frozen=True)
@@ -249,11 +244,6 @@ class StoredTask:
         """Columns withheld on the anchor: the hidden ones, and a cell task's target."""
         return (*self.hidden, *((self.target_column,) if self.is_cell else ()))
 
-    @property
-    def has_value(self) -> Array:
-        """bool [n]: labelled, and not with NULL."""
-        return np.asarray((self.states & 15) == LABEL_VALUE)
-
     def values(self) -> Array:
         """float64 [n] in source units; of a category its place in the block. NaN without a value"""
         if self.target_stype == "numerical":
@@ -262,7 +252,7 @@ class StoredTask:
             values = self.targets.view(np.int64).astype(np.float64)
         else:
             values = self.targets.astype(np.float64)
-        return np.where(self.has_value, values, np.nan)
+        return np.where((self.states & 15) == LABEL_VALUE, values, np.nan)
 
 
 class Stored:
@@ -333,13 +323,9 @@ class Stored:
             table=None if int(entry["table"]) == NONE else int(entry["table"]),
             stype=STYPES[int(entry["stype"])],
             known_kind=KNOWN_KINDS[int(entry["known_kind"])],
-            known_column=int(entry["known_column"]),
-            known_offset_us=int(entry["known_offset_us"]),
-            null_bit=int(entry["null_bit"]),
-            lane_offset=int(entry["lane_offset"]),
+            **_numbers(entry, "known_column", "known_offset_us", "null_bit", "lane_offset"),
             mean=float(entry["mean"]),
             std=float(entry["std"]),
-            category_start=int(entry["category_start"]),
         )
 
     def _key(self, number: int) -> StoredKey:
@@ -370,14 +356,10 @@ class Stored:
         return StoredTable(
             number=number,
             name=self._name(entry),
-            row_start=int(entry["row_start"]),
-            row_count=rows,
+            **_numbers(entry, "row_start", "row_count", "flags", "null_offset"),
             columns=self.columns[first : first + count],
             keys=tuple(key for key in self.keys if key.child == number),
             temporal_column=None if temporal == NONE else temporal,
-            flags=int(entry["flags"]),
-            time_offset_us=int(entry["time_offset_us"]),
-            null_offset=int(entry["null_offset"]),
             records=records.reshape(rows, record_bytes),
             index_times=np.zeros(0, np.int64) if is_timed and times is None else times,
         )
@@ -404,3 +386,7 @@ class Stored:
             **{name: file.needed(name) for name in ("anchors", "obs_times", "targets", "states")},
             label_times=file.section("label_times") if flags & LABEL_TIMES else None,
         )
+
+
+def _numbers(entry: Any, *names: str) -> dict[str, Any]:
+    return {name: int(entry[name]) for name in names}

@@ -18,10 +18,11 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from headwater.binding import Builder
 from headwater.build.build_report import BuildReport, store_metadata
 from headwater.build.convert import CanonicalTable, convert_tables
 from headwater.build.derive import derive
@@ -34,31 +35,39 @@ from headwater.build.rehearsal import Rehearsal, rehearse
 from headwater.build.task_seeds import TaskSeeds, make_seeds, stats_until_us
 from headwater.build.workspace import Workspace, file_facts, open_workspace, source_files, work_key
 from headwater.embedding.embedders import EmbedderOptions, EmbedFunction, make_embedder
-from headwater.embedding.previous_store import PreviousStore, store_changes
-from headwater.embedding.text_vectors import Embedding, EmbeddingCounts, write_embeddings
+from headwater.embedding.previous_store import count_new, open_previous, store_changes
+from headwater.embedding.text_vectors import (
+    Embedding,
+    EmbeddingCounts,
+    text_windows,
+    write_embeddings,
+)
 from headwater.errors import EmbedderError, HeadwaterError, SourceError, StoreError
+from headwater.inference.infer import draft_schema
 from headwater.interrupts import is_interrupt
 from headwater.metadata.check import check_schema, csv_formats, parse_schema
 from headwater.metadata.from_json import read_document
 from headwater.metadata.schema import Schema
 from headwater.metadata.selection import Selection
-from headwater.sources.database import full_disk, import_duckdb, open_database, time_zones
+from headwater.sources.database import (
+    Connection,
+    full_disk,
+    import_duckdb,
+    one_row,
+    open_database,
+    time_zones,
+)
 from headwater.sources.load import load_source
 from headwater.sources.source import Source, SourceData, brief
 from headwater.sources.value_sql import to_timestamp
 from headwater.store.inspection import file_sizes
 from headwater.user_cache import cache_folder
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 Result = TypeVar("Result")
 Progress = Callable[[str, str], None]  # (stage, what is being done)
 Metadata = str | os.PathLike[str] | Mapping[str, Any] | Schema
 
 Cache = str | os.PathLike[str] | bool
-
-CHANGES_TEXTS = 65_536  # compared with the store before at a time
 
 
 def build(
@@ -233,33 +242,38 @@ class _Options:
 class _Build:
     """One build, stage by stage, in a folder of its own."""
 
+    connection: Connection
+    journal: Journal
+    data: SourceData
+    schema: Schema
+    tables: list[CanonicalTable]
+
     def __init__(self, workspace: Workspace, options: _Options) -> None:
         self.workspace, self.folder = workspace, workspace.folder
         self.options, self.tell = options, options.tell
         self.label_bytes = 0  # of the label tables as CSV
         self.assumed: tuple[str, ...] = ()  # by inference
-        self.journal: Journal
-        self.previous = PreviousStore.open(options.target)
+        self.previous = open_previous(options.target)
 
     def run(self) -> BuildReport:
-        return self.in_words(self.stages, elsewhere="build somewhere else")
+        return self.in_words(self.encode, elsewhere="build somewhere else")
 
     def rehearse(self, texts: Path | None) -> Rehearsal:
-        def stages() -> Rehearsal:
-            connection, _, _, _, layout = self.tables()
-            try:
-                return rehearse(connection, layout, self.options.embedding, self.tell, texts)
-            finally:
-                connection.close()
+        def stage(layout: Layout) -> Rehearsal:
+            return rehearse(self.connection, layout, self.options.embedding, self.tell, texts)
 
-        return self.in_words(stages, elsewhere="set TMPDIR to another place")
+        return self.in_words(stage, elsewhere="set TMPDIR to another place")
 
-    def in_words(self, stages: Callable[[], Result], *, elsewhere: str) -> Result:
+    def in_words(self, stage: Callable[[Layout], Result], *, elsewhere: str) -> Result:
         """What DuckDB cannot do is told in its words; but for a full disk, which is nobody's fault,
         least of all that of the task whose query found it so."""
         duckdb = import_duckdb()
         try:
-            return stages()
+            self.connect()
+            try:
+                return stage(self.layout())
+            finally:
+                self.connection.close()
         except (duckdb.Error, HeadwaterError, OSError) as error:
             full = full_disk(error)
             if full is not None:
@@ -278,54 +292,42 @@ class _Build:
             if self.previous is not None:
                 self.previous.close()
 
-    def stages(self) -> BuildReport:
-        connection, data, schema, tables, layout = self.tables()
-        try:
-            return self.encode(connection, data, schema, tables, layout)
-        finally:
-            connection.close()
+    def layout(self) -> Layout:
+        """Read, convert, label, link."""
+        self.journal = Journal(self.connection)
+        data = self.load()
+        self.schema = self.settle_schema(data)
+        self.data = derive(self.connection, data, self.schema)
+        self.tables = convert_tables(
+            self.connection,
+            self.schema,
+            {table.name: table for table in self.data.tables},
+            journal=self.journal,
+            tell=lambda name: self.tell("convert", name),
+        )
+        self.check_unchanged()
+        self.label()
+        self.tell("tasks", "seeds")
+        seeds = self.seeds()
+        edges = find_parents(self.connection, self.tables, tell=lambda key: self.tell("keys", key))
+        return Layout.plan(self.tables, edges, seeds)
 
-    def tables(
-        self,
-    ) -> tuple[DuckDBPyConnection, SourceData, Schema, list[CanonicalTable], Layout]:
-        """Read, convert, label, link; an open connection and what is behind it."""
-        connection = self.connect()
-        try:
-            self.journal = Journal(connection)
-            data = self.load(connection)
-            schema = self.settle_schema(connection, data)
-            data = derive(connection, data, schema)
-            sources = {table.name: table for table in data.tables}
-            tables = convert_tables(
-                connection,
-                schema,
-                sources,
-                journal=self.journal,
-                tell=lambda name: self.tell("convert", name),
-            )
-            self.check_unchanged()
-            connection = self.label(connection, data, schema, tables)
-            return connection, data, schema, tables, self.plan(connection, schema, tables)
-        except BaseException:
-            connection.close()
-            raise
+    def connect(self) -> None:
+        self.connection = open_database(self.folder, memory_limit=self.options.memory_limit)
 
-    def connect(self) -> DuckDBPyConnection:
-        return open_database(self.folder, memory_limit=self.options.memory_limit)
-
-    def load(self, connection: DuckDBPyConnection) -> SourceData:
+    def load(self) -> SourceData:
         """The source in `raw.*`; CSV files as metadata.json describes them."""
         files = source_files(self.options.source, self.options.target) or []
         self.facts = file_facts(files)
         found = self.journal.find("source")
         if found is not None:
             return restore(SourceData, found)
-        connection.execute("DROP SCHEMA IF EXISTS raw CASCADE")
+        self.connection.execute("DROP SCHEMA IF EXISTS raw CASCADE")
         document = self.options.document()
         try:
             data = load_source(
                 self.options.source,
-                connection,
+                self.connection,
                 selection=self.options.selection,
                 tell=lambda name: self.tell("read", name),
                 csv_formats={} if document is None else csv_formats(document),
@@ -351,23 +353,21 @@ class _Build:
         else:
             raise SourceError(f"'{changed[0][0]}' changed while it was read; build again")
 
-    def settle_schema(self, connection: DuckDBPyConnection, data: SourceData) -> Schema:
+    def settle_schema(self, data: SourceData) -> Schema:
         """The schema as given, checked against the source; inferred if none is given."""
         found = {table.name: table.usable_names() for table in data.tables}
         metadata = self.options.metadata
         if metadata is None:
-            from headwater.inference.infer import draft_schema
-
             done = self.journal.find("schema")
             if done is not None:
                 self.assumed = tuple(done["assumed"])
                 return parse_schema(done["schema"], source=found)
-            draft = draft_schema(connection, data)
+            draft = draft_schema(self.connection, data)
             schema, self.assumed = draft.schema(), tuple(draft.every_check())
             check_schema(schema, found)
             self.journal.record("schema", {"schema": schema.to_dict(), "assumed": self.assumed})
             return schema
-        zones = time_zones(connection)
+        zones = time_zones(self.connection)
         if isinstance(metadata, Schema):
             check_schema(metadata, found, zones)
             return metadata
@@ -377,100 +377,71 @@ class _Build:
         folder = path.resolve().parent
         return parse_schema(read_document(path), directory=folder, source=found, zones=zones)
 
-    def label(
-        self,
-        connection: DuckDBPyConnection,
-        data: SourceData,
-        schema: Schema,
-        tables: list[CanonicalTable],
-    ) -> DuckDBPyConnection:
+    def label(self) -> None:
         """Rows of every task; queries run in a database that can reach nothing else."""
         done = self.journal.find("labels")
         if done is not None:
             self.label_bytes = done["csv_bytes"]
-            return connection
-        connection.execute("DROP SCHEMA IF EXISTS labels CASCADE")
-        connection.execute("CREATE SCHEMA labels")
-        directories = [self.options.seeds_dir or schema.directory or Path()]
-        directories += [Path(data.directory)] if data.directory is not None else []
+            return
+        self.connection.execute("DROP SCHEMA IF EXISTS labels CASCADE")
+        self.connection.execute("CREATE SCHEMA labels")
+        directories = [self.options.seeds_dir or self.schema.directory or Path()]
+        directories += [Path(self.data.directory)] if self.data.directory is not None else []
         is_given = self.options.seeds_dir is not None
-        self.label_bytes = load_labels(connection, schema, directories, is_given=is_given)
-        if any(task.query is not None for task in schema.tasks):
+        self.label_bytes = load_labels(self.connection, self.schema, directories, is_given=is_given)
+        if any(task.query is not None for task in self.schema.tasks):
             self.tell("tasks", "queries")
-            create_views(connection, tables)
-            connection.close()
+            create_views(self.connection, self.tables)
+            self.connection.close()
             locked = open_database(self.folder, memory_limit=self.options.memory_limit, locked=True)
             try:
-                run_queries(locked, schema)
+                run_queries(locked, self.schema)
             finally:
                 locked.close()
-            connection = self.connect()
-            self.journal.connection = connection
+            self.connect()
+            self.journal.connection = self.connection
         self.journal.record("labels", {"csv_bytes": self.label_bytes})
-        return connection
 
-    def plan(
-        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
-    ) -> Layout:
-        self.tell("tasks", "seeds")
-        seeds = self.seeds(connection, schema, tables)
-        edges = find_parents(connection, tables, tell=lambda key: self.tell("keys", key))
-        return Layout.plan(tables, edges, seeds)
-
-    def seeds(
-        self, connection: DuckDBPyConnection, schema: Schema, tables: list[CanonicalTable]
-    ) -> list[TaskSeeds]:
+    def seeds(self) -> list[TaskSeeds]:
         done = self.journal.find("seeds")
         if done is not None:
             return [restore(TaskSeeds, facts) for facts in done]
-        connection.execute("DROP SCHEMA IF EXISTS seeds CASCADE")
-        connection.execute("DROP TABLE IF EXISTS labels.matched")
-        seeds = make_seeds(connection, schema, tables)
+        self.connection.execute("DROP SCHEMA IF EXISTS seeds CASCADE")
+        self.connection.execute("DROP TABLE IF EXISTS labels.matched")
+        seeds = make_seeds(self.connection, self.schema, self.tables)
         self.journal.record("seeds", [dataclasses.asdict(task) for task in seeds])
         return seeds
 
-    def encode(
-        self,
-        connection: DuckDBPyConnection,
-        data: SourceData,
-        schema: Schema,
-        tables: list[CanonicalTable],
-        layout: Layout,
-    ) -> BuildReport:
+    def encode(self, layout: Layout) -> BuildReport:
         """Write and publish the store."""
-        from headwater.binding import Builder
-
-        until_us = _until_us(connection, self.options.stats_until, schema, layout)
-        builder = Builder(
-            self.folder / "store",
-            name=schema.name,
-            stats_until_us=until_us,
-        )
+        until_us = _until_us(self.connection, self.options.stats_until, self.schema, layout)
+        builder = Builder(self.folder / "store", name=self.schema.name, stats_until_us=until_us)
         try:
-            encoder = Encoder(builder, connection, layout, self.journal)
+            encoder = Encoder(builder, self.connection, layout, self.journal)
             encoder.declare()
             encoder.write(lambda item: self.tell("encode", item))
             text, counts = self.embed(encoder)
-            undecodable_count = data.undecodable_count + sum(t.zero_count for t in tables)
+            embedder = self.options.embedding.embedder
+            undecodable_count = self.data.undecodable_count + sum(t.zero_count for t in self.tables)
             metadata = store_metadata(
-                schema.name,
+                self.schema.name,
                 encoder,
                 text=text,
                 stats_until_us=until_us,
-                options={"timezone": schema.timezone},
-                csv_bytes=sum(table.csv_bytes for table in tables) + self.label_bytes,
+                options={"timezone": self.schema.timezone},
+                csv_bytes=sum(table.csv_bytes for table in self.tables) + self.label_bytes,
                 undecodable_count=undecodable_count,
             )
             report = BuildReport(
                 path=self.options.target,
                 fingerprint="",
                 metadata=metadata,
-                conversions=tuple(c for table in tables for c in table.conversions),
+                conversions=tuple(c for table in self.tables for c in table.conversions),
                 undecodable_count=undecodable_count,
                 inferred=self.options.metadata is None,
                 assumed=self.assumed,
-                source_notes=data.notes,
-                embedding=dataclasses.asdict(counts) | self.usage(),
+                source_notes=self.data.notes,
+                embedding=dataclasses.asdict(counts) | (embedder.usage() if embedder else {}),
                 changes=self.changes(encoder, metadata),
                 resumed=tuple(self.journal.resumed),
             )
@@ -495,20 +466,14 @@ class _Build:
             tell=lambda item: self.tell("embed", item),
         )
 
-    def usage(self) -> dict[str, int]:
-        embedder = self.options.embedding.embedder
-        return {} if embedder is None else embedder.usage()
-
     def changes(self, encoder: Encoder, metadata: dict[str, Any]) -> dict[str, Any] | None:
         """What differs from the store that is there; None of a first build."""
         if self.previous is None:
             return None
-        builder, new_count = encoder.builder, 0
         self.tell("write", "changes")
         try:
-            for low in range(0, builder.text_count(), CHANGES_TEXTS):
-                texts = builder.texts(low, min(low + CHANGES_TEXTS, builder.text_count()))
-                new_count += self.previous.count_new(texts)
+            windows = (texts for _, texts in text_windows(encoder.builder))
+            new_count = count_new(self.previous, windows)
             return store_changes(self.previous.metadata, metadata, new_texts=new_count)
         except (StoreError, KeyError, TypeError):
             return None  # a damaged store is replaced, not compared with
@@ -520,19 +485,14 @@ class _Build:
 
 
 def _until_us(
-    connection: DuckDBPyConnection, given: str | date | None, schema: Schema, layout: Layout
+    connection: Connection, given: str | date | None, schema: Schema, layout: Layout
 ) -> int:
     """stats_until in microseconds; a naive time is a time of the schema's zone."""
     if given is None:
         return stats_until_us(layout.tasks)
-    zone = schema.timezone
-    if isinstance(given, datetime):
-        text = given.isoformat()
-    else:
-        text = given if isinstance(given, str) else given.isoformat()
-    sql, _ = to_timestamp("v", "VARCHAR", zone=zone)
-    row = connection.execute(f"SELECT epoch_us({sql}) FROM (SELECT ?::VARCHAR AS v)", [text])
-    found = row.fetchone()
-    if found is None or found[0] is None:
+    text = given if isinstance(given, str) else given.isoformat()
+    sql, _ = to_timestamp("v", "VARCHAR", zone=schema.timezone)
+    (found,) = one_row(connection, f"SELECT epoch_us({sql}) FROM (SELECT ?::VARCHAR AS v)", [text])
+    if found is None:
         raise ValueError(f"stats_until is {given!r}, expected a time such as '2020-01-31'")
-    return int(found[0])
+    return int(found)

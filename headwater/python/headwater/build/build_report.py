@@ -20,17 +20,15 @@ from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
 from headwater.sources.value_sql import LAST_US
-from headwater.store.inspection import NO_TIMES, losses_of, no_times_reached
+from headwater.store.inspection import NO_TIMES, bytes_text, losses_of, no_times_reached
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildReport:
     """Counts of a finished build; `str()` is the summary for people, `to_dict()` for programs."""
 
     path: Path
     fingerprint: str
-    metadata: dict[str, Any]
-    conversions: tuple[Conversion, ...]
     store_bytes: dict[str, int] = field(default_factory=dict)  # by part
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
@@ -40,23 +38,12 @@ class BuildReport:
     changes: dict[str, Any] | None = None  # since the store before; None of a first build
     resumed: tuple[str, ...] = ()  # stages that a killed build had done
     left: tuple[str, ...] = ()  # folders named like builds that were not removed
+    conversions: tuple[Conversion, ...]
+    metadata: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "fingerprint": self.fingerprint,
-            "store_bytes": self.store_bytes,
-            "undecodable_count": self.undecodable_count,
-            "inferred": self.inferred,
-            "assumed": list(self.assumed),
-            "source_notes": list(self.source_notes),
-            "embedding": self.embedding,
-            "changes": self.changes,
-            "resumed": list(self.resumed),
-            "left": list(self.left),
-            "conversions": [dataclasses.asdict(conversion) for conversion in self.conversions],
-            "metadata": self.metadata,
-        }
+        facts = dataclasses.asdict(self) | {"path": str(self.path)}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in facts.items()}
 
     def losses(self) -> list[str]:
         """One line for everything that was dropped, became NULL or leads nowhere."""
@@ -173,11 +160,7 @@ class BuildReport:
         if self.left:
             left = ", ".join(self.left)
             lines.append(f"not removed, as they are not builds or hold other files too: {left}")
-        main = next(iter(self.store_bytes.values()), 0)
-        csv_bytes = self.metadata["csv_bytes"]
-        ratio = main / csv_bytes if csv_bytes else 0.0
-        parts = ", ".join(f"{part} {size:,}" for part, size in self.store_bytes.items())
-        lines.append(f"bytes: {parts}; {ratio:.2f}x of {csv_bytes:,} as CSV")
+        lines.append(bytes_text(self.store_bytes, self.metadata["csv_bytes"]))
         return "\n".join(lines)
 
 
@@ -208,12 +191,11 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
         is_time = task["target_stype"] == "timestamp"  # then they are microseconds
         values = (iso_time(v)[:10] if is_time else f"{v:g}" for v in balance["quantiles"])
         shown = f"quantiles {', '.join(values)}"
-    lines = [
+    return [
         f"  task {task['name']} ({task['kind']}, {task['target_stype']}): {splits}, "
         f"unlabelled {seeds['unlabelled']:,}; {task['split']} split",
         f"    {times}; {shown or 'no labels'}",
     ]
-    return lines
 
 
 def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
@@ -277,7 +259,7 @@ def store_metadata(
 
 
 def _tables(layout: Layout, edge_counts: dict[int, int]) -> list[dict[str, Any]]:
-    entries, row, number = [], 0, 0
+    entries, row = [], 0
     for table, start in zip(layout.tables, layout.column_starts, strict=True):
         keys = [edges for edges in layout.edges if edges.child.index == table.index]
         entries.append(
@@ -319,8 +301,6 @@ def _tables(layout: Layout, edge_counts: dict[int, int]) -> list[dict[str, Any]]
             }
         )
         row += table.row_count
-        number += len(keys)
-    assert number == len(layout.edges)
     return entries
 
 
@@ -351,7 +331,7 @@ def _column(
 
 def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str, Any]:
     task, own = seeds.task, layout.task_columns[seeds.index]
-    span = seeds.obs_range_us
+    span, latest = seeds.obs_range_us, seeds.latest_train_us
     return {
         "name": task.name,
         "kind": seeds.kind,
@@ -366,10 +346,8 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "repeated": dict(zip(("questions", "disagreeing"), seeds.repeated, strict=True)),
         "stats": seeds.balance,
         "split": "given" if seeds.given_split else "hash",
-        "latest_train_time": None
-        if seeds.latest_train_us is None
-        else iso_time(seeds.latest_train_us),
-        "obs_time_range": None if span is None else [iso_time(span[0]), iso_time(span[1])],
+        "latest_train_time": None if latest is None else iso_time(latest),
+        "obs_time_range": None if span is None else list(map(iso_time, span)),
         "cutoff": "exclusive" if seeds.exclusive else "inclusive",
         "context_labels": task.context_labels,
         "label_window_us": task.label_window_us,

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headwater.build.journal import Journal, restore
 from headwater.errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
 from headwater.metadata.schema import Column, Schema, Table
-from headwater.sources.database import count_rows
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import SourceColumn, SourceTable, quote
 from headwater.sources.value_sql import (
     FLOAT_INTEGER_TEXT,
@@ -44,10 +43,6 @@ from headwater.sources.value_sql import (
     to_timestamp,
     without_nulls,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 
 CSV_EXACT_ROWS, CSV_SAMPLE_ROWS = 32_768, 8_192  # of a table with more rows, about so many
 SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
@@ -121,7 +116,7 @@ class _Profile:
 
 
 def convert_tables(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     schema: Schema,
     sources: dict[str, SourceTable],
     *,
@@ -173,12 +168,7 @@ class _Converter:
     """One table on its way from raw.t<source index> to rows.t<index>."""
 
     def __init__(
-        self,
-        connection: DuckDBPyConnection,
-        schema: Schema,
-        table: Table,
-        index: int,
-        source: SourceTable,
+        self, connection: Connection, schema: Schema, table: Table, index: int, source: SourceTable
     ) -> None:
         self.connection, self.schema = connection, schema
         self.table, self.index, self.source = table, index, source
@@ -208,8 +198,10 @@ class _Converter:
         measures: list[str] = []
         for slot, column in enumerate(self.table.columns):
             raw, value, source = f"c{self.raw[slot]}", self.value(slot), self.sources[slot]
-            integral, zoned, naive = _shape(value, self.meaning(column), source)
-            if value == raw and _keeps_all(self.meaning(column), source.type):
+            meaning = self.meaning(column)
+            integral, zoned, naive = _shape(value, meaning, source)
+            is_kept = meaning in ("numerical", "identifier") and source.type in INTEGER_TYPES
+            if value == raw and is_kept:
                 value = raw = "NULL"  # nothing to find; reading the column would cost
             measures += [
                 f"count({value})",
@@ -220,20 +212,10 @@ class _Converter:
                 self.zeros(slot),
             ]
         query = f"SELECT {', '.join(measures)} FROM {self.raw_relation}"
-        row = self.connection.execute(query).fetchone()
-        assert row is not None
+        row = one_row(self.connection, query)
         for position in range(0, len(row), 6):
-            kept, found, integral_found, zoned, naive, zeros = row[position : position + 6]
-            self.profiles.append(
-                _Profile(
-                    value_count=kept,
-                    null_value_count=found - kept,
-                    integral=bool(integral_found),
-                    zoned_count=zoned,
-                    naive_count=naive,
-                    zero_count=zeros,
-                )
-            )
+            kept, found, integral, zoned, naive, zeros = row[position : position + 6]
+            self.profiles.append(_Profile(kept, found - kept, bool(integral), zoned, naive, zeros))
 
     def zeros(self, slot: int) -> str:
         """SQL: how many values lose a zero character, as categories do."""
@@ -305,11 +287,9 @@ class _Converter:
             before = f"lag({column}) OVER ()"
             follows = f"{before} < {column} OR ({before} = {column} AND ({follows}))"
         query = f"SELECT rowid AS r, lag(rowid) OVER () AS b, {follows} AS f FROM {relation}"
-        row = self.connection.execute(
-            f"SELECT count(*), count(*) FILTER (WHERE r = b + 1 AND f) FROM ({query})"
-        ).fetchone()
-        assert row is not None
-        return bool(row[0] <= 1 or row[1] == row[0] - 1)
+        counts = f"SELECT count(*), count(*) FILTER (WHERE r = b + 1 AND f) FROM ({query})"
+        count, following = one_row(self.connection, counts)
+        return bool(count <= 1 or following == count - 1)
 
     def copy_view(self) -> None:
         """Make a table of a view: which of two rows was first is its rowid."""
@@ -401,8 +381,7 @@ class _Converter:
     def conversions(self, pairs: list[tuple[str, str]]) -> list[Conversion]:
         """Count, per column, the values that became NULL."""
         counts = ", ".join(f"count(c{slot})" for slot in range(len(pairs)))
-        row = self.connection.execute(f"SELECT {counts} FROM rows.t{self.index}").fetchone()
-        assert row is not None
+        row = one_row(self.connection, f"SELECT {counts} FROM rows.t{self.index}")
         found = []
         for slot, (sql, _) in enumerate(pairs):
             lost = self.profiles[slot].value_count - row[slot]
@@ -410,11 +389,12 @@ class _Converter:
                 column, source = self.table.columns[slot], self.sources[slot]
                 value = f"({self.value(slot)})"
                 text = plain_text(value, source)
-                example = self.connection.execute(
+                example = one_row(
+                    self.connection,
                     f"SELECT min({text}) FROM {self.raw_relation} "
-                    f"WHERE {value} IS NOT NULL AND {sql} IS NULL"
-                ).fetchone()
-                shown = "" if example is None else str(example[0])[:80]
+                    f"WHERE {value} IS NOT NULL AND {sql} IS NULL",
+                )
+                shown = str(example[0])[:80]
                 reason = _reason(self.meaning(column), source.type)
                 found.append(Conversion(self.table.name, column.name, reason, lost, shown))
         return found
@@ -446,8 +426,7 @@ class _Converter:
         takes a sum of no more than a thousand parts."""
         sizes = [f"sum(strlen({text}))" for text in texts]
         query = f"SELECT {', '.join(['count(*)', *sizes])} FROM rows.t{self.index}"
-        row = self.connection.execute(f"{query} WHERE {condition}").fetchone()
-        assert row is not None
+        row = one_row(self.connection, f"{query} WHERE {condition}")
         return int(row[0]), sum(int(size or 0) for size in row[1:])
 
     def csv_text(self, slot: int, type_name: str) -> str:
@@ -466,11 +445,11 @@ class _Converter:
         self.refuse_null_keys(parts.split(", "))
         extra = 0 if self.is_dense_key(parts) else self.count_duplicates(parts)
         if extra and self.table.on_duplicate_key == "error":
-            example = self.connection.execute(
+            example = one_row(
+                self.connection,
                 f"SELECT {parts}, count(*) FROM rows.t{self.index} GROUP BY {parts} "
-                f"HAVING count(*) > 1 ORDER BY {parts} LIMIT 1"
-            ).fetchone()
-            assert example is not None
+                f"HAVING count(*) > 1 ORDER BY {parts} LIMIT 1",
+            )
             key = ", ".join(str(part) for part in example[:-1])
             raise SourceError(
                 f"table '{self.table.name}' has {extra} rows with a primary key that another row "
@@ -494,13 +473,12 @@ class _Converter:
         names = self.table.column_names()
         if "," in part or self.types[names.index(self.table.primary_key[0])] != "BIGINT":
             return False
-        row = self.connection.execute(
-            f"SELECT min({part}), max({part}), count(*) FROM rows.t{self.index}"
-        ).fetchone()
-        if row is None or not row[2] or row[1] - row[0] >= min(DENSE_KEY_BITS, 64 * row[2]):
+        query = f"SELECT min({part}), max({part}), count(*) FROM rows.t{self.index}"
+        low, high, count = one_row(self.connection, query)
+        if not count or high - low >= min(DENSE_KEY_BITS, 64 * count):
             return False
-        query = f"SELECT bit_count(bitstring_agg({part}, {row[0]}, {row[1]})) FROM rows.t"
-        return count_rows(self.connection, f"{query}{self.index}") == int(row[2])
+        query = f"SELECT bit_count(bitstring_agg({part}, {low}, {high})) FROM rows.t{self.index}"
+        return count_rows(self.connection, query) == int(count)
 
     def refuse_null_keys(self, parts: list[str]) -> None:
         absent = " OR ".join(f"{part} IS NULL" for part in parts)
@@ -552,11 +530,6 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
             zoned = f"{value} IS NOT NULL" if source.type == ZONED_TYPE else "false"
             naive = f"{value} IS NOT NULL" if source.type in NAIVE_TYPES else "false"
     return integral, zoned, naive
-
-
-def _keeps_all(meaning: str, type_name: str) -> bool:
-    """Whether the canonical column has every value of the raw one."""
-    return meaning in ("numerical", "identifier") and type_name in INTEGER_TYPES
 
 
 def _reason(meaning: str, type_name: str) -> str:

@@ -16,17 +16,14 @@ that goes on where another was killed may call `derive` again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headwater.metadata.schema import ColumnRef, Schema, Table
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 from headwater.sources.value_sql import INTEGER_TYPES, canonical_text, without_nulls
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
-
-def derive(connection: DuckDBPyConnection, data: SourceData, schema: Schema) -> SourceData:
+def derive(connection: Connection, data: SourceData, schema: Schema) -> SourceData:
     """The source with every column and table that the schema derives from it."""
     tables = {table.name: table for table in data.tables}
     for table in schema.tables:
@@ -50,7 +47,7 @@ def derive(connection: DuckDBPyConnection, data: SourceData, schema: Schema) -> 
 
 
 def _value_table(
-    connection: DuckDBPyConnection, schema: Schema, tables: dict[str, SourceTable], table: Table
+    connection: Connection, schema: Schema, tables: dict[str, SourceTable], table: Table
 ) -> SourceTable:
     types = {_column(tables, reference).type for reference in table.values_of}
     integral = types <= set(INTEGER_TYPES)
@@ -71,16 +68,12 @@ def _value_table(
     made = SourceTable(table.name, index, 0, (column,))
     if not _raw_columns(connection, made):
         return made  # converted already
-    row = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
-    return replace(made, row_count=0 if row is None else row[0])
+    row_count = count_rows(connection, f"SELECT count(*) FROM raw.t{index}")
+    return replace(made, row_count=row_count)
 
 
 def _take(
-    connection: DuckDBPyConnection,
-    schema: Schema,
-    tables: dict[str, SourceTable],
-    table: Table,
-    name: str,
+    connection: Connection, schema: Schema, tables: dict[str, SourceTable], table: Table, name: str
 ) -> SourceTable:
     """Add a column of a parent's row; of several rows with that key, the largest value."""
     wanted = table.column(name).taken_from
@@ -117,13 +110,14 @@ def _take(
     return made
 
 
-def _raw_columns(connection: DuckDBPyConnection, table: SourceTable) -> int:
+def _raw_columns(connection: Connection, table: SourceTable) -> int:
     """Columns of a table's copy, 0 if it is no longer there."""
-    row = connection.execute(
+    row = one_row(
+        connection,
         "SELECT count(*) FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ?",
         [f"t{table.index}"],
-    ).fetchone()
-    return 0 if row is None else int(row[0])
+    )
+    return int(row[0])
 
 
 def _column(tables: dict[str, SourceTable], reference: ColumnRef) -> SourceColumn:

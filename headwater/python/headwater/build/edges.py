@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headwater.build.convert import CanonicalTable
 from headwater.errors import HeadwaterError, SourceError, collected, raise_together
 from headwater.metadata.schema import ForeignKey
-from headwater.sources.database import count_rows
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection, count_rows, one_row
 
 DIRECT_TYPES = ("BIGINT", "VARCHAR", "TIMESTAMP", "BOOLEAN")
 
@@ -36,11 +32,8 @@ class Edges:
     def pairs(self) -> str:
         """SQL of the pairs (child, parent) of rows, in any order."""
         equal = " AND ".join(
-            f"{left} = {right}"
-            for left, right in (
-                _comparable(self.child, column, self.parent, reference)
-                for column, reference in zip(self.key.columns, self.key.references, strict=True)
-            )
+            _equal(self.child, column, self.parent, reference)
+            for column, reference in zip(self.key.columns, self.key.references, strict=True)
         )
         return (
             "SELECT CAST(c.rowid AS UINTEGER) AS child, CAST(p.rowid AS UINTEGER) AS parent "
@@ -49,7 +42,7 @@ class Edges:
 
 
 def find_parents(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     tables: Sequence[CanonicalTable],
     *,
     tell: Callable[[str], None] = lambda key: None,
@@ -63,37 +56,27 @@ def find_parents(
             if key.table in graph:
                 tell(f"{child.table.name}.{'+'.join(key.columns)}")
                 with collected(problems):
-                    edges.append(_edges(connection, child, graph[key.table], key, len(edges)))
+                    parent = graph[key.table]
+                    if set(key.references) != set(parent.table.primary_key):
+                        _check_unique(connection, child, parent, key)
+                    null = " OR ".join(f"c{child.slot(column)} IS NULL" for column in key.columns)
+                    query = f"SELECT count(*) FROM {child.relation} WHERE {null}"
+                    null_count = count_rows(connection, query)
+                    edges.append(Edges(child, parent, key, len(edges), null_count))
     raise_together(problems)
     return edges
 
 
-def _edges(
-    connection: DuckDBPyConnection,
-    child: CanonicalTable,
-    parent: CanonicalTable,
-    key: ForeignKey,
-    index: int,
-) -> Edges:
-    if set(key.references) != set(parent.table.primary_key):
-        _check_unique(connection, child, parent, key)
-    null = " OR ".join(f"c{child.slot(column)} IS NULL" for column in key.columns)
-    null_count = count_rows(connection, f"SELECT count(*) FROM {child.relation} WHERE {null}")
-    return Edges(child, parent, key, index, null_count)
-
-
-def _comparable(
-    child: CanonicalTable, column: str, parent: CanonicalTable, reference: str
-) -> tuple[str, str]:
-    """SQL of both sides of an equality, of one type."""
+def _equal(child: CanonicalTable, column: str, parent: CanonicalTable, reference: str) -> str:
+    """SQL of an equality whose sides are of one type."""
     left, right = child.slot(column), parent.slot(reference)
     if child.types[left] == parent.types[right] and child.types[left] in DIRECT_TYPES:
-        return f"c.c{left}", f"p.c{right}"
-    return child.key_text(column, "c"), parent.key_text(reference, "p")
+        return f"c.c{left} = p.c{right}"
+    return f"{child.key_text(column, 'c')} = {parent.key_text(reference, 'p')}"
 
 
 def _check_unique(
-    connection: DuckDBPyConnection, child: CanonicalTable, parent: CanonicalTable, key: ForeignKey
+    connection: Connection, child: CanonicalTable, parent: CanonicalTable, key: ForeignKey
 ) -> None:
     slots = [f"c{parent.slot(name)}" for name in key.references]
     parts = ", ".join(slots)
@@ -103,8 +86,7 @@ def _check_unique(
         f"GROUP BY {parts} HAVING count(*) > 1"
     )
     if count_rows(connection, f"SELECT count(*) FROM ({repeated})"):
-        example = connection.execute(f"{repeated} ORDER BY {parts} LIMIT 1").fetchone()
-        assert example is not None
+        example = one_row(connection, f"{repeated} ORDER BY {parts} LIMIT 1")
         value = ", ".join(str(part) for part in example[:-1])
         raise SourceError(
             f"foreign key '{child.table.name}.{'+'.join(key.columns)}' refers to "

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headwater.binding import CONTEXT_LABELS, KNOWN, SEMANTIC_TYPES, Builder
 from headwater.build.convert import CanonicalTable
 from headwater.build.edges import Edges
 from headwater.build.journal import Journal
 from headwater.build.task_seeds import TaskSeeds, value_order
 from headwater.embedding.text_vectors import category_phrase, column_phrase
 from headwater.metadata.schema import MICROSECONDS, Column, ColumnRef
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection
 
 SEED_COLUMNS = "anchor, obs_time, target, labelled, split, position"
 
@@ -94,6 +93,13 @@ class Layout:
             return own[1]
         return self.column_number(ColumnRef(seeds.task.anchor_table, seeds.task.target_column))
 
+    def categorical(self) -> Iterator[tuple[int, str, str]]:
+        """Of every categorical column of a table its number, its name, and SQL of its values."""
+        for table, start in zip(self.tables, self.column_starts, strict=True):
+            for slot, column in enumerate(table.table.columns):
+                if column.stype == "categorical":
+                    yield start + slot, column.name, f"SELECT c{slot} AS v FROM {table.relation}"
+
     def column_phrases(self) -> list[str]:
         return [
             column_phrase(column.name, column.owner, column.description) for column in self.columns
@@ -104,11 +110,7 @@ class Encoder:
     """Feeds a builder from a DuckDB connection."""
 
     def __init__(
-        self,
-        builder: Any,
-        connection: DuckDBPyConnection,
-        layout: Layout,
-        journal: Journal,
+        self, builder: Builder, connection: Connection, layout: Layout, journal: Journal
     ) -> None:
         self.builder, self.connection, self.layout = builder, connection, layout
         self.journal = journal
@@ -138,8 +140,6 @@ class Encoder:
             self.declare_task(seeds)
 
     def declare_column(self, number: int, table: CanonicalTable, column: Column) -> None:
-        from headwater.binding import KNOWN, SEMANTIC_TYPES
-
         known = column.known_at
         known_column = None
         if known.column is not None:
@@ -158,8 +158,6 @@ class Encoder:
         assert given == expected, (given, expected)
 
     def declare_task(self, seeds: TaskSeeds) -> None:
-        from headwater.binding import CONTEXT_LABELS, SEMANTIC_TYPES
-
         task, cell = seeds.task, seeds.kind == "cell"
         self.builder.add_task(
             task.name,
@@ -208,27 +206,25 @@ class Encoder:
     def write_categories(self) -> None:
         """The categories of all tables, in value order."""
         done = self.journal.find("categories")
-        found = {} if done is None else {int(column): values for column, values in done.items()}
-        for number, table in enumerate(self.layout.tables):
-            for slot, column in enumerate(table.table.columns):
-                if column.stype == "categorical" and done is None:
-                    query = f"SELECT c{slot} AS v FROM {table.relation}"
-                    values = value_order(self.connection, query)
-                    found[self.layout.column_starts[number] + slot] = values
         if done is None:
-            self.journal.record("categories", found)
-        for place, values in found.items():
-            self.categories[place] = tuple(values)
-            self.builder.set_categories(place, list(values))
+            done = {
+                number: value_order(self.connection, query)
+                for number, _, query in self.layout.categorical()
+            }
+            self.journal.record("categories", done)
+        for number, values in done.items():
+            self.categories[int(number)] = tuple(values)
+            self.builder.set_categories(int(number), list(values))
 
     def category_phrases(self) -> list[str]:
         """Phrases of all categories in the order of the store's category numbers."""
-        blocks = []
-        for column, values in self.categories.items():
-            start = self.builder.column_stats(column)["category_start"]
-            blocks.append((start, column, values))
+        blocks = [
+            (self.builder.column_stats(column)["category_start"], column, values)
+            for column, values in self.categories.items()
+            if values
+        ]
         phrases: list[str] = []
-        for start, column, values in sorted(block for block in blocks if block[2]):
+        for start, column, values in sorted(blocks):
             assert start == len(phrases), (start, len(phrases))
             name = self.layout.columns[column].name
             phrases += [category_phrase(name, value) for value in values]
@@ -255,21 +251,16 @@ def is_stored(table: CanonicalTable, column: Column) -> bool:
 def stream_columns(table: CanonicalTable) -> list[str]:
     """SQL of what hw_builder_write_rows takes of a table: its time, key parts, then cells."""
     selected = [table.time()] if table.temporal else []
-    selected += [_key_part(table, table.slot(part)) for part in table.table.primary_key]
+    for part in table.table.primary_key:  # an integer as it is: the builder prints it
+        is_integer = table.types[table.slot(part)] == "BIGINT"
+        text = table.key_text(part, table.relation.partition(".")[2])
+        selected.append(f"c{table.slot(part)}" if is_integer else text)
     selected += [
         _cell(f"c{slot}", column.stype)
         for slot, column in enumerate(table.table.columns)
         if is_stored(table, column)
     ]
     return [f"{sql} AS s{place}" for place, sql in enumerate(selected)]
-
-
-def _key_part(table: CanonicalTable, slot: int) -> str:
-    """SQL: a part of the primary key as text; an integer as it is, the builder prints it."""
-    if table.types[slot] == "BIGINT":
-        return f"c{slot}"
-    name = table.table.columns[slot].name
-    return table.key_text(name, table.relation.partition(".")[2])
 
 
 def _cell(value: str, stype: str) -> str:

@@ -15,10 +15,9 @@ import dataclasses
 import json
 import types
 import typing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection
 
 Fact = TypeVar("Fact")
 
@@ -26,7 +25,7 @@ Fact = TypeVar("Fact")
 class Journal:
     """The stages of one build. `connection` is set again when the build opens another one."""
 
-    def __init__(self, connection: DuckDBPyConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.resumed: list[str] = []  # stages that an earlier build had done
         connection.execute("CREATE SCHEMA IF NOT EXISTS build_journal")

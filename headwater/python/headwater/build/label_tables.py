@@ -10,17 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.build.convert import CanonicalTable, query_view
 from headwater.errors import HeadwaterError, TaskError, collected, raise_together
 from headwater.metadata.schema import Schema, Task
-from headwater.sources.database import count_rows
+from headwater.sources.database import Connection, count_rows
 from headwater.sources.file_folder import scan_of
 from headwater.sources.source import brief, quote
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 TOKEN = re.compile(
@@ -28,7 +24,7 @@ TOKEN = re.compile(
 )
 
 
-def create_views(connection: DuckDBPyConnection, tables: Sequence[CanonicalTable]) -> None:
+def create_views(connection: Connection, tables: Sequence[CanonicalTable]) -> None:
     """Name every table as queries may: orders, "orders", 'orders.parquet', 'orders.csv'."""
     names = {table.table.name.casefold() for table in tables}
     for table in tables:
@@ -41,7 +37,7 @@ def create_views(connection: DuckDBPyConnection, tables: Sequence[CanonicalTable
                 connection.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {query_view(table)}")
 
 
-def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:
+def run_queries(connection: Connection, schema: Schema) -> None:
     """Write each query's result, in its order, to `labels.q<k>`. The connection is locked down."""
     import duckdb
 
@@ -62,7 +58,7 @@ def run_queries(connection: DuckDBPyConnection, schema: Schema) -> None:
     raise_together(problems)
 
 
-def _only_select(connection: DuckDBPyConnection, task: Task, tables: list[str]) -> str:
+def _only_select(connection: Connection, task: Task, tables: list[str]) -> str:
     import duckdb
 
     assert task.query is not None
@@ -93,7 +89,7 @@ def _refuse_twins(task: Task, schema: Schema, columns: list[str]) -> None:
             )
 
 
-def refuse_unrepeatable(connection: DuckDBPyConnection, task: Task, tokens: list[str]) -> None:
+def refuse_unrepeatable(connection: Connection, task: Task, tokens: list[str]) -> None:
     """TaskError for a function that gives another answer tomorrow: the same source gives the same
     store (a hash of the key splits at random, a fixed time stands for now)."""
     rows = connection.execute(
@@ -147,11 +143,7 @@ def check_label_table(task: str, name: str, directory: Path) -> None:
 
 
 def load_labels(
-    connection: DuckDBPyConnection,
-    schema: Schema,
-    directories: Sequence[Path],
-    *,
-    is_given: bool = False,
+    connection: Connection, schema: Schema, directories: Sequence[Path], *, is_given: bool = False
 ) -> int:
     """Copy the label tables of every task to `labels.q<k>_<split>`; their size as CSV. A table is
     looked for in each of the folders. is_given: the first of them by hand, not as that of the

@@ -18,7 +18,6 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +50,17 @@ def check_target(target: Path) -> None:
         _check_manifest(target)
         return
     # A first build that was killed while it published leaves its folder without a manifest.
-    strange = [entry.name for entry in target.iterdir() if not _may_stand_alone(entry)]
+    strange = [
+        entry.name
+        for entry in target.iterdir()
+        if not entry.name.startswith(".")
+        and not (FINGERPRINT.fullmatch(entry.name) and is_build(entry))
+    ]
     if strange:
         raise StoreError(
             f"'{target}' is not a store and is not empty (it holds '{min(strange)}'); choose "
             "another folder"
         )
-
-
-def _may_stand_alone(entry: Path) -> bool:
-    return entry.name.startswith(".") or (
-        FINGERPRINT.fullmatch(entry.name) is not None and is_build(entry)
-    )
 
 
 def _check_manifest(target: Path) -> None:
@@ -78,7 +76,8 @@ def _check_manifest(target: Path) -> None:
             f"writes version {FORMAT_VERSION}; choose another folder"
         )
     folder = target / manifest["fingerprint"]
-    if os.path.lexists(folder) and not is_build(folder) and not _is_empty(folder):
+    is_empty = _is_folder(folder) and not any(folder.iterdir())
+    if os.path.lexists(folder) and not is_build(folder) and not is_empty:
         raise StoreError(
             f"'{target}' is not a store: '{folder.name}', which its {MANIFEST} names, is not a "
             "build; choose another folder"
@@ -112,14 +111,13 @@ def read_manifest(file: Path) -> dict[str, Any] | None:
 
 def is_build(folder: Path) -> bool:
     """Whether some file of a folder has our magic and the folder's name as build id."""
-    if folder.is_symlink() or not folder.is_dir():
+    if not _is_folder(folder):
         return False
     stamp = bytes.fromhex(folder.name)
     places = (folder, folder / "tables", folder / "tasks")
-    files = (file for place in places for file in _files(place))
-    return any(
-        header.startswith(MAGIC) and header[BUILD_ID] == stamp for header in map(_header, files)
-    )
+    files = (file for place in places if _is_folder(place) for file in sorted(place.glob("*.bin")))
+    headers = (_header(file) for file in files if is_regular(file))
+    return any(header.startswith(MAGIC) and header[BUILD_ID] == stamp for header in headers)
 
 
 def left_builds(target: Path, fingerprint: str) -> list[str]:
@@ -128,9 +126,9 @@ def left_builds(target: Path, fingerprint: str) -> list[str]:
     return sorted(name for name in names if FINGERPRINT.fullmatch(name) and name != fingerprint)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    if not folder.is_symlink() and folder.is_dir():
-        yield from (file for file in sorted(folder.glob("*.bin")) if is_regular(file))
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder itself, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def _header(file: Path) -> bytes:
@@ -149,10 +147,6 @@ def is_regular(path: Path) -> bool:
         return False
 
 
-def _is_empty(folder: Path) -> bool:
-    return not folder.is_symlink() and folder.is_dir() and not any(folder.iterdir())
-
-
 # ---- folders of builds at work ---------------------------------------------------------------
 
 
@@ -162,7 +156,7 @@ def claim_work(folder: Path) -> None:
         folder.mkdir()
     if not is_work(folder):
         raise StoreError(f"'{folder}' is not a folder that a build left: move it")
-    if not _is_marked(folder):
+    if _mark_of(folder) != MARK_TEXT:
         (folder / MARK).unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mark = os.open(folder / MARK, flags, 0o644)
@@ -174,16 +168,12 @@ def claim_work(folder: Path) -> None:
 
 def is_work(folder: Path) -> bool:
     """Whether a build made this folder to work in."""
-    if folder.is_symlink() or not folder.is_dir() or not folder.name.startswith(BUILD_PREFIX):
+    if not _is_folder(folder) or not folder.name.startswith(BUILD_PREFIX):
         return False
-    if _is_marked(folder):
+    if _mark_of(folder) == MARK_TEXT:
         return True
     names = [entry.name for entry in folder.iterdir()]
     return not names or (names == [MARK] and _mark_of(folder) is not None)
-
-
-def _is_marked(folder: Path) -> bool:
-    return _mark_of(folder) == MARK_TEXT
 
 
 def _mark_of(folder: Path) -> str | None:
@@ -213,7 +203,7 @@ def remove_work(folder: Path) -> None:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove half-written files of a killed build and of its database from a folder to work in."""
-    for name in ("store", "spill"):
+    for name in WORK_FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "store.manifest.json").unlink(missing_ok=True)
 
@@ -221,4 +211,4 @@ def remove_unfinished(folder: Path) -> None:
 def _remove(path: Path) -> None:
     """A file, or an empty folder."""
     with contextlib.suppress(OSError):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        path.rmdir() if _is_folder(path) else path.unlink(missing_ok=True)

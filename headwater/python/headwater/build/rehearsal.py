@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.build.encode import Layout
 from headwater.build.task_seeds import value_order
 from headwater.embedding.text_vectors import WINDOW_TEXTS, Embedding, category_phrase
 from headwater.embedding.vector_cache import VectorCache
+from headwater.sources.database import Connection
 from headwater.sources.source import literal, quote
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -56,7 +55,7 @@ class Rehearsal:
 
 
 def rehearse(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     layout: Layout,
     embedding: Embedding,
     tell: Callable[[str, str], None],
@@ -68,19 +67,12 @@ def rehearse(
         dict.fromkeys([*layout.column_phrases(), *_category_phrases(connection, layout)])
     )
     found = Rehearsal(embedding.name, phrases=len(phrases))
-    identity = embedding.identity()
-    cache = None
-    if embedding.cache is not None and identity is not None:
-        cache = VectorCache(embedding.cache, identity, read_only=True)
-    try:
+    with embedding.open_cache(read_only=True) or nullcontext() as cache:
         _count(found, embedding, cache, phrases)
         for texts in _distinct_texts(connection, layout):
             found.texts += len(texts)
             tell("texts", f"{found.texts:,}")
             _count(found, embedding, cache, texts)
-    finally:
-        if cache is not None:
-            cache.close()
     found.tokens = -(-found.characters_to_embed // CHARACTERS_PER_TOKEN)
     if file is not None:
         _write_texts(connection, layout, phrases, file)
@@ -100,13 +92,9 @@ def _count(
         found.requests += embedding.embedder.request_count(missing)
 
 
-def _category_phrases(connection: DuckDBPyConnection, layout: Layout) -> Iterator[str]:
-    for table in layout.tables:
-        for slot, column in enumerate(table.table.columns):
-            if column.stype == "categorical":
-                query = f"SELECT c{slot} AS v FROM {table.relation}"
-                for value in value_order(connection, query):
-                    yield category_phrase(column.name, value)
+def _category_phrases(connection: Connection, layout: Layout) -> Iterator[str]:
+    for _, name, query in layout.categorical():
+        yield from (category_phrase(name, value) for value in value_order(connection, query))
     for seeds in layout.tasks:
         for value in seeds.categories if seeds.kind != "cell" else ():
             yield category_phrase(seeds.task.target_column, value)
@@ -124,7 +112,7 @@ def _texts_query(layout: Layout) -> str:
     return f"SELECT DISTINCT text FROM ({every}) WHERE text IS NOT NULL"
 
 
-def _distinct_texts(connection: DuckDBPyConnection, layout: Layout) -> Iterator[list[str]]:
+def _distinct_texts(connection: Connection, layout: Layout) -> Iterator[list[str]]:
     cursor = connection.cursor()
     try:
         rows = cursor.execute(_texts_query(layout))
@@ -134,9 +122,7 @@ def _distinct_texts(connection: DuckDBPyConnection, layout: Layout) -> Iterator[
         cursor.close()
 
 
-def _write_texts(
-    connection: DuckDBPyConnection, layout: Layout, phrases: list[str], file: Path
-) -> None:
+def _write_texts(connection: Connection, layout: Layout, phrases: list[str], file: Path) -> None:
     """Every text that needs a vector, sorted, for an embedder elsewhere."""
     name = quote("rehearsal phrases")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} (text VARCHAR)")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.build.convert import CanonicalTable
 from headwater.errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from headwater.metadata.from_json import shortened
 from headwater.metadata.schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
-from headwater.sources.database import count_rows
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import literal, quote
 from headwater.sources.value_sql import (
     INTEGER_TEXT,
@@ -30,9 +30,6 @@ from headwater.sources.value_sql import (
     to_numerical,
     to_timestamp,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
@@ -85,7 +82,7 @@ class _Piece:
 
 
 def make_seeds(
-    connection: DuckDBPyConnection, schema: Schema, tables: Sequence[CanonicalTable]
+    connection: Connection, schema: Schema, tables: Sequence[CanonicalTable]
 ) -> list[TaskSeeds]:
     """Seeds of every task, from `labels.*` to `seeds.s<k>`."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS seeds")
@@ -105,7 +102,7 @@ def stats_until_us(tasks: Sequence[TaskSeeds]) -> int:
     return min(times, default=FOREVER_US)
 
 
-def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
+def value_order(connection: Connection, values: str) -> tuple[str, ...]:
     """Distinct texts of a query's column `v`: as numbers if all are numbers, else as text."""
     rows = connection.execute(
         f"SELECT v FROM (SELECT DISTINCT v, TRY_CAST(v AS DOUBLE) AS n FROM ({values}) "
@@ -114,16 +111,12 @@ def value_order(connection: DuckDBPyConnection, values: str) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def _error(message: str) -> Exception:
-    return TaskError(message)
-
-
 class _SeedMaker:
     """One task on its way from the rows of its query or label tables to sorted seeds."""
 
     def __init__(
         self,
-        connection: DuckDBPyConnection,
+        connection: Connection,
         schema: Schema,
         tables: Sequence[CanonicalTable],
         task: Task,
@@ -154,25 +147,24 @@ class _SeedMaker:
         same = ColumnRef(self.task.anchor_table, self.task.target_column)
         if self.kind == "derived" and same.column in self.anchor.table.column_names():
             hidden.append(same)
-        kept = [
+        return tuple(
             column
             for column in dict.fromkeys(hidden)
             if self.schema.table(column.table).column(column.column).stype != "ignored"
-        ]
-        return tuple(kept)
+        )
 
     def check_times(self) -> None:
         """A derived task without a time of its own would see its own label window."""
         observed, target = self.task.observation_time_column, self.task.target_column
         temporal = [t.table.name for t in self.tables if t.temporal and t.table.graph]
         if self.kind == "derived" and observed is None and temporal:
-            raise _error(
+            raise TaskError(
                 f"{self.where} needs an 'observation_time_column': the database has times "
                 f"(table '{temporal[0]}'), and without one a context would show the label window"
             )
         is_time = self.kind == "cell" and target == self.anchor.table.temporal_column
         if is_time and observed in (None, target):
-            raise _error(
+            raise TaskError(
                 f"{self.where} predicts the time of its own rows ('{target}'); name another "
                 "'observation_time_column'"
             )
@@ -197,7 +189,7 @@ class _SeedMaker:
             for key in self.anchor.table.every_key()
             if key.columns == self.anchor_columns
         ]
-        raise _error(
+        raise TaskError(
             f"the anchor of {self.where} must be a primary key or a unique column: {repeated[0]:,} "
             f"rows of '{name}' have {named} {value}; its primary key is {', '.join(primary_key)}"
             f"{''.join(referred[:1])}"
@@ -230,7 +222,7 @@ class _SeedMaker:
             self.piece(f"labels.q{self.index}_{split}", split) for split, _ in self.task.seeds
         ]
         if all(self.find(piece, self.task.target_column) is None for piece in pieces):
-            raise _error(
+            raise TaskError(
                 f"no label table of {self.where} has the target column '{self.task.target_column}'"
             )
         return pieces
@@ -253,7 +245,7 @@ class _SeedMaker:
             shown = list(piece.columns)
             if len(shown) > SHOWN_COLUMNS:
                 shown[SHOWN_COLUMNS:] = ["..."]
-            raise _error(
+            raise TaskError(
                 f"the {what} of {self.where} has no column '{name}' ({role})"
                 f"{nearest(name, piece.columns)}; it has {', '.join(shown)}"
             )
@@ -302,12 +294,16 @@ class _SeedMaker:
         if self.task.observation_time_column is None:
             return ["NULL::BIGINT AS obs", "false AS obs_given"]
         name = self.task.observation_time_column
-        sql, type_name = self.column(piece, name, "observation_time_column")
-        if type_name not in TIME_TYPES:
-            raise _error(f"column '{name}' of {self.where} is {type_name}, expected times")
-        zone = self.schema.timezone if piece.local else None
-        stamp, _ = to_timestamp(sql, type_name, zone=zone)
+        sql, _, stamp = self.stamp(piece, name, "observation_time_column")
         return [f"epoch_us({stamp}) AS obs", f"{sql} IS NOT NULL AS obs_given"]
+
+    def stamp(self, piece: _Piece, name: str, role: str) -> tuple[str, str, str]:
+        """SQL and type of a column of times, and SQL of its times in UTC."""
+        sql, type_name = self.column(piece, name, role)
+        if type_name not in TIME_TYPES:
+            raise TaskError(f"column '{name}' of {self.where} is {type_name}, expected times")
+        zone = self.schema.timezone if piece.local else None
+        return sql, type_name, to_timestamp(sql, type_name, zone=zone)[0]
 
     def targets(self, piece: _Piece) -> list[str]:
         name, stype = self.task.target_column, self.task.target_stype
@@ -333,10 +329,7 @@ class _SeedMaker:
         unlabelled = piece.split is not None and self.find(piece, self.task.target_column) is None
         if name is None or (unlabelled and self.find(piece, name) is None):
             return "NULL::BIGINT AS told"
-        sql, type_name = self.column(piece, name, "label_known_at")
-        if type_name not in TIME_TYPES:
-            raise _error(f"column '{name}' of {self.where} is {type_name}, expected times")
-        stamp, _ = to_timestamp(sql, type_name, zone=self.schema.timezone if piece.local else None)
+        sql, type_name, stamp = self.stamp(piece, name, "label_known_at")
         by_day = "true" if type_name == "DATE" else "false"
         if type_name == "VARCHAR":
             by_day = f"NOT contains({sql}, ':')"
@@ -383,13 +376,12 @@ class _SeedMaker:
     def check_splits(self) -> None:
         if self.task.split_column is None:
             return
-        row = self.connection.execute(
-            "SELECT count(*), min(split_word) FROM labels.matched WHERE split IS NULL"
-        ).fetchone()
-        if row is not None and row[0]:
-            found = "NULL" if row[1] is None else f"'{row[1]}'"
-            raise _error(
-                f"'{self.task.split_column}' of {self.where} is {found} in {row[0]} rows, "
+        query = "SELECT count(*), min(split_word) FROM labels.matched WHERE split IS NULL"
+        count, word = one_row(self.connection, query)
+        if count:
+            found = "NULL" if word is None else f"'{word}'"
+            raise TaskError(
+                f"'{self.task.split_column}' of {self.where} is {found} in {count} rows, "
                 "expected train, val or test"
             )
 
@@ -398,28 +390,29 @@ class _SeedMaker:
             "SELECT reason, count(*) FROM labels.matched WHERE reason IS NOT NULL "
             "GROUP BY reason ORDER BY reason"
         ).fetchall()
-        return {reason: count for reason, count in rows}
+        return dict(rows)
 
     def count(self, condition: str) -> int:
         return count_rows(self.connection, f"SELECT count(*) FROM labels.matched WHERE {condition}")
 
     def describe(self, row_count: int, dropped: dict[str, int], bad_targets: int) -> TaskSeeds:
         relation = f"seeds.s{self.index}"
-        row = self.connection.execute(
+        row = one_row(
+            self.connection,
             f"SELECT count(*), count(*) FILTER (WHERE NOT labelled), "
             f"count(*) FILTER (WHERE labelled AND target IS NULL), "
             f"min(obs_time), max(obs_time), "
             f"max(obs_time) FILTER (WHERE split = 0), min(obs_time) FILTER (WHERE split > 0) "
-            f"FROM {relation}"
-        ).fetchone()
-        repeated = self.connection.execute(
+            f"FROM {relation}",
+        )
+        repeated = one_row(
+            self.connection,
             "SELECT count(*), count(*) FILTER (WHERE answers > 1) FROM (SELECT count(DISTINCT "
-            f"target) AS answers FROM {relation} GROUP BY anchor, obs_time HAVING count(*) > 1)"
-        ).fetchone()
-        assert row is not None and repeated is not None
+            f"target) AS answers FROM {relation} GROUP BY anchor, obs_time HAVING count(*) > 1)",
+        )
         categories = self.categories(relation)
         if self.kind == "derived" and self.task.target_stype == "categorical" and not categories:
-            raise _error(self.without_category(row_count, dropped, row[0]))
+            raise TaskError(self.without_category(row_count, dropped, row[0]))
         given = bool(self.task.seeds) or self.task.split_column is not None
         timed = row[3] is not None and row[3] != FOREVER_US
         train_end, later_start = row[5], row[6]
@@ -455,12 +448,13 @@ class _SeedMaker:
         if self.kind == "derived":
             return value_order(self.connection, f"SELECT target AS v FROM {relation}")
         column = f"SELECT c{self.anchor.slot(self.task.target_column)} FROM {self.anchor.relation}"
-        unknown = self.connection.execute(
+        unknown = one_row(
+            self.connection,
             f"SELECT min(target) FROM {relation} WHERE target NOT IN "
-            f"(SELECT v FROM ({column}) AS x(v) WHERE v IS NOT NULL)"
-        ).fetchone()
-        if unknown is not None and unknown[0] is not None:
-            raise _error(
+            f"(SELECT v FROM ({column}) AS x(v) WHERE v IS NOT NULL)",
+        )
+        if unknown[0] is not None:
+            raise TaskError(
                 f"{self.where} has the target {literal(unknown[0])}, which is no value of column "
                 f"'{self.task.anchor_table}.{self.task.target_column}'"
             )
@@ -502,8 +496,6 @@ class _SeedMaker:
                 f"SELECT CAST(target AS VARCHAR), count(*) FROM {relation} "
                 "WHERE target IS NOT NULL GROUP BY target ORDER BY count(*) DESC, target LIMIT 20"
             ).fetchall()
-            return {"classes": {name: count for name, count in rows}}
-        row = self.connection.execute(
-            f"SELECT quantile_disc(target, [0.0, 0.25, 0.5, 0.75, 1.0]) FROM {relation}"
-        ).fetchone()
-        return {"quantiles": [] if row is None or row[0] is None else list(row[0])}
+            return {"classes": dict(rows)}
+        query = f"SELECT quantile_disc(target, [0.0, 0.25, 0.5, 0.75, 1.0]) FROM {relation}"
+        return {"quantiles": list(one_row(self.connection, query)[0] or ())}

@@ -19,10 +19,11 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwater import binding
 from headwater.build.ownership import (
     BUILD_PREFIX,
     check_target,
@@ -46,10 +47,7 @@ class Workspace:
     target: Path
     folder: Path
     is_resumable: bool
-    keep: bool = field(default=False)
-
-    def database(self) -> Path:
-        return self.folder / "work.duckdb"
+    keep: bool = False
 
 
 @contextmanager
@@ -148,8 +146,6 @@ def file_facts(files: Iterable[Path]) -> list[list[Any]]:
 def code_digest() -> str:
     """This package's code: a newer one may convert otherwise."""
     digest = hashlib.blake2b(digest_size=KEY_BYTES)
-    from headwater import binding
-
     folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("*.py")):
         name = str(file.relative_to(folder))

@@ -39,12 +39,10 @@ def parser() -> argparse.ArgumentParser:
         help="of texts: hash (the default), sentence-transformers:NAME_OR_FOLDER, "
         "openai:MODEL@URL, or precomputed:FILE.parquet with columns text and vector",
     )
-    build.add_argument(
+    _add_named_values(
+        build,
         "--embedder-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="matryoshka, prefix, max_characters, batch_texts, batch_characters, concurrency, "
+        "matryoshka, prefix, max_characters, batch_texts, batch_characters, concurrency, "
         "timeout_s, attempts, key_variable (OPENAI_API_KEY), device",
     )
     build.add_argument(
@@ -85,12 +83,10 @@ def parser() -> argparse.ArgumentParser:
     sample.add_argument("--split", default="train", choices=("train", "val", "test"))
     sample.add_argument("--length", type=int, default=256, metavar="S", help="cells (256)")
     sample.add_argument("--width", type=int, default=4, metavar="W", help="children per key (4)")
-    sample.add_argument(
+    _add_named_values(
+        sample,
         "--sampler-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
+        "in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
     )
     add_no_verify(sample)
     sample.set_defaults(command=commands.sample)
@@ -129,18 +125,20 @@ def _add_audit(subparsers: Any) -> None:
     audit.add_argument(
         "--seeds", type=int, metavar="N", help="of each task and split (1000, always the same)"
     )
-    audit.add_argument(
+    _add_named_values(
+        audit,
         "--sampler-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what you will train with, in JSON or as a word: default_sequence_length=512, "
+        "what you will train with, in JSON or as a word: default_sequence_length=512, "
         "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; "
         "repeatable",
     )
     add_no_verify(audit)
     audit.add_argument("--json", action="store_true", help="for programs")
     audit.set_defaults(command=commands.audit)
+
+
+def _add_named_values(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    parser.add_argument(option, action="append", default=[], metavar="NAME=VALUE", help=text)
 
 
 def add_no_verify(parser: argparse.ArgumentParser) -> None:

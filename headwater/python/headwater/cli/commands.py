@@ -6,9 +6,10 @@ Each imports what it needs, so that wrong usage is reported at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,7 @@ def build(options: argparse.Namespace) -> int:
             report = stages.dry_run(options.source, options.metadata, texts=options.texts, **shared)
         else:
             report = stages.build(
-                options.source,
-                options.out,
-                options.metadata,
-                strict=options.strict,
-                **shared,
+                options.source, options.out, options.metadata, strict=options.strict, **shared
             )
     finally:
         display.close()
@@ -108,7 +105,7 @@ def build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named_values(given: Sequence[str], option: str) -> dict[str, str]:
+def _named_values(given: Sequence[str], option: str) -> dict[str, Any]:
     values = {}
     for pair in given:
         name, found, value = pair.partition("=")
@@ -199,14 +196,10 @@ def audit(options: argparse.Namespace) -> int:
 
 def _sampler_options(options: argparse.Namespace) -> dict[str, Any]:
     given = _named_values(options.sampler_option, "--sampler-option")
-    return {name: _json_or_word(value) for name, value in given.items()}
-
-
-def _json_or_word(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    for name, text in given.items():
+        with contextlib.suppress(ValueError):  # then it is a word
+            given[name] = json.loads(text)
+    return given
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -214,21 +207,20 @@ def bench(options: argparse.Namespace) -> int:
 
     given = {name: getattr(options, name) for name in BENCH_DIMENSIONS}
     choices = {name: values for name, values in given.items() if values is not None}
+    lines: Iterable[dict[str, Any]]
     if options.latency is not None:
         if options.latency < 1:
             raise ValueError(f"--latency is {options.latency}, expected at least 1")
         wanted = benchmark.configurations(**choices)
-        for line in benchmark.latency(options.store, wanted, requests=options.latency):
-            if not tell(to_json(line)):
-                break
-        return 0
-    wanted = benchmark.configurations(**{"threads": benchmark.thread_counts(), **choices})
-    if sys.stderr is not None and sys.stderr.isatty():
-        seconds = len(wanted) * benchmark.REPEATS * benchmark.SECONDS
-        say(f"{len(wanted)} configurations, about {seconds:.0f} seconds")
-    lines = benchmark.throughput(
-        options.store, wanted, seconds=benchmark.SECONDS, repeats=benchmark.REPEATS
-    )
+        lines = benchmark.latency(options.store, wanted, requests=options.latency)
+    else:
+        wanted = benchmark.configurations(**{"threads": benchmark.thread_counts(), **choices})
+        if sys.stderr is not None and sys.stderr.isatty():
+            seconds = len(wanted) * benchmark.REPEATS * benchmark.SECONDS
+            say(f"{len(wanted)} configurations, about {seconds:.0f} seconds")
+        lines = benchmark.throughput(
+            options.store, wanted, seconds=benchmark.SECONDS, repeats=benchmark.REPEATS
+        )
     for line in lines:
         if not tell(to_json(line)):
             break

@@ -14,16 +14,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater.embedding.endpoint import Endpoint
+from headwater.embedding.vector_cache import text_key
 from headwater.errors import EmbedderError
+from headwater.sources.database import import_duckdb
+from headwater.sources.source import brief, literal
 
 EmbedFunction = Callable[[list[str]], Any]
 Vectors = NDArray[np.float64]
@@ -83,7 +88,7 @@ def _option(name: str, value: Any, kind: type) -> Any:
         ) from error
 
 
-class Embedder(Protocol):
+class Embedder:
     """One that is not `hash`."""
 
     name: str  # recorded in the store
@@ -91,15 +96,15 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[int], Vectors]]:
         """Vectors with the places of their texts, batch by batch, in any order."""
-        ...
+        raise NotImplementedError
 
     def request_count(self, texts: Sequence[str]) -> int:
         """Requests that the texts would take; 0 of a kind that asks nobody."""
-        ...
+        return 0
 
     def usage(self) -> dict[str, int]:
         """Counts for the report."""
-        ...
+        return {}
 
 
 def make_embedder(
@@ -133,7 +138,7 @@ def in_batches(texts: Sequence[str], size: int) -> Iterator[range]:
 # ---- a callable ------------------------------------------------------------------------------
 
 
-class CallableEmbedder:
+class CallableEmbedder(Embedder):
     """A function of the caller's. If it has an attribute `identity`, a string that changes
     whenever its vectors do, they are kept for later builds."""
 
@@ -154,17 +159,11 @@ class CallableEmbedder:
                 )
             yield places, vectors
 
-    def request_count(self, texts: Sequence[str]) -> int:
-        return 0
-
-    def usage(self) -> dict[str, int]:
-        return {}
-
 
 # ---- sentence-transformers -------------------------------------------------------------------
 
 
-class SentenceTransformer:
+class SentenceTransformer(Embedder):
     """A model of the library sentence-transformers, loaded at the first text."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
@@ -172,41 +171,33 @@ class SentenceTransformer:
         folder = Path(model)
         is_folder = folder.is_dir()
         self.name = f"sentence-transformers:{folder.resolve().name if is_folder else model}"
-        self.model: Any = None
         self.cut_count = 0
         content = folder_digest(folder) if is_folder else self._commit()
-        self.identity: str | None = (
-            f"sentence-transformers:{content}|{options.prefix}|{options.max_characters}"
-        )
+        self.identity = f"sentence-transformers:{content}|{options.prefix}|{options.max_characters}"
 
-    def _load(self) -> Any:
-        if self.model is None:
-            try:
-                import sentence_transformers
-            except ImportError as error:
-                raise ImportError(
-                    "this embedder needs sentence-transformers: pip install 'headwater[embed]'"
-                ) from error
-            try:
-                self.model = sentence_transformers.SentenceTransformer(
-                    self.path, device=self.options.device or None
-                )
-            except (OSError, ValueError, RuntimeError) as error:
-                raise EmbedderError(f"cannot load the model '{self.path}': {error}") from error
-        return self.model
+    @cached_property
+    def model(self) -> Any:
+        try:
+            from sentence_transformers import SentenceTransformer as Model
+        except ImportError as error:
+            raise ImportError(
+                "this embedder needs sentence-transformers: pip install 'headwater[embed]'"
+            ) from error
+        try:
+            return Model(self.path, device=self.options.device or None)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise EmbedderError(f"cannot load the model '{self.path}': {error}") from error
 
     def _commit(self) -> str:
         """The model's name with its revision, as the library that loaded it knows it."""
-        model = self._load()
-        first = model[0] if len(model) else None
+        first = self.model[0] if len(self.model) else None
         config = getattr(getattr(first, "auto_model", None), "config", None)
         return f"{self.path}@{getattr(config, '_commit_hash', None)}"
 
     def embed(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[int], Vectors]]:
-        model = self._load()
         for places in in_batches(texts, BATCH_TEXTS):
             asked = [prepared(texts[place], self.options) for place in places]
-            vectors = model.encode(
+            vectors = self.model.encode(
                 asked,
                 batch_size=self.options.batch_texts,
                 convert_to_numpy=True,
@@ -214,9 +205,6 @@ class SentenceTransformer:
             )
             self.cut_count += count_cut((texts[place] for place in places), self.options)
             yield places, np.asarray(vectors, np.float64)
-
-    def request_count(self, texts: Sequence[str]) -> int:
-        return 0
 
     def usage(self) -> dict[str, int]:
         return {"cut": self.cut_count}
@@ -246,7 +234,7 @@ def count_cut(texts: Iterator[str], options: EmbedderOptions) -> int:
 # ---- an endpoint -----------------------------------------------------------------------------
 
 
-class EndpointEmbedder:
+class EndpointEmbedder(Embedder):
     """An OpenAI-compatible endpoint. It is never asked for the empty text, which such servers
     refuse: its vector is zero, as that of `hash` is."""
 
@@ -255,19 +243,11 @@ class EndpointEmbedder:
     ) -> None:
         asked = None if options.matryoshka else text_dim
         self.options, self.cut_count = options, 0
-        self.endpoint = Endpoint(
-            url,
-            model,
-            key_variable=options.key_variable,
-            dimensions=asked,
-            batch_texts=options.batch_texts,
-            batch_characters=options.batch_characters,
-            concurrency=options.concurrency,
-            timeout_s=options.timeout_s,
-            attempts=options.attempts,
-        )
+        given = dataclasses.asdict(options)
+        shared = {name: given[name] for name in given if name in Endpoint.__dataclass_fields__}
+        self.endpoint = Endpoint(url, model, dimensions=asked, **shared)
         self.name = f"openai:{model}@{url}"
-        self.identity: str | None = f"{self.name}|{asked}|{options.prefix}|{options.max_characters}"
+        self.identity = f"{self.name}|{asked}|{options.prefix}|{options.max_characters}"
         self.width: int | None = asked
 
     def embed(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[int], Vectors]]:
@@ -304,11 +284,11 @@ class EndpointEmbedder:
 # ---- a file of vectors -----------------------------------------------------------------------
 
 
-class Precomputed:
+class Precomputed(Embedder):
     """Vectors from Parquet. The file is read once into a temporary file of float32 rows; in memory
     are the digests of its texts."""
 
-    identity: str | None = None  # looked up again each time
+    identity = None  # looked up again each time
 
     def __init__(self, file: Path) -> None:
         self.file, self.name = file, f"precomputed:{file.name}"
@@ -318,11 +298,6 @@ class Precomputed:
         self.vectors: NDArray[np.float32] | None = None
 
     def load(self) -> NDArray[np.float32]:
-        import tempfile
-
-        from headwater.sources.database import import_duckdb
-        from headwater.sources.source import brief, literal
-
         if self.vectors is not None:
             return self.vectors
         duckdb = import_duckdb()
@@ -368,16 +343,12 @@ class Precomputed:
         return int(low)
 
     def add(self, text: str) -> None:
-        from headwater.embedding.vector_cache import text_key
-
         key = text_key(text)
         if key in self.rows:
             raise EmbedderError(f"'{self.file}' has the text {text[:SHOWN_TEXT]!r} twice")
         self.rows[key] = len(self.rows)
 
     def embed(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[int], Vectors]]:
-        from headwater.embedding.vector_cache import text_key
-
         vectors = self.load()
         for places in in_batches(texts, BATCH_TEXTS):
             found = [self.rows[text_key(texts[place])] for place in places]
@@ -385,8 +356,6 @@ class Precomputed:
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """The texts that the file has no vector of."""
-        from headwater.embedding.vector_cache import text_key
-
         self.load()
         return [text for text in texts if text_key(text) not in self.rows]
 
@@ -396,9 +365,3 @@ class Precomputed:
             f"'{self.file}' has no vector of {count:,} texts, for example {shown}; "
             "`headwater build --dry-run --texts FILE` writes all that are needed"
         )
-
-    def request_count(self, texts: Sequence[str]) -> int:
-        return 0
-
-    def usage(self) -> dict[str, int]:
-        return {}

@@ -1,12 +1,7 @@
-"""The store that a build is about to replace: what has changed since.
-
-`PreviousStore` is opened before the build and closed before publication. Its texts are found by a
-sorted array of 64-bit hashes (8 bytes a text).
-"""
+"""The store that a build is about to replace: what has changed since."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,57 +9,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.binding import hash64
 from headwater.errors import StoreError
+from headwater.store.store import Store
 
 
-class PreviousStore:
-    """An open store of an earlier build."""
-
-    def __init__(self, path: Path) -> None:
-        from headwater import binding
-
-        self.core = binding.Store(path)
-        file = Path(self.core.directory()) / "metadata.json"
-        try:
-            self.metadata: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read '{file}': {error}") from error
-        self._hashes: NDArray[np.uint64] | None = None
-
-    @staticmethod
-    def open(path: Path) -> PreviousStore | None:
-        """The store at `path`; None if there is none, or none that can be read."""
-        try:
-            return PreviousStore(path)
-        except (StoreError, OSError):
-            return None
-
-    def close(self) -> None:
-        self.core.close()
-
-    @property
-    def fingerprint(self) -> str:
-        return self.core.fingerprint()
-
-    def _index(self) -> NDArray[np.uint64]:
-        if self._hashes is None:
-            count = self.core.counts()["text_count"]
-            self._hashes = np.sort(text_hashes(self.core.text(i) for i in range(count)))
-        return self._hashes
-
-    def count_new(self, texts: Sequence[str]) -> int:
-        """How many of the texts the store does not have (by their hashes)."""
-        hashes, asked = self._index(), text_hashes(texts)
-        places = np.searchsorted(hashes, asked)
-        within = places < len(hashes)
-        found = np.zeros(len(asked), bool)
-        found[within] = hashes[places[within]] == asked[within]
-        return int(len(asked) - found.sum())
+def open_previous(path: Path) -> Store | None:
+    """The store at `path`; None if there is none, or none that can be read."""
+    try:
+        return Store(path, verify="header")
+    except (StoreError, OSError):
+        return None
 
 
-def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
-    from headwater.binding import hash64
+def count_new(store: Store, windows: Iterable[Sequence[str]]) -> int:
+    """How many texts the store does not have, by a sorted array of hashes (8 bytes a text)."""
+    known = np.sort(_hashes(map(store.core.text, range(store.core.counts()["text_count"]))))
+    count = 0
+    for texts in windows:
+        asked = _hashes(texts)
+        found = np.searchsorted(known, asked) < np.searchsorted(known, asked, "right")
+        count += len(asked) - int(found.sum())
+    return count
 
+
+def _hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
     return np.fromiter((hash64(text.encode("utf-8"), 0) for text in texts), np.uint64)
 
 
@@ -72,31 +41,21 @@ def store_changes(
     before: dict[str, Any], after: dict[str, Any], *, new_texts: int
 ) -> dict[str, Any]:
     """What a build changed: tables, rows, columns, texts and seeds, by name."""
-    old, new = _tables(before), _tables(after)
-    rows = {
-        name: {"before": _row_count(old[name]), "after": _row_count(new[name])}
-        for name in new
-        if name in old and _row_count(old[name]) != _row_count(new[name])
-    }
+    old, new = _row_counts(before), _row_counts(after)
     old_columns, new_columns = _columns(before), _columns(after)
-    same = [name for name in new_columns if name in old_columns]
-    old_tasks = {task["name"]: task["seeds"] for task in before["tasks"]}
-    new_tasks = {task["name"]: task["seeds"] for task in after["tasks"]}
+    old_tasks, new_tasks = _seed_counts(before), _seed_counts(after)
+    types = _changed(old_columns, new_columns)
     return {
         "tables_added": [name for name in new if name not in old],
         "tables_removed": [name for name in old if name not in new],
-        "rows": rows,
+        "rows": _changed(old, new),
         "columns_added": [
             ".".join(name) for name in new_columns if name not in old_columns and name[0] in old
         ],
         "columns_removed": [
             ".".join(name) for name in old_columns if name not in new_columns and name[0] in new
         ],
-        "types_changed": {
-            ".".join(name): {"before": old_columns[name], "after": new_columns[name]}
-            for name in same
-            if old_columns[name] != new_columns[name]
-        },
+        "types_changed": {".".join(name): change for name, change in types.items()},
         "texts": {
             "before": before["text"]["count"],
             "after": after["text"]["count"],
@@ -104,21 +63,26 @@ def store_changes(
         },
         "tasks_added": [name for name in new_tasks if name not in old_tasks],
         "tasks_removed": [name for name in old_tasks if name not in new_tasks],
-        "seeds": {
-            name: {"before": old_tasks[name], "after": new_tasks[name]}
-            for name in new_tasks
-            if name in old_tasks and old_tasks[name] != new_tasks[name]
-        },
+        "seeds": _changed(old_tasks, new_tasks),
     }
 
 
-def _tables(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {table["name"]: table for table in metadata["tables"]}
+def _changed(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, dict[str, Any]]:
+    """Both values of what has another one than before."""
+    return {
+        name: {"before": before[name], "after": value}
+        for name, value in after.items()
+        if name in before and before[name] != value
+    }
 
 
-def _row_count(table: dict[str, Any]) -> int:
-    low, high = table["row_range"]
-    return int(high - low)
+def _row_counts(metadata: dict[str, Any]) -> dict[str, int]:
+    ranges = {table["name"]: table["row_range"] for table in metadata["tables"]}
+    return {name: high - low for name, (low, high) in ranges.items()}
+
+
+def _seed_counts(metadata: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {task["name"]: task["seeds"] for task in metadata["tasks"]}
 
 
 def _columns(metadata: dict[str, Any]) -> dict[tuple[str, str], str]:

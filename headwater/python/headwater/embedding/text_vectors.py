@@ -9,13 +9,15 @@ hold are errors that name the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.binding import EMBEDDING_KINDS, Builder, hash_embed
 from headwater.embedding.embedders import Embedder, EmbedderOptions, Precomputed
 from headwater.embedding.vector_cache import VectorCache
 from headwater.errors import EmbedderError
@@ -25,16 +27,6 @@ WINDOW_TEXTS = 8192  # resolved at a time
 SHOWN_TEXT = 60
 
 Half = NDArray[np.float16]
-
-
-class VectorSink(Protocol):
-    """What embedding needs of the builder."""
-
-    def text_count(self) -> int: ...
-    def texts(self, lo: int, hi: int, /) -> list[str]: ...
-    def set_embedder(self, name: str, dim: int, /) -> None: ...
-    def write_vectors(self, kind: int, vectors: Any, /) -> None: ...
-    def hash_texts(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -56,6 +48,12 @@ class Embedding:
             return None
         cut = self.text_dim if self.options.matryoshka else None
         return f"{self.embedder.identity}|{self.text_dim}|{cut}|unit float16"
+
+    def open_cache(self, *, read_only: bool = False) -> VectorCache | None:
+        identity = self.identity()
+        if self.cache is None or identity is None:
+            return None
+        return VectorCache(self.cache, identity, read_only=read_only)
 
 
 @dataclass
@@ -80,7 +78,7 @@ def category_phrase(column: str, value: str) -> str:
 
 
 def write_embeddings(
-    builder: VectorSink,
+    builder: Builder,
     embedding: Embedding,
     columns: Sequence[str],
     categories: Sequence[str],
@@ -92,27 +90,19 @@ def write_embeddings(
     if embedding.embedder is None:
         width = _write_hashes(builder, embedding, columns, categories)
         return {"embedder": "hash", "dim": width, "count": counts.texts}, counts
-    identity = embedding.identity()
-    cache = None
-    if embedding.cache is not None and identity is not None:
-        cache = VectorCache(embedding.cache, identity)
-    try:
+    with embedding.open_cache() or nullcontext() as cache:
         resolver = _Resolver(embedding, cache, counts)
         if isinstance(embedding.embedder, Precomputed):
             _refuse_missing(embedding.embedder, builder, [*columns, *categories])
         width = _write_vectors(builder, resolver, columns, categories, tell)
-    finally:
         if cache is not None:
             counts.damaged = cache.damaged_count
-            cache.close()
     return {"embedder": embedding.name, "dim": width, "count": counts.texts}, counts
 
 
 def _write_hashes(
-    builder: VectorSink, embedding: Embedding, columns: Sequence[str], categories: Sequence[str]
+    builder: Builder, embedding: Embedding, columns: Sequence[str], categories: Sequence[str]
 ) -> int:
-    from headwater.binding import EMBEDDING_KINDS, hash_embed
-
     width = embedding.text_dim or HASH_DIM
     builder.set_embedder("hash", width)
     builder.write_vectors(EMBEDDING_KINDS["columns"], hash_embed(list(columns), width))
@@ -122,14 +112,12 @@ def _write_hashes(
 
 
 def _write_vectors(
-    builder: VectorSink,
+    builder: Builder,
     resolver: _Resolver,
     columns: Sequence[str],
     categories: Sequence[str],
     tell: Callable[[str], None],
 ) -> int:
-    from headwater.binding import EMBEDDING_KINDS
-
     first = resolver.vectors(columns)
     builder.set_embedder(resolver.embedding.name, first.shape[1])
     builder.write_vectors(EMBEDDING_KINDS["columns"], first)
@@ -137,23 +125,23 @@ def _write_vectors(
         vectors = resolver.vectors(categories[low : low + WINDOW_TEXTS])
         builder.write_vectors(EMBEDDING_KINDS["categories"], vectors)
     count = builder.text_count()
-    for low, texts in _windows(builder):
+    for low, texts in text_windows(builder):
         tell(f"{low:,} of {count:,} texts, {resolver.counts.embedded:,} new")
         builder.write_vectors(EMBEDDING_KINDS["texts"], resolver.vectors(texts))
     return int(first.shape[1])
 
 
-def _windows(builder: VectorSink) -> Iterator[tuple[int, list[str]]]:
+def text_windows(builder: Builder) -> Iterator[tuple[int, list[str]]]:
     count = builder.text_count()
     for low in range(0, count, WINDOW_TEXTS):
         yield low, builder.texts(low, min(low + WINDOW_TEXTS, count))
 
 
-def _refuse_missing(embedder: Precomputed, builder: VectorSink, phrases: Sequence[str]) -> None:
+def _refuse_missing(embedder: Precomputed, builder: Builder, phrases: Sequence[str]) -> None:
     """All that is missing at once: a file is made again by hand."""
     missing = embedder.missing(list(dict.fromkeys(phrases)))
     count, examples = len(missing), missing
-    for _, texts in _windows(builder):
+    for _, texts in text_windows(builder):
         missing = embedder.missing(texts)
         count += len(missing)
         examples = (examples + missing)[:16]
@@ -182,8 +170,8 @@ class _Resolver:
             found |= self.ask(distinct, missing)
         rows = {text: found[place] for place, text in enumerate(distinct)}
         self.check_widths(rows)
-        width = self.width if self.width is not None else 0
-        return np.array([rows[text] for text in texts], np.float16).reshape(len(texts), width)
+        vectors = np.array([rows[text] for text in texts], np.float16)
+        return vectors.reshape(len(texts), self.width or 0)
 
     def ask(self, texts: Sequence[str], missing: Sequence[int]) -> dict[int, Half]:
         asked = [texts[place] for place in missing]
@@ -191,7 +179,8 @@ class _Resolver:
         for places, given in self.embedder.embed(asked):
             named = [asked[place] for place in places]
             vectors = to_float16(self.fit(given), named, self.embedding.name)
-            self.keep(named, vectors)
+            if self.cache is not None and named:
+                self.cache.add(named, vectors)
             self.counts.embedded += len(named)
             found |= {missing[place]: row for place, row in zip(places, vectors, strict=True)}
         return found
@@ -213,10 +202,6 @@ class _Resolver:
                 else ""
             )
         )
-
-    def keep(self, texts: Sequence[str], vectors: Sequence[Half] | Half) -> None:
-        if self.cache is not None and len(texts):
-            self.cache.add(texts, np.asarray(vectors))
 
     def check_widths(self, rows: dict[str, Half]) -> None:
         for text, vector in rows.items():

@@ -15,7 +15,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +50,7 @@ class VectorCache:
         try:
             if not read_only:
                 folder.mkdir(parents=True, exist_ok=True)
-            mode = "ro" if read_only else "rwc"
-            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
+            uri = f"{self.path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
             self.database = sqlite3.connect(
                 uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None
             )
@@ -87,12 +85,7 @@ class VectorCache:
     def __enter__(self) -> VectorCache:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -7,11 +7,11 @@ prints, and in the `note` of the table, column or task in metadata.json.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from headwater.inference.facts import ColumnFacts
+from headwater.inference.facts import ColumnFacts, raw_value
 from headwater.metadata.schema import (
     Column,
     ColumnRef,
@@ -21,6 +21,7 @@ from headwater.metadata.schema import (
     Schema,
     Table,
     Task,
+    every_key,
 )
 from headwater.sources.source import SourceTable
 
@@ -44,17 +45,8 @@ class ColumnDraft:
     checks: list[str] = field(default_factory=list)
 
     def column(self) -> Column:
-        return Column(
-            self.name,
-            self.stype,
-            foreign_key=self.foreign_key,
-            known_at=self.known_at,
-            null_values=self.null_values,
-            unit=self.unit,
-            format=self.format,
-            taken_from=self.taken_from,
-            note="; ".join(self.checks),
-        )
+        shared = {f.name: getattr(self, f.name) for f in fields(Column) if hasattr(self, f.name)}
+        return Column(**shared, note="; ".join(self.checks))
 
 
 @dataclass
@@ -84,15 +76,20 @@ class TableDraft:
         return self.source.column_names().index(name)
 
     def every_key(self) -> list[ForeignKey]:
-        single = [
-            ForeignKey((column.name,), column.foreign_key.table, (column.foreign_key.column,))
-            for column in self.columns
-            if column.foreign_key is not None
-        ]
-        return single + self.foreign_keys
+        return every_key(self.columns, self.foreign_keys)
+
+    def kind(self, name: str) -> str:
+        """DuckDB's type of a column in raw.t<i>."""
+        return self.source.columns[self.slot(name)].type
+
+    def value(self, name: str) -> str:
+        """SQL: a raw value of a column without its spellings of NULL."""
+        return f"({raw_value(self.slot(name), self.column(name).facts.nulls)})"
 
     def table(self) -> Table:
         csv = self.source.csv
+        if csv is not None and not csv.header:  # the table's columns name those of the file
+            csv = replace(csv, columns=())
         return Table(
             name=self.name,
             columns=tuple(column.column() for column in self.columns),
@@ -102,15 +99,9 @@ class TableDraft:
             foreign_keys=tuple(self.foreign_keys),
             graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
             on_duplicate_key=self.on_duplicate_key,
-            csv=None if csv in (None, CsvFormat()) else _csv(csv),
+            csv=None if csv == CsvFormat() else csv,
             note="; ".join(self.checks),
         )
-
-
-def _csv(form: CsvFormat | None) -> CsvFormat:
-    """As it is written down: without a header the table's columns name those of the file."""
-    assert form is not None
-    return form if form.header else replace(form, columns=())
 
 
 @dataclass
@@ -130,11 +121,7 @@ class Draft:
     def schema(self) -> Schema:
         tables = tuple(table.table() for table in self.tables)
         return Schema(
-            self.name,
-            tables,
-            tuple(self.tasks),
-            timezone=self.timezone,
-            directory=self.directory,
+            self.name, tables, tuple(self.tasks), timezone=self.timezone, directory=self.directory
         )
 
     def every_check(self) -> list[str]:

@@ -8,11 +8,12 @@ may mean something (NA among two-letter codes is Namibia) stays a value, and is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headwater.inference.formats import find_format
+from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, SourceTable, literal
 from headwater.sources.value_sql import (
     INTEGER_TYPES,
@@ -24,9 +25,6 @@ from headwater.sources.value_sql import (
     to_numerical,
     to_timestamp,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 # Never a value, whatever the column holds.
 NEVER_VALUES = (
@@ -104,11 +102,6 @@ class ColumnFacts:
         return self.value_count > 0 and count >= MOSTLY * self.value_count
 
 
-MEASURES = (
-    "value_count", "distinct_count", "number_count", "marked_count", "integer_count",
-    "zero_one_count", "word_count", "time_count", "clock_count", "zoned_count", "padded_count",
-    "url_count", "uuid_count", "digit_count", "spaced_count", "largest", "smallest", "mean_length",
-)  # fmt: skip
 UUID_LENGTH_MIN = 32
 MARKED_LENGTH_MAX = 40  # of the shortest text, where any may be a marked number
 BOOLEAN_LENGTH_MAX = 5  # of a word
@@ -131,55 +124,40 @@ TEXT_SIGNS = {
 
 
 def column_facts(
-    connection: DuckDBPyConnection,
-    source: SourceTable,
-    slot: int,
-    known_nulls: tuple[str, ...] = (),
+    connection: Connection, source: SourceTable, slot: int, known_nulls: tuple[str, ...] = ()
 ) -> ColumnFacts:
     """Facts of a column; known_nulls are spellings of NULL that are no question."""
-    column, relation = source.columns[slot], f"raw.t{source.index}"
-    is_key = column.name in source.primary_key  # then an empty text is a value
-    found = _spellings(connection, relation, slot, column, known_nulls, is_key=is_key)
-    decimal = source.csv.decimal if source.csv is not None else "."
-    facts = _measure(connection, source, slot, tuple(found), decimal)
+    asked = _Column(connection, source, slot)
+    found = asked.spellings(known_nulls)
+    facts = asked.measure(found)
     never = set(known_nulls) | set(NEVER_VALUES)
     nulls = {text: count for text, count in found.items() if text in never}
     doubtful: dict[str, int] = {}
     for text, count in found.items():
         if text not in never:
-            is_null = _is_null(connection, relation, slot, text, facts, found)
-            (nulls if is_null else doubtful)[text] = count
+            (nulls if asked.is_null(text, facts, found) else doubtful)[text] = count
     if doubtful:
-        facts = _measure(connection, source, slot, tuple(nulls), decimal)
-    values = {name: getattr(facts, name) for name in MEASURES}
-    times = find_format(connection, column, _values(source, slot, tuple(nulls)), facts)
-    if times.format is not None:
-        values["time_count"] = times.count
-    sentinels = _sentinels(connection, source, slot, tuple(nulls), facts)
-    return ColumnFacts(
-        row_count=source.row_count,
+        facts = asked.measure(nulls)
+    times = find_format(connection, asked.column, asked.values(nulls), facts)
+    return replace(
+        facts,
+        time_count=facts.time_count if times.format is None else times.count,
         nulls=nulls,
         doubtful=doubtful,
-        sentinels=sentinels,
+        sentinels=asked.sentinels(nulls, facts),
         format=times.format,
         has_two_formats=times.has_two,
         unread_times=times.unread,
-        **values,
     )
 
 
-def raw_value(slot: int, nulls: tuple[str, ...], alias: str = "") -> str:
+def raw_value(slot: int, nulls: Collection[str]) -> str:
     """SQL: a raw value without the spellings of NULL."""
-    raw = f"{alias}c{slot}"
+    raw = f"c{slot}"
     if not nulls:
         return raw
     listed = ", ".join(literal(text) for text in nulls)
     return f"CASE WHEN CAST({raw} AS VARCHAR) NOT IN ({listed}) THEN {raw} END"
-
-
-def _values(source: SourceTable, slot: int, nulls: tuple[str, ...]) -> str:
-    """SQL: a relation of a column's values `v`."""
-    return f"(SELECT {raw_value(slot, nulls)} AS v FROM raw.t{source.index})"
 
 
 def may_be_time(column: SourceColumn) -> bool:
@@ -187,84 +165,88 @@ def may_be_time(column: SourceColumn) -> bool:
     return not is_number_type(column.type) or bool(DECLARED_TIME.search(column.declared))
 
 
-def _spellings(
-    connection: DuckDBPyConnection,
-    relation: str,
-    slot: int,
-    column: SourceColumn,
-    known: tuple[str, ...],
-    *,
-    is_key: bool,
-) -> dict[str, int]:
-    """Words for NULL that a column of texts holds, with their counts; others may be known."""
-    asked = column.type == "VARCHAR" and not is_key
-    words = (*known, *NEVER_VALUES, *SIGNS, *WORDS) if asked else known
-    if not words:
-        return {}
-    listed = ", ".join(literal(word) for word in dict.fromkeys(words))
-    rows = connection.execute(
-        f"SELECT v, count(*) FROM (SELECT CAST(c{slot} AS VARCHAR) AS v FROM {relation}) "
-        f"WHERE v IN ({listed}) GROUP BY v ORDER BY count(*) DESC, v"
-    ).fetchall()
-    return {word: count for word, count in rows}
+class _Column:
+    """A column as it is in raw.t<i>."""
 
+    def __init__(self, connection: Connection, source: SourceTable, slot: int) -> None:
+        self.connection, self.source = connection, source
+        self.slot, self.raw = slot, f"c{slot}"
+        self.column, self.relation = source.columns[slot], f"raw.t{source.index}"
 
-def _is_null(
-    connection: DuckDBPyConnection,
-    relation: str,
-    slot: int,
-    text: str,
-    facts: ColumnFacts,
-    found: dict[str, int],
-) -> bool:
-    """Whether a sign or a word is no value among the values beside it."""
-    if facts.value_count == 0:
-        return False
-    typed = max(facts.number_count, facts.time_count, facts.word_count)
-    if facts.mostly(typed):
-        return True
-    if text in SIGNS:
-        pattern = "'.*[[:alnum:]].*'"
-    elif text.casefold() == "na":
-        pattern = f"'[A-Za-z]{{{len(text)}}}'"  # a code like the others is a value
-    else:
-        return False
-    listed = ", ".join(literal(word) for word in found)
-    row = connection.execute(
-        f"SELECT count(*), count(*) FILTER (WHERE regexp_full_match(v, {pattern}, 's')) "
-        f"FROM (SELECT DISTINCT c{slot} AS v FROM {relation} WHERE c{slot} NOT IN ({listed}))"
-    ).fetchone()
-    assert row is not None
-    alike = row[1] / max(row[0], 1)
-    return bool(alike >= 0.5 if text in SIGNS else alike < 0.5)
+    def values(self, nulls: Collection[str]) -> str:
+        """SQL: a relation of its values `v` without the spellings of NULL."""
+        return f"(SELECT {raw_value(self.slot, nulls)} AS v FROM {self.relation})"
 
+    def spellings(self, known: tuple[str, ...]) -> dict[str, int]:
+        """Words for NULL that a column of texts holds, with their counts; others may be known."""
+        # An empty text is a value of a key.
+        asked = self.column.type == "VARCHAR" and self.column.name not in self.source.primary_key
+        words = (*known, *NEVER_VALUES, *SIGNS, *WORDS) if asked else known
+        if not words:
+            return {}
+        listed = ", ".join(literal(word) for word in dict.fromkeys(words))
+        rows = self.connection.execute(
+            f"SELECT v, count(*) FROM (SELECT CAST({self.raw} AS VARCHAR) AS v "
+            f"FROM {self.relation}) WHERE v IN ({listed}) GROUP BY v ORDER BY count(*) DESC, v"
+        ).fetchall()
+        return dict(rows)
 
-def _measure(
-    connection: DuckDBPyConnection,
-    source: SourceTable,
-    slot: int,
-    nulls: tuple[str, ...],
-    decimal: str,
-) -> ColumnFacts:
-    column, relation = source.columns[slot], _values(source, slot, nulls)
-    if column.type == "VARCHAR":
-        signs = _ask(connection, relation, TEXT_MEASURES | TEXT_SIGNS)
-        found = {name: signs[name] for name in TEXT_MEASURES}
-        found |= _ask(connection, relation, _text_measures(signs, decimal))
-    else:
-        found = _ask(connection, relation, _typed_measures(column))
-    return ColumnFacts(source.row_count, **found)
+    def is_null(self, text: str, facts: ColumnFacts, found: Collection[str]) -> bool:
+        """Whether a sign or a word is no value among the values beside it."""
+        if facts.value_count == 0:
+            return False
+        typed = max(facts.number_count, facts.time_count, facts.word_count)
+        if facts.mostly(typed):
+            return True
+        if text in SIGNS:
+            pattern = "'.*[[:alnum:]].*'"
+        elif text.casefold() == "na":
+            pattern = f"'[A-Za-z]{{{len(text)}}}'"  # a code like the others is a value
+        else:
+            return False
+        listed = ", ".join(literal(word) for word in found)
+        row = one_row(
+            self.connection,
+            f"SELECT count(*), count(*) FILTER (WHERE regexp_full_match(v, {pattern}, 's')) "
+            f"FROM (SELECT DISTINCT {self.raw} AS v FROM {self.relation} "
+            f"WHERE {self.raw} NOT IN ({listed}))",
+        )
+        alike = row[1] / max(row[0], 1)
+        return bool(alike >= 0.5 if text in SIGNS else alike < 0.5)
 
+    def measure(self, nulls: Collection[str]) -> ColumnFacts:
+        relation, csv = self.values(nulls), self.source.csv
+        if self.column.type == "VARCHAR":
+            signs = self.ask(relation, TEXT_MEASURES | TEXT_SIGNS)
+            found = {name: signs[name] for name in TEXT_MEASURES}
+            measures = _text_measures(signs, csv.decimal if csv is not None else ".")
+            found |= self.ask(relation, measures)
+        else:
+            found = self.ask(relation, _typed_measures(self.column))
+        return ColumnFacts(self.source.row_count, **found)
 
-def _ask(
-    connection: DuckDBPyConnection, relation: str, measures: Mapping[str, str]
-) -> dict[str, Any]:
-    """Aggregates of a relation by name."""
-    if not measures:
-        return {}
-    row = connection.execute(f"SELECT {', '.join(measures.values())} FROM {relation}").fetchone()
-    assert row is not None
-    return dict(zip(measures, row, strict=True))
+    def ask(self, relation: str, measures: Mapping[str, str]) -> dict[str, Any]:
+        """Aggregates of a relation by name."""
+        if not measures:
+            return {}
+        row = one_row(self.connection, f"SELECT {', '.join(measures.values())} FROM {relation}")
+        return dict(zip(measures, row, strict=True))
+
+    def sentinels(self, nulls: Collection[str], facts: ColumnFacts) -> dict[str, int]:
+        """Times that often stand for "never" or "not known", as the source spells them, with
+        counts."""
+        if not facts.mostly(facts.time_count) or is_number_type(self.column.type):
+            return {}  # also where a format is needed: the day then seldom stands for none
+        stamp, _ = to_timestamp("v", self.column.type)
+        listed = ", ".join(f"DATE '{day}'" for day in SENTINEL_DAYS)
+        rows = self.connection.execute(
+            f"SELECT CAST(v AS VARCHAR), count(*) AS n FROM "
+            f"(SELECT v, {stamp} AS t FROM {self.values(nulls)}) "
+            f"WHERE year(t) = {SENTINEL_YEAR} OR t IN ({listed}) "
+            f"GROUP BY 1, year(t) HAVING count(*) > 1 OR year(t) = {SENTINEL_YEAR} "
+            "ORDER BY n DESC, 1 LIMIT 3"
+        ).fetchall()
+        return dict(rows)
 
 
 def _text_measures(signs: Mapping[str, Any], decimal: str) -> dict[str, str]:
@@ -325,26 +307,3 @@ def _typed_measures(column: SourceColumn) -> dict[str, str]:
     if may_be_time(column):
         measures["time_count"] = f"count({to_timestamp('v', column.type)[0]})"
     return measures
-
-
-def _sentinels(
-    connection: DuckDBPyConnection,
-    source: SourceTable,
-    slot: int,
-    nulls: tuple[str, ...],
-    facts: ColumnFacts,
-) -> dict[str, int]:
-    """Times that often stand for "never" or "not known", as the source spells them, with counts."""
-    column = source.columns[slot]
-    if not facts.mostly(facts.time_count) or is_number_type(column.type):
-        return {}  # also where a format is needed: the day then seldom stands for none
-    stamp, _ = to_timestamp("v", column.type)
-    listed = ", ".join(f"DATE '{day}'" for day in SENTINEL_DAYS)
-    rows = connection.execute(
-        f"SELECT CAST(v AS VARCHAR), count(*) AS n FROM "
-        f"(SELECT v, {stamp} AS t FROM {_values(source, slot, nulls)}) "
-        f"WHERE year(t) = {SENTINEL_YEAR} OR t IN ({listed}) "
-        f"GROUP BY 1, year(t) HAVING count(*) > 1 OR year(t) = {SENTINEL_YEAR} "
-        "ORDER BY n DESC, 1 LIMIT 3"
-    ).fetchall()
-    return {text: count for text, count in rows}

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.inference.names import TIME_WORDS, is_code_name, is_id_name, words_of
+from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, literal
 from headwater.sources.value_sql import canonical_text, is_number_type
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from headwater.inference.facts import ColumnFacts
 
 DAY_FORMATS = (
@@ -62,7 +61,7 @@ class Written:
 
 
 def find_format(
-    connection: DuckDBPyConnection, column: SourceColumn, relation: str, facts: ColumnFacts
+    connection: Connection, column: SourceColumn, relation: str, facts: ColumnFacts
 ) -> Written:
     """Of the values `v` of a relation, the spellings of NULL taken out."""
     if facts.value_count == 0:
@@ -79,7 +78,7 @@ def find_format(
 
 
 def _digits(
-    connection: DuckDBPyConnection, column: SourceColumn, relation: str, facts: ColumnFacts
+    connection: Connection, column: SourceColumn, relation: str, facts: ColumnFacts
 ) -> Written | None:
     """Dates written as 20240315; None where they are no such dates."""
     may_be = PARTLY * DIGITS_MIN <= facts.mean_length <= DIGITS_MAX + 2  # 20240315.0
@@ -92,12 +91,11 @@ def _digits(
     for form, shape in DIGIT_FORMATS.items():
         date = f"CASE WHEN regexp_full_match({text}, {shape}) THEN {text} END"
         is_date = f"try_strptime({date}, {literal(form)}) IS NOT NULL"
-        row = connection.execute(
+        count, distinct, other = one_row(
+            connection,
             f"SELECT count(*) FILTER (WHERE {is_date}), count(DISTINCT v) FILTER (WHERE {is_date}),"
-            f" min({text}) FILTER (WHERE v IS NOT NULL AND NOT ({is_date})) FROM {relation}"
-        ).fetchone()
-        assert row is not None
-        count, distinct, other = row
+            f" min({text}) FILTER (WHERE v IS NOT NULL AND NOT ({is_date})) FROM {relation}",
+        )
         if count < PARTLY * facts.value_count or (distinct < DATES_MIN and not is_named):
             continue
         looks = f"looks like dates ({form})"
@@ -110,19 +108,18 @@ def _digits(
     return None
 
 
-def _words(connection: DuckDBPyConnection, relation: str, facts: ColumnFacts) -> Written:
+def _words(connection: Connection, relation: str, facts: ColumnFacts) -> Written:
     """Texts: the one format that nearly all have, else what they look like."""
     shapes = ", ".join(
         f"count(*) FILTER (WHERE regexp_full_match(v, {shape}))"
         for shape in (TIME_SHAPE, SHORT_SHAPE)
     )
     looks = f"regexp_full_match(trim(v), {LOOKS_TEXT})"
-    row = connection.execute(
+    shaped, short, count, example, other = one_row(
+        connection,
         f"SELECT {shapes}, count(*) FILTER (WHERE {looks}), min(v) FILTER (WHERE {looks}), "
-        f"min(v) FILTER (WHERE NOT {looks}) FROM {relation}"
-    ).fetchone()
-    assert row is not None
-    shaped, short, count, example, other = row
+        f"min(v) FILTER (WHERE NOT {looks}) FROM {relation}",
+    )
     found = Written()
     if facts.mostly(shaped) or facts.mostly(short):
         days = DAY_FORMATS if facts.mostly(shaped) else SHORT_DAY_FORMATS
@@ -138,12 +135,11 @@ def _words(connection: DuckDBPyConnection, relation: str, facts: ColumnFacts) ->
 
 
 def _one_format(
-    connection: DuckDBPyConnection, relation: str, facts: ColumnFacts, days: tuple[str, ...]
+    connection: Connection, relation: str, facts: ColumnFacts, days: tuple[str, ...]
 ) -> Written:
     formats = [f"{day}{clock}" for day in days for clock in CLOCK_FORMATS]
     counts = ", ".join(f"count(try_strptime(v, {literal(text)}))" for text in formats)
-    found = connection.execute(f"SELECT {counts} FROM {relation}").fetchone()
-    assert found is not None
+    found = one_row(connection, f"SELECT {counts} FROM {relation}")
     best = max(range(len(formats)), key=lambda j: (found[j], -j))
     if not facts.mostly(found[best]):
         return Written()

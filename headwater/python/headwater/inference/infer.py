@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
 from headwater.inference.facts import column_facts
@@ -22,12 +21,10 @@ from headwater.inference.values import suggest_value_tables
 from headwater.metadata.check import csv_formats
 from headwater.metadata.schema import Schema
 from headwater.metadata.selection import Selection
+from headwater.sources.database import Connection, open_database
 from headwater.sources.load import load_source
 from headwater.sources.source import Source, SourceData, SourceTable
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 def infer(
@@ -53,8 +50,6 @@ def draft_source(
     exclude_tables: Sequence[str] = (),
 ) -> Draft:
     """What is inferred, with reasons; an edited schema says how files and NULLs are written."""
-    from headwater.sources.database import open_database
-
     selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
     formats = {} if edited is None else csv_formats(edited)
     with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
@@ -68,9 +63,7 @@ def draft_source(
             connection.close()
 
 
-def draft_schema(
-    connection: DuckDBPyConnection, data: SourceData, edited: Schema | None = None
-) -> Draft:
+def draft_schema(connection: Connection, data: SourceData, edited: Schema | None = None) -> Draft:
     """The schema of a source that is already in `raw.*` of a connection: facts, keys, types, times,
     tasks; each step reads what those before it have settled."""
     nulls = {} if edited is None else _null_values(edited)
@@ -105,18 +98,15 @@ def _null_values(edited: Schema) -> Mapping[tuple[str, str], tuple[str, ...]]:
 
 
 def _table_draft(
-    connection: DuckDBPyConnection,
-    source: SourceTable,
-    nulls: Mapping[tuple[str, str], tuple[str, ...]],
+    connection: Connection, source: SourceTable, nulls: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> TableDraft:
-    columns = []
     usable = set(source.usable_names())
-    for slot, column in enumerate(source.columns):
-        if column.name not in usable:
-            continue
-        known = nulls.get((source.name, column.name), ())
-        facts = column_facts(connection, source, slot, known)
-        columns.append(ColumnDraft(column.name, facts))
+    known = {name: nulls.get((source.name, name), ()) for name in usable}
+    columns = [
+        ColumnDraft(name, column_facts(connection, source, slot, known[name]))
+        for slot, name in enumerate(source.column_names())
+        if name in usable
+    ]
     return TableDraft(source, columns, checks=list(source.notes))
 
 
@@ -141,7 +131,7 @@ def _settle_timezone(draft: Draft) -> None:
         for column in table.columns:
             if column.stype != "timestamp" or column.taken_from is not None:
                 continue
-            kind, facts = table.source.columns[table.slot(column.name)].type, column.facts
+            kind, facts = table.kind(column.name), column.facts
             if kind in (ZONED_TYPE, *NAIVE_TYPES):
                 zones.add(kind == ZONED_TYPE)
             elif facts.clock_count:

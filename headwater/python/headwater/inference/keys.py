@@ -9,25 +9,17 @@ either way the reason says it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.names import own_key_score, reference_score
 from headwater.inference.overlaps import key_text, measure_overlap
-from headwater.inference.references import (
-    CONTAINED,
-    KEY_LENGTH_MAX,
-    Key,
-    Reference,
-    ReferenceSearch,
-)
+from headwater.inference.references import CONTAINED, KEY_LENGTH_MAX, Key, ReferenceSearch
 from headwater.metadata.schema import ColumnRef, ForeignKey
+from headwater.sources.database import Connection, count_rows
 from headwater.sources.value_sql import INTEGER_TYPES
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 PREFIX_MAX = 4  # columns of a composite key
 EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
@@ -39,7 +31,7 @@ KEY_OF_TIMES = (
 
 
 def draft_primary_key(
-    connection: DuckDBPyConnection, table: TableDraft, tables: Sequence[TableDraft]
+    connection: Connection, table: TableDraft, tables: Sequence[TableDraft]
 ) -> None:
     """The declared primary key, else one column, else the first few."""
     if table.source.primary_key:
@@ -122,7 +114,7 @@ def _may_be_key(table: TableDraft, column: ColumnDraft) -> bool:
     return is_kind and facts.is_full and facts.mean_length <= KEY_LENGTH_MAX
 
 
-def _draft_composite_key(connection: DuckDBPyConnection, table: TableDraft) -> None:
+def _draft_composite_key(connection: Connection, table: TableDraft) -> None:
     """The shortest run of first columns that no two rows share, or hardly any two."""
     limit = _repeats_max(table)
     names: list[str] = []
@@ -132,17 +124,15 @@ def _draft_composite_key(connection: DuckDBPyConnection, table: TableDraft) -> N
         if not facts.is_full or not is_short or facts.integer_count < facts.number_count:
             return
         names.append(column.name)
-        product = 1
-        for name in names:
-            product *= max(table.column(name).facts.distinct_count, 1)
+        product = math.prod(max(table.column(name).facts.distinct_count, 1) for name in names)
         if len(names) < 2 or product + limit < table.source.row_count:
             continue
         parts = ", ".join(key_text(table, name) for name in names)
-        row = connection.execute(
+        extra = count_rows(
+            connection,
             f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT {parts} "
-            f"FROM raw.t{table.source.index})) FROM raw.t{table.source.index}"
-        ).fetchone()
-        extra = 0 if row is None else int(row[0])
+            f"FROM raw.t{table.source.index})) FROM raw.t{table.source.index}",
+        )
         if extra <= limit:
             _take_composite(table, tuple(names), extra)
             return
@@ -169,7 +159,7 @@ def _take_repeated(table: TableDraft, names: tuple[str, ...], extra: int) -> Non
     )
 
 
-def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> None:
+def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Declared keys with their overlap, then what else looks like one."""
     for table in tables:
         _declared_keys(connection, tables, table)
@@ -178,13 +168,17 @@ def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDra
         (table, column)
         for table in tables
         for column in table.columns
-        if column.foreign_key is None and not _in_composite(table, column.name)
+        if column.foreign_key is None
+        and not any(column.name in key.columns for key in table.foreign_keys)
     ]
     # Of tables with one key in common, the one whose name the key has is referred to.
     for table, column in sorted(open_columns, key=lambda entry: _is_own_key(*entry)):
         found = search.find(table, column)
         if found is not None and not _refers_back(found.key, table, column):
-            _take_reference(column, found)
+            column.foreign_key = ColumnRef(found.key.table.name, found.key.name)
+            why = "name" if found.score else "values"
+            column.reason = f"by {why}: {found.overlap.text(str(column.foreign_key))}"
+            column.checks.append(f"foreign key to {column.foreign_key} is inferred {column.reason}")
     for table in tables:
         for parent in tables:
             _infer_composite(connection, table, parent)
@@ -193,7 +187,7 @@ def draft_foreign_keys(connection: DuckDBPyConnection, tables: Sequence[TableDra
 
 
 def _say_nearly_key(
-    connection: DuckDBPyConnection, tables: Sequence[TableDraft], table: TableDraft
+    connection: Connection, tables: Sequence[TableDraft], table: TableDraft
 ) -> None:
     """A column that would be the key but for some rows, which leave other tables without a link."""
     column = _nearly_key(table, tables)
@@ -242,9 +236,7 @@ def settle_formats(tables: Sequence[TableDraft]) -> None:
             column.facts = replace(column.facts, unread_times=KEY_OF_TIMES)
 
 
-def _declared_keys(
-    connection: DuckDBPyConnection, tables: Sequence[TableDraft], table: TableDraft
-) -> None:
+def _declared_keys(connection: Connection, tables: Sequence[TableDraft], table: TableDraft) -> None:
     by_name = {other.name: other for other in tables}
     for columns, parent_name, references in reversed(table.source.foreign_keys):
         if len(columns) == 1:
@@ -282,19 +274,7 @@ def _refers_back(key: Key, table: TableDraft, column: ColumnDraft) -> bool:
     )
 
 
-def _take_reference(column: ColumnDraft, found: Reference) -> None:
-    reference = ColumnRef(found.key.table.name, found.key.name)
-    column.foreign_key = reference
-    why = "name" if found.score else "values"
-    column.reason = f"by {why}: {found.overlap.text(str(reference))}"
-    column.checks.append(f"foreign key to {reference} is inferred {column.reason}")
-
-
-def _in_composite(table: TableDraft, name: str) -> bool:
-    return any(name in key.columns for key in table.foreign_keys)
-
-
-def _infer_composite(connection: DuckDBPyConnection, table: TableDraft, parent: TableDraft) -> None:
+def _infer_composite(connection: Connection, table: TableDraft, parent: TableDraft) -> None:
     """A key over the columns that have the names of the parent's primary key."""
     if parent is table or len(parent.primary_key) < 2:
         return

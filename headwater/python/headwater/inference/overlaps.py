@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headwater.inference.draft import TableDraft
-from headwater.inference.facts import raw_value
+from headwater.sources.database import Connection, one_row
 from headwater.sources.value_sql import canonical_text
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 SAMPLE_VALUES = 1_000_000
 INDEX_VALUES = 1 << 24  # of all keys of an index: some 200 MB
@@ -48,13 +45,11 @@ class Overlap:
 
 def key_text(table: TableDraft, name: str) -> str:
     """SQL: a value as keys compare, NULL spellings taken out."""
-    slot, facts = table.slot(name), table.column(name).facts
-    raw = raw_value(slot, tuple(facts.nulls))
-    return canonical_text(f"({raw})", table.source.columns[slot].type)
+    return canonical_text(table.value(name), table.kind(name))
 
 
 def measure_overlap(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     table: TableDraft,
     columns: Sequence[str],
     parent: TableDraft,
@@ -68,13 +63,13 @@ def measure_overlap(
     names = ", ".join(f"k{j}" for j in range(len(values)))
     step = max(table.column(name).facts.distinct_count for name in columns) // SAMPLE_VALUES + 1
     sampled = f" AND hash({names}) % {step} = 0" if step > 1 else ""
-    row = connection.execute(
+    row = one_row(
+        connection,
         f"SELECT count(*), count(*) FILTER (WHERE ({names}) IN "
         f"(SELECT ({names}) FROM (SELECT {keys} FROM raw.t{parent.source.index}) "
         f"WHERE {present})) FROM (SELECT DISTINCT {names} FROM "
-        f"(SELECT {selected} FROM raw.t{table.source.index}) WHERE {present}{sampled})"
-    ).fetchone()
-    assert row is not None
+        f"(SELECT {selected} FROM raw.t{table.source.index}) WHERE {present}{sampled})",
+    )
     return Overlap(row[1], row[0], step > 1)
 
 
@@ -85,9 +80,7 @@ class ValueIndex:
     of those that together pass INDEX_VALUES the largest are left out, and have no bound.
     """
 
-    def __init__(
-        self, connection: DuckDBPyConnection, keys: Sequence[tuple[TableDraft, str]]
-    ) -> None:
+    def __init__(self, connection: Connection, keys: Sequence[tuple[TableDraft, str]]) -> None:
         self.connection = connection
         sizes = [table.column(name).facts.value_count for table, name in keys]
         order = np.argsort(sizes, kind="stable")
@@ -99,7 +92,7 @@ class ValueIndex:
         order = np.argsort(values, kind="stable")
         self.values, self.numbers = values[order], numbers[order]
 
-    def shares(self, table: TableDraft, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def shares(self, table: TableDraft, name: str) -> NDArray[np.float64]:
         """[keys] the share of a column's distinct values that each key has at most; 1 where it is
         not held, or where the column has so many values that a sample of them is measured."""
         bounds = np.ones(len(self.is_held))
@@ -113,9 +106,7 @@ class ValueIndex:
             found += self._count(asked[start : start + CHUNK_VALUES])
         return np.where(self.is_held, found / len(asked), 1.0)
 
-    def _count(
-        self, asked: np.ndarray[Any, np.dtype[np.uint64]]
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _count(self, asked: NDArray[np.uint64]) -> NDArray[np.int64]:
         """[keys] how many of some hashes each key has."""
         low = np.searchsorted(self.values, asked, "left")
         count = np.searchsorted(self.values, asked, "right") - low
@@ -124,9 +115,7 @@ class ValueIndex:
         return np.bincount(numbers, minlength=len(self.is_held))
 
 
-def _hashes(
-    connection: DuckDBPyConnection, table: TableDraft, name: str
-) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def _hashes(connection: Connection, table: TableDraft, name: str) -> NDArray[np.uint64]:
     """One hash for each distinct value of a column, in no order."""
     found = connection.execute(
         f"SELECT hash(k) AS h FROM (SELECT DISTINCT {key_text(table, name)} AS k "

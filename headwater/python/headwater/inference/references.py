@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.names import is_code_name, is_id_name, reference_score, words_of
 from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
+from headwater.sources.database import Connection
 from headwater.sources.value_sql import INTEGER_TYPES
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 KEY_LENGTH_MAX = 60  # of a text, on average
 # Distinct values found, by what the names say (3: surely, 2: likely).
@@ -38,10 +35,6 @@ class Key:
     name: str
     kind: str  # of the values, where they alone may speak for it: text, number or nothing
 
-    @property
-    def is_primary(self) -> bool:
-        return self.table.primary_key == (self.name,)
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -55,7 +48,7 @@ class Reference:
 class ReferenceSearch:
     """The keys of a database, and the columns that may refer to them."""
 
-    def __init__(self, connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> None:
+    def __init__(self, connection: Connection, tables: Sequence[TableDraft]) -> None:
         self.connection = connection
         found = [(table, name) for table in tables for name in _unique_columns(table)]
         self.keys = [
@@ -149,7 +142,8 @@ class ReferenceSearch:
 
 
 def _rank(key: Key, score: int, share: float) -> tuple[float, ...]:
-    return score, share, key.is_primary, -key.table.source.row_count, -key.number
+    is_primary = key.table.primary_key == (key.name,)
+    return score, share, is_primary, -key.table.source.row_count, -key.number
 
 
 def _wanted(score: int) -> float:

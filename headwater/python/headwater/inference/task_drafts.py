@@ -8,13 +8,12 @@ which it is almost determined) are hidden; who drafts a task by hand rarely thin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.facts import raw_value
 from headwater.inference.names import words_of
 from headwater.metadata.from_json import FILE_UNSAFE, is_usable
 from headwater.metadata.schema import ColumnRef, Task
+from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
 from headwater.sources.value_sql import (
     INTEGER_TYPES,
@@ -23,9 +22,6 @@ from headwater.sources.value_sql import (
     to_boolean,
     to_numerical,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 TASK_COUNT_MAX = 6
 TASKS_PER_TABLE = 2
@@ -45,7 +41,7 @@ EXACT_MAX = 2**53  # of integers that a double holds
 SQUARED_MAX = 1e150  # of numbers whose variance a double holds
 
 
-def draft_tasks(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> list[Task]:
+def draft_tasks(connection: Connection, tables: Sequence[TableDraft]) -> list[Task]:
     """At most a handful, one per table first."""
     keyed = [table for table in tables if table.primary_key]
     pool = [table for table in keyed if table.temporal_column is not None] or keyed
@@ -63,14 +59,15 @@ def draft_tasks(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) ->
     return tasks
 
 
-def _targets(connection: DuckDBPyConnection, table: TableDraft) -> list[ColumnDraft]:
+def _targets(connection: Connection, table: TableDraft) -> list[ColumnDraft]:
     """Columns to predict, the best first, of different types where there are."""
     keys = {name for key in table.every_key() for name in key.columns} | set(table.primary_key)
     found = [
         column
         for column in table.columns
         if column.name not in keys
-        and _may_be_named(table, column)
+        and column.name.strip()
+        and is_usable(_task_name(table, column))
         and _may_be_target(connection, table, column)
     ]
     found.sort(key=_rank)
@@ -90,33 +87,28 @@ def _rank(column: ColumnDraft) -> tuple[float, ...]:
     return (*rank, missing < NULL_SHARE_MIN * facts.row_count, not is_outcome)
 
 
-def _may_be_named(table: TableDraft, column: ColumnDraft) -> bool:
-    """Whether a task can name the column, and be named after it."""
-    return bool(column.name.strip()) and is_usable(_task_name(table, column))
-
-
 def _task_name(table: TableDraft, column: ColumnDraft) -> str:
     name = FILE_UNSAFE.sub("_", f"{table.name}-{column.name}")
     return f"_{name[1:]}" if name.startswith(".") else name
 
 
-def _may_be_target(connection: DuckDBPyConnection, table: TableDraft, column: ColumnDraft) -> bool:
+def _may_be_target(connection: Connection, table: TableDraft, column: ColumnDraft) -> bool:
     facts = column.facts
     if column.stype not in TYPE_ORDER or facts.value_count < ROWS_MIN or facts.distinct_count < 2:
         return False
     if column.stype == "numerical":
         return True
     value = _value(table, column)
-    row = connection.execute(
+    row = one_row(
+        connection,
         f"SELECT max(n), sum(n) FROM (SELECT count({value}) AS n FROM raw.t{table.source.index} "
-        f"GROUP BY {value})"
-    ).fetchone()
-    assert row is not None
+        f"GROUP BY {value})",
+    )
     few = facts.distinct_count <= CLASS_COUNT_MAX
     return bool(few and row[0] <= CLASS_SHARE_MAX * row[1])
 
 
-def _task(connection: DuckDBPyConnection, table: TableDraft, target: ColumnDraft) -> Task:
+def _task(connection: Connection, table: TableDraft, target: ColumnDraft) -> Task:
     hidden, notes = [], []
     for column in table.columns:
         if column is not target and _is_shown(table, column):
@@ -148,7 +140,7 @@ def _is_shown(table: TableDraft, column: ColumnDraft) -> bool:
 
 
 def _determines(
-    connection: DuckDBPyConnection, table: TableDraft, column: ColumnDraft, target: ColumnDraft
+    connection: Connection, table: TableDraft, column: ColumnDraft, target: ColumnDraft
 ) -> str | None:
     """Why a column gives the target of its row away, if it does."""
     relation, value, asked = (
@@ -159,24 +151,23 @@ def _determines(
     pairs = f"(SELECT {value} AS v, {asked} AS t FROM {relation})"
     both = "v IS NOT NULL AND t IS NOT NULL"
     if column.stype == target.stype == "numerical":
-        row = connection.execute(
-            f"SELECT corr(v, t), count(*) FROM {pairs} WHERE {both}"
-        ).fetchone()
-        if row and row[0] is not None and row[1] >= ROWS_MIN and abs(row[0]) >= CORRELATED:
+        row = one_row(connection, f"SELECT corr(v, t), count(*) FROM {pairs} WHERE {both}")
+        if row[0] is not None and row[1] >= ROWS_MIN and abs(row[0]) >= CORRELATED:
             return f"correlation {row[0]:.3f}"
     if not _may_repeat(table, column, target):
         return None
     if target.stype == "numerical":
         return _explains(connection, pairs, both, target)
-    row = connection.execute(
+    row = one_row(
+        connection,
         f"SELECT sum(n), sum(top), count(*) FROM (SELECT v, sum(m) AS n, max(m) AS top FROM "
         f"(SELECT v, t, count(*) AS m FROM {pairs} WHERE {both} GROUP BY v, t) GROUP BY v) "
-        "WHERE n > 1"
-    ).fetchone()
-    base = connection.execute(
-        f"SELECT max(m), sum(m) FROM (SELECT count(*) AS m FROM {pairs} WHERE {both} GROUP BY t)"
-    ).fetchone()
-    assert row is not None and base is not None
+        "WHERE n > 1",
+    )
+    base = one_row(
+        connection,
+        f"SELECT max(m), sum(m) FROM (SELECT count(*) AS m FROM {pairs} WHERE {both} GROUP BY t)",
+    )
     if not row[0] or row[0] < COVERED * target.facts.value_count or row[2] * 3 > row[0]:
         return None
     share, chance = row[1] / row[0], base[0] / base[1]
@@ -191,23 +182,20 @@ def _may_repeat(table: TableDraft, column: ColumnDraft, target: ColumnDraft) -> 
     Of n values, d of them distinct, s stand once: the others are n - s >= T / 2 for T values of the
     target, and n - s >= 3 (d - s), so that 3 (n - d) >= T. Rows without a target do not add to it.
     """
-    facts, kind = column.facts, table.source.columns[table.slot(column.name)].type
+    facts, kind = column.facts, table.kind(column.name)
     is_exact = kind in REAL_TYPES or (kind in INTEGER_TYPES and facts.largest <= EXACT_MAX)
     if column.stype == "boolean" or (column.stype == "numerical" and not is_exact):
         return True  # fewer values may be distinct than texts of them are
     return 3 * (facts.value_count - facts.distinct_count) >= target.facts.value_count
 
 
-def _explains(
-    connection: DuckDBPyConnection, pairs: str, both: str, target: ColumnDraft
-) -> str | None:
+def _explains(connection: Connection, pairs: str, both: str, target: ColumnDraft) -> str | None:
     """Whether a number hardly varies among the rows that share a value."""
-    row = connection.execute(
+    count, within, groups, variance = one_row(
+        connection,
         f"SELECT sum(n), sum(n * s), count(*), (SELECT var_pop(t) FROM {pairs} WHERE {both}) FROM "
-        f"(SELECT count(*) AS n, var_pop(t) AS s FROM {pairs} WHERE {both} GROUP BY v) WHERE n > 1"
-    ).fetchone()
-    assert row is not None
-    count, within, groups, variance = row
+        f"(SELECT count(*) AS n, var_pop(t) AS s FROM {pairs} WHERE {both} GROUP BY v) WHERE n > 1",
+    )
     if (
         not count
         or count < COVERED * target.facts.value_count
@@ -223,8 +211,7 @@ def _explains(
 
 def _value(table: TableDraft, column: ColumnDraft) -> str:
     """SQL: a value of a column, of its drafted type; very large numbers are brought near 1."""
-    kind = table.source.columns[table.slot(column.name)].type
-    raw = f"({raw_value(table.slot(column.name), tuple(column.facts.nulls))})"
+    kind, raw = table.kind(column.name), table.value(column.name)
     if column.stype == "numerical":
         decimal = table.source.csv.decimal if table.source.csv is not None else "."
         number = f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.facts import ColumnFacts, raw_value
+from headwater.inference.facts import ColumnFacts
 from headwater.inference.names import table_words, words_of
 from headwater.inference.overlaps import key_text
 from headwater.metadata.schema import ColumnRef, Known
-from headwater.sources.database import count_rows
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.value_sql import to_boolean, to_timestamp
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 NOT_CREATION = re.compile(
     r"birth|born|dob|death|expir|end|due|last|updat|modif|edit|clos|delet|cancel|valid|until|deadline",
@@ -52,7 +48,7 @@ SAME_ROWS_SHARE = 0.98
 NEWER_SHARE = 0.5
 
 
-def draft_times(connection: DuckDBPyConnection, table: TableDraft) -> None:
+def draft_times(connection: Connection, table: TableDraft) -> None:
     """The temporal column, with the resolution of texts that are dates."""
     stamps = [column for column in table.columns if column.stype == "timestamp"]
     found = _declared(table) or _temporal(connection, table, stamps)
@@ -81,7 +77,7 @@ def _declared(table: TableDraft) -> ColumnDraft | None:
 
 
 def _temporal(
-    connection: DuckDBPyConnection, table: TableDraft, stamps: list[ColumnDraft]
+    connection: Connection, table: TableDraft, stamps: list[ColumnDraft]
 ) -> ColumnDraft | None:
     candidates = [
         column
@@ -113,9 +109,7 @@ def _has_times(facts: ColumnFacts) -> bool:
     )
 
 
-def draft_known_at(
-    connection: DuckDBPyConnection, tables: Sequence[TableDraft], table: TableDraft
-) -> None:
+def draft_known_at(connection: Connection, tables: Sequence[TableDraft], table: TableDraft) -> None:
     """Propose known_at for the columns of a timed table that look written later than their row."""
     if table.temporal_column is None or table.source.row_count == 0:
         return
@@ -140,7 +134,7 @@ def draft_known_at(
 
 
 def _propose_time(
-    connection: DuckDBPyConnection, table: TableDraft, time: ColumnDraft, column: ColumnDraft
+    connection: Connection, table: TableDraft, time: ColumnDraft, column: ColumnDraft
 ) -> bool:
     """A second time: later than its row, or missing until it happens."""
     facts = column.facts
@@ -160,26 +154,23 @@ def _propose_time(
 
 
 def _propose_companion(
-    connection: DuckDBPyConnection,
-    table: TableDraft,
-    column: ColumnDraft,
-    late: Sequence[ColumnDraft],
+    connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[ColumnDraft]
 ) -> bool:
     """A column that is set in the same rows as a later time, or true in them."""
     for time in late:
-        value, stamp = _raw(table, column), _raw(table, time)
-        has_value = f"({value}) IS NOT NULL"
+        value, has_time = table.value(column.name), f"{table.value(time.name)} IS NOT NULL"
+        has_value = f"{value} IS NOT NULL"
         if column.facts.is_full:
             if column.stype != "boolean":
                 continue
-            kind = table.source.columns[table.slot(column.name)].type
-            has_value = f"coalesce({to_boolean(f'({value})', kind)[0]}, false)"
-        row = connection.execute(
-            f"SELECT count(*), count(*) FILTER (WHERE {has_value} AND ({stamp}) IS NOT NULL), "
+            has_value = f"coalesce({to_boolean(value, table.kind(column.name))[0]}, false)"
+        row = one_row(
+            connection,
+            f"SELECT count(*), count(*) FILTER (WHERE {has_value} AND {has_time}), "
             f"count(*) FILTER (WHERE {has_value}) FROM raw.t{table.source.index} "
-            f"WHERE {has_value} OR ({stamp}) IS NOT NULL"
-        ).fetchone()
-        if row is not None and row[0] and row[1] >= SAME_ROWS_SHARE * row[0]:
+            f"WHERE {has_value} OR {has_time}",
+        )
+        if row[0] and row[1] >= SAME_ROWS_SHARE * row[0]:
             what = "true" if column.facts.is_full else "set"
             text = f"{what} in the rows that have {time.name} ({row[1]:,} of {row[0]:,})"
             _propose(column, Known("column", time.name), text)
@@ -188,10 +179,7 @@ def _propose_companion(
 
 
 def _propose_newer(
-    connection: DuckDBPyConnection,
-    tables: Sequence[TableDraft],
-    table: TableDraft,
-    column: ColumnDraft,
+    connection: Connection, tables: Sequence[TableDraft], table: TableDraft, column: ColumnDraft
 ) -> bool:
     """A foreign key whose rows are newer than its own was written when they were there."""
     if column.foreign_key is None or table.temporal_column is None:
@@ -203,13 +191,14 @@ def _propose_newer(
     ):
         return False
     own, other = _stamp(table, table.temporal_column), _stamp(parent, parent.temporal_column)
-    row = connection.execute(
+    row = one_row(
+        connection,
         f"SELECT count(*), count(*) FILTER (WHERE p.t > c.t) FROM "
         f"(SELECT {key_text(table, column.name)} AS k, {own} AS t FROM raw.t{table.source.index}) "
         f"c JOIN (SELECT {key_text(parent, column.foreign_key.column)} AS k, {other} AS t "
-        f"FROM raw.t{parent.source.index}) p ON c.k = p.k"
-    ).fetchone()
-    if row is None or row[0] == 0 or row[1] < NEWER_SHARE * row[0]:
+        f"FROM raw.t{parent.source.index}) p ON c.k = p.k",
+    )
+    if row[0] == 0 or row[1] < NEWER_SHARE * row[0]:
         return False
     text = f"{row[1]:,} of the {row[0]:,} rows it names are newer than its own"
     if column.facts.is_full:  # set from the start, to something that was planned
@@ -260,7 +249,13 @@ def draft_parent_times(tables: Sequence[TableDraft]) -> None:
     for table in waiting:
         parents = _timed_parents(tables, table)
         if table.temporal_column is None and parents:
-            table.checks.append(_untimed_text(table, parents))
+            name = parents[0].name
+            table.checks.append(
+                f"has no time, so its rows are shown at any time, though they point at {name}, "
+                "which has one; if they come into being with it, add a column with "
+                f'"taken_from": "{name}.{parents[0].temporal_column}" and make it the '
+                "temporal_column"
+            )
 
 
 def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
@@ -305,29 +300,15 @@ def _is_part(table: TableDraft, parent: TableDraft) -> bool:
     return own[: len(other)] == other or bool(set(columns) & set(table.primary_key))
 
 
-def _untimed_text(table: TableDraft, parents: Sequence[TableDraft]) -> str:
-    parent = parents[0]
-    return (
-        f"has no time, so its rows are shown at any time, though they point at {parent.name}, "
-        "which has one; if they come into being with it, add a column with "
-        f'"taken_from": "{parent.name}.{parent.temporal_column}" and make it the temporal_column'
-    )
-
-
-def _raw(table: TableDraft, column: ColumnDraft) -> str:
-    return raw_value(table.slot(column.name), tuple(column.facts.nulls))
-
-
 def _stamp(table: TableDraft, name: str) -> str:
     """SQL: a time."""
     column = table.column(name)
-    kind = table.source.columns[table.slot(name)].type
-    value = f"({_raw(table, column)})"
+    value, kind = table.value(name), table.kind(name)
     return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
 
 
 def _order(
-    connection: DuckDBPyConnection, table: TableDraft, first: ColumnDraft, second: ColumnDraft
+    connection: Connection, table: TableDraft, first: ColumnDraft, second: ColumnDraft
 ) -> tuple[int, int]:
     """In how many rows the second time is later, and earlier, than the first."""
     a, b = _stamp(table, first.name), _stamp(table, second.name)

@@ -199,11 +199,6 @@ def _unread_name(column: ColumnDraft, facts: ColumnFacts) -> str:
     )
 
 
-def _looks_like_numbers(facts: ColumnFacts) -> bool:
-    """Whether texts would be numbers but for how they are written."""
-    return facts.marked_count > 0 and facts.mostly(facts.number_count + facts.marked_count)
-
-
 def _repeats(facts: ColumnFacts, times: int = CATEGORY_REPEATS_MIN) -> bool:
     return facts.distinct_count * times <= facts.value_count
 
@@ -239,7 +234,8 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     _check_times(column, facts, is_said=unit is not None)
     is_text = column.stype in ("text", "categorical")
     is_label = bool(facts.padded_count or LABEL_WORDS & set(words_of(column.name)))
-    if is_text and not is_label and _looks_like_numbers(facts):
+    is_marked = facts.marked_count and facts.mostly(facts.number_count + facts.marked_count)
+    if is_text and not is_label and is_marked:
         column.checks.append(
             f"looks like numbers, but {facts.marked_count:,} of {facts.value_count:,} have a"
             " currency, %, brackets or commas: to have numbers, write them as such (1001.5), by a"

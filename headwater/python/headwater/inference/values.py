@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import measure_overlap
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection
 
 VALUES_MIN = 20  # distinct
 REPEATS_MIN = 5  # rows per value
 SHARED = 0.7  # of the values of both
 
 
-def suggest_value_tables(connection: DuckDBPyConnection, tables: Sequence[TableDraft]) -> None:
+def suggest_value_tables(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Say of each table which of its columns could share a table of their values."""
     for table in tables:
         groups: list[list[str]] = []
@@ -36,15 +33,12 @@ def suggest_value_tables(connection: DuckDBPyConnection, tables: Sequence[TableD
                     groups.append([first, second])
                 elif second not in group:
                     group.append(second)
-        table.checks += [_suggestion(table, group) for group in groups]
-
-
-def _suggestion(table: TableDraft, names: Sequence[str]) -> str:
-    listed = ", ".join(f'"{table.name}.{name}"' for name in names)
-    return (
-        f"{', '.join(names)} name the same things, and no table lists them: a table with "
-        f'"values_of": [{listed}] would connect the rows that share them'
-    )
+        for group in groups:
+            listed = ", ".join(f'"{table.name}.{name}"' for name in group)
+            table.checks.append(
+                f"{', '.join(group)} name the same things, and no table lists them: a table with "
+                f'"values_of": [{listed}] would connect the rows that share them'
+            )
 
 
 def _names_things(table: TableDraft, column: ColumnDraft) -> bool:

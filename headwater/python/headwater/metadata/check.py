@@ -14,14 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import SchemaError, nearest
-from headwater.metadata.from_json import Reader, names_files, read_document
+from headwater.errors import SchemaError, nearest, raise_together
+from headwater.metadata.from_json import Reader, names_files
 from headwater.metadata.schema import Column, CsvFormat, ForeignKey, Schema, Table, Task
-
-
-def load_schema(path: Path) -> Schema:
-    """Read and check a metadata.json file."""
-    return parse_schema(read_document(path), directory=path.resolve().parent)
 
 
 def parse_schema(
@@ -35,23 +30,24 @@ def parse_schema(
     given."""
     problems: list[str] = []
     schema = Reader(problems).schema(document, directory)
-    check_references(schema, problems)
-    if source is not None:
-        check_source(schema, source, problems)
-    check_zone(schema, zones, problems)
-    raise_problems(problems)
+    check_schema(schema, source, zones, problems)
     return schema
 
 
 def check_schema(
-    schema: Schema, source: Mapping[str, list[str]], zones: Sequence[str] = ()
+    schema: Schema,
+    source: Mapping[str, list[str]] | None,
+    zones: Sequence[str] = (),
+    problems: Sequence[str] = (),
 ) -> None:
-    """Check a Schema against a source: every table and column listed, none unknown."""
-    problems: list[str] = []
-    check_references(schema, problems)
-    check_source(schema, source, problems)
-    check_zone(schema, zones, problems)
-    raise_problems(problems)
+    """Check a Schema, and against a source: every table and column listed, none unknown. problems:
+    those found before."""
+    found = list(problems)
+    check_references(schema, found)
+    if source is not None:
+        check_source(schema, source, found)
+    check_zone(schema, zones, found)
+    raise_problems(found)
 
 
 def csv_formats(document: Any) -> dict[str, CsvFormat]:
@@ -78,11 +74,7 @@ def csv_formats(document: Any) -> dict[str, CsvFormat]:
 
 
 def raise_problems(problems: list[str]) -> None:
-    if len(problems) == 1:
-        raise SchemaError(problems[0])
-    if problems:
-        lines = "".join(f"\n  {problem}" for problem in problems)
-        raise SchemaError(f"{len(problems)} problems in the metadata:{lines}")
+    raise_together([SchemaError(problem) for problem in problems], " in the metadata")
 
 
 def check_references(schema: Schema, problems: list[str]) -> None:

@@ -16,9 +16,13 @@ from typing import Any
 from headwater.binding import SEMANTIC_TYPES
 from headwater.errors import SchemaError, nearest
 from headwater.metadata.schema import (
+    COLUMN_KEYS,
     CSV_KEYS,
     MICROSECONDS,
+    SCHEMA_KEYS,
     SPLITS,
+    TABLE_KEYS,
+    TASK_KEYS,
     Column,
     ColumnRef,
     CsvFormat,
@@ -44,22 +48,6 @@ TIME_MARKS = (
 )  # fmt: skip
 
 ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252", "ascii")
-
-SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
-TABLE_KEYS = (
-    "primary_key", "temporal_column", "null_time", "time_resolution", "graph",
-    "on_duplicate_key", "null_values", "description", "columns", "foreign_keys", "csv",
-    "values_of", "note",
-)  # fmt: skip
-COLUMN_KEYS = (
-    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "format",
-    "taken_from", "note",
-)  # fmt: skip
-TASK_KEYS = (
-    "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
-    "observation_time_column", "label_window", "label_known_at", "split_column",
-    "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor", "note",
-)  # fmt: skip
 
 
 def is_usable(name: str) -> bool:

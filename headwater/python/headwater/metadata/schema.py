@@ -8,9 +8,10 @@ is written and read again gives an equal `Schema`; values equal to their default
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ MICROSECONDS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+
+# The keys of metadata.json, in the order in which they are written.
+SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
+TABLE_KEYS = (
+    "note", "csv", "values_of", "primary_key", "temporal_column", "null_time", "time_resolution",
+    "graph", "on_duplicate_key", "null_values", "description", "columns", "foreign_keys",
+)  # fmt: skip
+COLUMN_KEYS = (
+    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "format",
+    "taken_from", "note",
+)  # fmt: skip
+TASK_KEYS = (
+    "note", "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
+    "observation_time_column", "label_window", "label_known_at", "split_column", "hidden_columns",
+    "cutoff", "context_labels", "require_label", "allow_future_anchor",
+)  # fmt: skip
 
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
 LINE_LENGTH = 100
@@ -74,12 +91,7 @@ class CsvFormat:
     skip: int = 0  # lines before the header or the first row
 
     def to_dict(self) -> dict[str, Any]:
-        default, entry = CsvFormat(), {}
-        for name in CSV_KEYS:
-            value = getattr(self, name)
-            if value != getattr(default, name):
-                entry[name] = list(value) if isinstance(value, tuple) else value
-        return entry
+        return _entry(self, CSV_KEYS)
 
 
 CSV_KEYS = tuple(CsvFormat.__dataclass_fields__)
@@ -99,24 +111,7 @@ class Column:
     note: str = ""  # for people; read by nobody
 
     def to_dict(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {"stype": self.stype}
-        if self.foreign_key is not None:
-            entry["foreign_key"] = _reference(self.foreign_key)
-        if self.known_at.kind != "creation":
-            entry["known_at"] = self.known_at.to_json()
-        if self.description:
-            entry["description"] = self.description
-        if self.null_values:
-            entry["null_values"] = list(self.null_values)
-        if self.unit != "s":
-            entry["unit"] = self.unit
-        if self.format is not None:
-            entry["format"] = self.format
-        if self.taken_from is not None:
-            entry["taken_from"] = _reference(self.taken_from)
-        if self.note:
-            entry["note"] = self.note
-        return entry
+        return _entry(self, COLUMN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -130,6 +125,13 @@ class ForeignKey:
     def to_dict(self) -> dict[str, Any]:
         references = {"table": self.table, "columns": list(self.references)}
         return {"columns": list(self.columns), "references": references}
+
+
+def every_key(columns: Iterable[Any], listed: Iterable[ForeignKey]) -> list[ForeignKey]:
+    """The keys of single columns, which may be drafts of some, then those that are listed."""
+    single = ((c.name, c.foreign_key) for c in columns if c.foreign_key is not None)
+    keys = [ForeignKey((name,), parent.table, (parent.column,)) for name, parent in single]
+    return keys + list(listed)
 
 
 @dataclass(frozen=True)
@@ -171,41 +173,10 @@ class Table:
 
     def every_key(self) -> list[ForeignKey]:
         """Foreign keys in the store's order: of single columns, then `foreign_keys` as listed."""
-        single = [
-            ForeignKey((column.name,), column.foreign_key.table, (column.foreign_key.column,))
-            for column in self.columns
-            if column.foreign_key is not None
-        ]
-        return single + list(self.foreign_keys)
+        return every_key(self.columns, self.foreign_keys)
 
     def to_dict(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {}
-        if self.note:
-            entry["note"] = self.note
-        if self.csv is not None:
-            entry["csv"] = self.csv.to_dict()
-        if self.values_of:
-            entry["values_of"] = [_reference(column) for column in self.values_of]
-        if self.primary_key:
-            entry["primary_key"] = _one_or_list(self.primary_key)
-        if self.temporal_column is not None:
-            entry["temporal_column"] = self.temporal_column
-        if self.null_time != "hidden":
-            entry["null_time"] = self.null_time
-        if self.time_resolution is not None:
-            entry["time_resolution"] = self.time_resolution
-        if not self.graph:
-            entry["graph"] = False
-        if self.on_duplicate_key != "error":
-            entry["on_duplicate_key"] = self.on_duplicate_key
-        if self.null_values:
-            entry["null_values"] = list(self.null_values)
-        if self.description:
-            entry["description"] = self.description
-        entry["columns"] = {column.name: column.to_dict() for column in self.columns}
-        if self.foreign_keys:
-            entry["foreign_keys"] = [key.to_dict() for key in self.foreign_keys]
-        return entry
+        return _entry(self, TABLE_KEYS)
 
 
 @dataclass(frozen=True)
@@ -239,39 +210,7 @@ class Task:
         return found if found and len(found) == len(named) else anchor.primary_key
 
     def to_dict(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {}
-        if self.note:
-            entry["note"] = self.note
-        if self.query is not None:
-            entry["query"] = self.query
-        if self.seeds:
-            entry["seeds"] = dict(self.seeds)
-        entry["anchor_table"] = self.anchor_table
-        if self.anchor_key:
-            entry["anchor_key"] = _one_or_list(self.anchor_key)
-        entry["target_column"] = self.target_column
-        entry["target_stype"] = self.target_stype
-        if self.kind is not None:
-            entry["kind"] = self.kind
-        if self.observation_time_column is not None:
-            entry["observation_time_column"] = self.observation_time_column
-        if self.label_window_us is not None:
-            entry["label_window"] = format_duration(self.label_window_us)
-        if self.label_known_at is not None:
-            entry["label_known_at"] = self.label_known_at
-        if self.split_column is not None:
-            entry["split_column"] = self.split_column
-        if self.hidden_columns:
-            entry["hidden_columns"] = [_reference(column) for column in self.hidden_columns]
-        if self.cutoff is not None:
-            entry["cutoff"] = self.cutoff
-        if self.context_labels != "train":
-            entry["context_labels"] = self.context_labels
-        if self.require_label:
-            entry["require_label"] = True
-        if self.allow_future_anchor:
-            entry["allow_future_anchor"] = True
-        return entry
+        return _entry(self, TASK_KEYS)
 
 
 @dataclass(frozen=True)
@@ -291,9 +230,10 @@ class Schema:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Schema:
         """Read a metadata.json; SchemaError lists every problem at once."""
-        from headwater.metadata.check import load_schema
+        from headwater.metadata.check import parse_schema
+        from headwater.metadata.from_json import read_document
 
-        return load_schema(Path(path))
+        return parse_schema(read_document(Path(path)), directory=Path(path).resolve().parent)
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Schema:
@@ -314,15 +254,36 @@ class Schema:
         raise KeyError(name)
 
     def to_dict(self) -> dict[str, Any]:
-        document: dict[str, Any] = {"name": self.name}
-        if self.timezone is not None:
-            document["timezone"] = self.timezone
-        if self.null_values:
-            document["null_values"] = list(self.null_values)
-        document["tables"] = {table.name: table.to_dict() for table in self.tables}
-        if self.tasks:
-            document["tasks"] = {task.name: task.to_dict() for task in self.tasks}
-        return document
+        return _entry(self, SCHEMA_KEYS)
+
+
+def _entry(part: Any, keys: Sequence[str]) -> dict[str, Any]:
+    """The facts of a part by their keys in metadata.json, without those equal to their default."""
+    facts = {field.name.removesuffix("_us"): field for field in dataclasses.fields(part)}
+    found = {key: getattr(part, facts[key].name) for key in keys if key in facts}
+    return {
+        key: _to_json(key, value) for key, value in found.items() if value != facts[key].default
+    }
+
+
+def _to_json(key: str, value: Any) -> Any:
+    if isinstance(value, ColumnRef):
+        return _reference(value)
+    if isinstance(value, Known):
+        return value.to_json()
+    if isinstance(value, CsvFormat | ForeignKey):
+        return value.to_dict()
+    if key == "label_window":
+        return format_duration(value)
+    if key == "seeds":
+        return dict(value)
+    if not isinstance(value, tuple):
+        return value
+    if key in ("primary_key", "anchor_key") and len(value) == 1:
+        return value[0]
+    if all(isinstance(item, Column | Table | Task) for item in value):
+        return {item.name: item.to_dict() for item in value}
+    return [_to_json("", item) for item in value]
 
 
 def format_duration(duration_us: int, *, sign: bool = False) -> str:
@@ -357,10 +318,6 @@ def _pretty(value: Any, depth: int, taken: int = 0) -> str:
         start = f"{indent}{json.dumps(key, ensure_ascii=False)}: "
         parts.append(start + _pretty(item, depth + 1, len(start)))
     return "{\n" + ",\n".join(parts) + "\n" + indent[2:] + "}"
-
-
-def _one_or_list(names: tuple[str, ...]) -> str | list[str]:
-    return names[0] if len(names) == 1 else list(names)
 
 
 def _reference(column: ColumnRef) -> str | dict[str, str]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from headwater.errors import SourceError, nearest
 
 WILDCARDS = "*?["
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -35,26 +37,31 @@ class Selection:
                 )
         return [name for name in found if any(fnmatchcase(name, p) for p in wanted)]
 
-    def choose(self, found: Sequence[Sequence[str]], *, where: str) -> list[bool]:
-        """For every table, given by the names it may be called by, whether it is read."""
+    def choose(
+        self, found: Sequence[tuple[Sequence[str], Item, str]], *, where: str
+    ) -> tuple[list[Item], list[str]]:
+        """Those that are read, and a note on views: they are read only where --table names them
+        without a wildcard. found: the names a table may be called by, the longest last, what
+        stands for it, and what it is if it is not a table."""
         for option, patterns in (("--table", self.tables), ("--exclude-table", self.excluded)):
             for pattern in patterns:
-                if not any(_matches(names, (pattern,)) for names in found):
-                    plain = [names[0] for names in found]
+                if not any(_matches(names, (pattern,)) for names, _, _ in found):
+                    plain = [names[0] for names, _, _ in found]
                     raise SourceError(
                         f"{option} '{pattern}' matches no table of '{where}'"
                         f"{nearest(pattern, plain)}"
                     )
-        return [
-            (not self.tables or _matches(names, self.tables)) and not _matches(names, self.excluded)
-            for names in found
-        ]
-
-    def names(self, *spellings: str) -> bool:
-        """Whether --table names a table itself, without a wildcard."""
-        return any(
-            pattern in spellings for pattern in self.tables if not set(pattern) & set(WILDCARDS)
-        )
+        named = {pattern for pattern in self.tables if not set(pattern) & set(WILDCARDS)}
+        chosen, views = [], []
+        for names, item, kind in found:
+            if (self.tables and not _matches(names, self.tables)) or _matches(names, self.excluded):
+                continue
+            if kind and not named & set(names):
+                views.append(f"{kind} {names[-1]}")
+            else:
+                chosen.append(item)
+        notes = [f"not read unless named by --table: {', '.join(views)}"] if views else []
+        return chosen, notes
 
     def refuse_schemas(self, kind: str) -> None:
         """SourceError where schemas are asked of a source that has none."""

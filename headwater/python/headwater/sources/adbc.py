@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater import binding
 from headwater.errors import SourceError
+from headwater.sources.database import Connection
 from headwater.sources.source import brief
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 NO_OPTIONS: Mapping[str, str] = {}
 _AFTER = (" SQLSTATE:", "LINE 1:", "\nquery: ")  # from here on, nothing that says what is wrong
@@ -41,7 +39,7 @@ class Reader:
     """A connection of a driver, and DuckDB as the reader of what it streams. Messages say what
     cannot be read, of which place, and what to do."""
 
-    def __init__(self, link: Any, connection: DuckDBPyConnection, place: str) -> None:
+    def __init__(self, link: Any, connection: Connection, place: str) -> None:
         self.link, self.connection, self.place = link, connection, place
 
     def run(self, statement: str) -> None:
@@ -64,7 +62,7 @@ class Reader:
     @contextmanager
     def stream(
         self, query: str, what: str, advice: str, options: Mapping[str, str] = NO_OPTIONS
-    ) -> Iterator[DuckDBPyConnection]:
+    ) -> Iterator[Connection]:
         """A cursor of DuckDB in which `stream` is the result of a query, to be read once."""
         import duckdb
         from adbc_driver_manager import AdbcStatement, Error

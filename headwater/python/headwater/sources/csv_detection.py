@@ -14,13 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.metadata.schema import CsvFormat
 from headwater.sources.csv_files import encoding_fault, first_bytes, read_rows, text_lines
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection
 
 ROWS = 500  # looked at
 LINES = 2_000
@@ -37,9 +34,7 @@ MOSTLY = 0.9
 NULL_WORDS = ("NA", "NULL", "null", "\\N", "None")
 
 
-def detect_csv(
-    connection: DuckDBPyConnection, files: Sequence[Path]
-) -> tuple[CsvFormat, list[str]]:
+def detect_csv(connection: Connection, files: Sequence[Path]) -> tuple[CsvFormat, list[str]]:
     """A description of the files, and what of it is to be checked."""
     notes: list[str] = []
     encoding = _encoding(files, notes)
@@ -93,7 +88,7 @@ def _quote(lines: Sequence[str]) -> str:
     return "'" if len(quoted) > len(lines) // 2 else '"'
 
 
-def _shape(connection: DuckDBPyConnection, path: Path, form: CsvFormat) -> CsvFormat:
+def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
     """Delimiter and lines to skip: those by which most rows have one number of fields above 1."""
     best, best_score = form, (0.0, 0)
     for delimiter in DELIMITERS:

@@ -18,21 +18,18 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from headwater.errors import SourceError
 from headwater.metadata.schema import CsvFormat
+from headwater.sources.database import Connection, memory_bytes, one_row
 from headwater.sources.source import SourceTable, copy_scan, literal
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")
 PACKED_SUFFIXES = ("", ".gz", ".zst")
 CSV_LINE_BYTES = 1 << 26  # at most; less where memory is short
 CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
 CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
-MEMORY_UNITS = {"bytes": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40, "PiB": 50}
 CHUNK_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60
 
@@ -50,7 +47,7 @@ def csv_name(path: Path) -> str:
 
 
 def copy_csv(
-    connection: DuckDBPyConnection, name: str, index: int, files: list[Path], form: CsvFormat
+    connection: Connection, name: str, index: int, files: list[Path], form: CsvFormat
 ) -> SourceTable:
     """Copy the files of a table to raw.t<index>; SourceError names file and line."""
     import duckdb
@@ -70,10 +67,7 @@ def copy_csv(
 
 
 def scan_of_csv(
-    connection: DuckDBPyConnection,
-    files: list[Path],
-    form: CsvFormat,
-    copies: _Copies | None = None,
+    connection: Connection, files: list[Path], form: CsvFormat, copies: _Copies | None = None
 ) -> str:
     """The table function that reads CSV files of one description, as SQL."""
     copies = copies or _Copies(connection, form)
@@ -91,25 +85,20 @@ def scan_of_csv(
     )
 
 
-def _line_bytes(connection: DuckDBPyConnection) -> int:
+def _line_bytes(connection: Connection) -> int:
     """The longest line that is taken."""
-    row = connection.execute("SELECT current_setting('memory_limit')").fetchone()
-    assert row is not None
-    number, unit = str(row[0]).split()
-    memory_bytes = int(float(number) * (1 << MEMORY_UNITS[unit]))
-    return min(CSV_LINE_BYTES, memory_bytes // CSV_MEMORY_SHARE)
+    (limit,) = one_row(connection, "SELECT current_setting('memory_limit')")
+    return min(CSV_LINE_BYTES, int(memory_bytes(limit)) // CSV_MEMORY_SHARE)
 
 
-def _limits(connection: DuckDBPyConnection) -> str:
+def _limits(connection: Connection) -> str:
     """Options of the longest line, and of a buffer that is of use to it. By itself DuckDB takes
     room for 16 such lines, 1 GiB, and fails where there is less memory."""
     line_bytes = _line_bytes(connection)
     return f"max_line_size = {line_bytes}, buffer_size = {CSV_BUFFER_LINES * line_bytes}"
 
 
-def read_rows(
-    connection: DuckDBPyConnection, path: Path, form: CsvFormat, count: int
-) -> list[list[str]]:
+def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -> list[list[str]]:
     """The first rows of a file as Python parses them, header included."""
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
@@ -127,7 +116,7 @@ def read_rows(
         raise SourceError(f"cannot read '{path}': {error}") from error
 
 
-def text_lines(connection: DuckDBPyConnection, path: Path, encoding: str) -> Iterator[str]:
+def text_lines(connection: Connection, path: Path, encoding: str) -> Iterator[str]:
     """Lines of a file with their ends; SourceError for bytes that are not of the encoding."""
     if path.suffix.lower() == ".zst":
         yield from _zstandard_lines(connection, path)
@@ -172,9 +161,8 @@ def encoding_fault(path: Path, encoding: str) -> str | None:
 class _Copies:
     """UTF-8 copies of files in other encodings, in the folder where the database spills."""
 
-    def __init__(self, connection: DuckDBPyConnection, form: CsvFormat) -> None:
-        row = connection.execute("SELECT current_setting('temp_directory')").fetchone()
-        assert row is not None
+    def __init__(self, connection: Connection, form: CsvFormat) -> None:
+        row = one_row(connection, "SELECT current_setting('temp_directory')")
         self.connection, self.form = connection, form
         self.folder = Path(row[0]).parent
         self.originals: dict[Path, Path] = {}  # by copy
@@ -190,17 +178,11 @@ class _Copies:
             raise SourceError(fault)
         copy = self.folder / f"utf8-{len(self.originals)}.csv"
         self.originals[copy] = path
-        with (
-            _open_bytes(path) as file,
-            copy.open("w", encoding="utf-8", newline="") as out,
-        ):
+        with _open_bytes(path) as file, copy.open("w", encoding="utf-8", newline="") as out:
             decoder = codecs.getincrementaldecoder(self.form.encoding)()
             while chunk := file.read(CHUNK_BYTES):
                 out.write(decoder.decode(chunk))
         return copy
-
-    def original(self, path: Path) -> Path:
-        return self.originals.get(path, path)
 
     def remove(self) -> None:
         for copy in self.originals:
@@ -208,7 +190,7 @@ class _Copies:
 
 
 def _column_names(
-    connection: DuckDBPyConnection, files: Sequence[Path], form: CsvFormat
+    connection: Connection, files: Sequence[Path], form: CsvFormat
 ) -> tuple[str, ...]:
     """Names of the columns: as described, else of the header, which every file must have."""
     found: tuple[str, ...] = ()
@@ -253,7 +235,7 @@ def _reading_error(
     text = str(error)
     line = re.search(r"CSV Error on Line: (\d+)", text)
     file = re.search(r"^  file = (.*)$", text, re.MULTILINE)
-    path = copies.original(Path(file[1])) if file else files[0]
+    path = copies.originals.get(Path(file[1]), Path(file[1])) if file else files[0]
     if "not utf-8" in text or "unicode" in text:
         fault = encoding_fault(path, "utf-8")
         return SourceError(fault or f"'{path}' is not UTF-8, line {line[1] if line else '?'}")
@@ -278,7 +260,7 @@ def _reading_error(
     return SourceError(f"{where}: {text.partition('Possible')[0].strip()}")
 
 
-def _zstandard_lines(connection: DuckDBPyConnection, path: Path) -> Iterator[str]:
+def _zstandard_lines(connection: Connection, path: Path) -> Iterator[str]:
     """Lines of a .zst file, which DuckDB unpacks."""
     import duckdb
 

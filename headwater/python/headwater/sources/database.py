@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+Connection: TypeAlias = "DuckDBPyConnection"  # by name, as DuckDB is imported where it is used
 
 DUCKDB_VERSION_MIN = (1, 5, 4)
 MEMORY_SIZE = re.compile(r"([0-9]+(?:[.][0-9]+)?) *([KMGT]?i?B)", re.IGNORECASE)
@@ -28,10 +31,10 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container: a number, or
 
 def open_database(
     folder: Path, *, memory_limit: str | None = None, locked: bool = False
-) -> DuckDBPyConnection:
+) -> Connection:
     """The database of a build: times in UTC, nothing taken from the caller's variables."""
     duckdb = import_duckdb()
-    connection: DuckDBPyConnection = duckdb.connect(str(folder / "work.duckdb"))
+    connection: Connection = duckdb.connect(str(folder / "work.duckdb"))
     settings = {
         "temp_directory": f"'{str(folder / 'spill').replace(chr(39), chr(39) * 2)}'",
         "TimeZone": "'UTC'",
@@ -110,13 +113,19 @@ def full_disk(error: BaseException) -> BaseException | None:
     return found
 
 
-def time_zones(connection: DuckDBPyConnection) -> list[str]:
+def time_zones(connection: Connection) -> list[str]:
     """Names of the time zones that DuckDB knows."""
     rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
     return [row[0] for row in rows]
 
 
-def count_rows(connection: DuckDBPyConnection, query: str) -> int:
-    """The one integer a query gives."""
-    row = connection.execute(query).fetchone()
-    return 0 if row is None or row[0] is None else int(row[0])
+def one_row(connection: Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The one row a query gives."""
+    row = connection.execute(query, values).fetchone()
+    assert row is not None
+    return row
+
+
+def count_rows(connection: Connection, query: str) -> int:
+    """The one integer a query gives, 0 for NULL."""
+    return int(one_row(connection, query)[0] or 0)

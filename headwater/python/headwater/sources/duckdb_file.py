@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.errors import SourceError
 from headwater.metadata.selection import Selection
+from headwater.sources.database import Connection
 from headwater.sources.source import (
     Key,
     SourceData,
@@ -26,9 +26,6 @@ from headwater.sources.source import (
     literal,
     quote,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 CATALOG = "source_file"  # the name it is attached by
 LIBRARY_OFFSET, LIBRARY_BYTES = 52, 32  # of the version's name in the first header
@@ -40,10 +37,7 @@ VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)[-+.\w]*", re.ASCII)  # nothing that 
 
 
 def load_duckdb(
-    path: Path,
-    connection: DuckDBPyConnection,
-    selection: Selection,
-    tell: Callable[[str], None],
+    path: Path, connection: Connection, selection: Selection, tell: Callable[[str], None]
 ) -> SourceData:
     import duckdb
 
@@ -92,7 +86,7 @@ def _release(version: str) -> tuple[int, ...]:
 class _DuckdbFile:
     """The attached file: its schemas, tables and keys."""
 
-    def __init__(self, path: Path, connection: DuckDBPyConnection, selection: Selection) -> None:
+    def __init__(self, path: Path, connection: Connection, selection: Selection) -> None:
         self.path, self.connection, self.selection = path, connection, selection
         self.notes: list[str] = []
 
@@ -120,18 +114,12 @@ class _DuckdbFile:
             "SELECT schema_name, view_name, true FROM duckdb_views() "
             f"WHERE database_name = '{CATALOG}' AND NOT internal ORDER BY 1, 2"
         )
-        found = [row for row in rows if row[0] in schemas]
-        kept = self.selection.choose(
-            [(name, f"{schema}.{name}") for schema, name, _ in found], where=str(self.path)
-        )
-        chosen, views = [], []
-        for (schema, name, is_view), keep in zip(found, kept, strict=True):
-            if keep and is_view and not self.selection.names(name, f"{schema}.{name}"):
-                views.append(f"view {schema}.{name}")
-            elif keep:
-                chosen.append((schema, name))
-        if views:
-            self.notes.append(f"not read unless named by --table: {', '.join(views)}")
+        found = [
+            ((name, f"{schema}.{name}"), (schema, name), "view" if is_view else "")
+            for schema, name, is_view in rows
+            if schema in schemas
+        ]
+        chosen, self.notes = self.selection.choose(found, where=str(self.path))
         if not chosen:
             raise SourceError(
                 f"schema '{', '.join(schemas)}' of '{self.path}' has no tables to read; "

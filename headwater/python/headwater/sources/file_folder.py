@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.errors import SourceError
 from headwater.metadata.schema import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv
+from headwater.sources.database import Connection
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
 from headwater.sources.source import SourceData, SourceTable, literal, view_scan
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 DATABASE_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}
 
@@ -33,7 +30,7 @@ SHOWN_MAX = 8
 
 def load_folder(
     path: Path,
-    connection: DuckDBPyConnection,
+    connection: Connection,
     selection: Selection,
     tell: Callable[[str], None],
     *,
@@ -53,8 +50,8 @@ def load_folder(
     folder = path / "db" if is_cache else path
     found = _files_of(folder)
     notes = _unread(folder, found)
-    kept = selection.choose([(name,) for name in found], where=str(path))
-    chosen = [item for item, keep in zip(found.items(), kept, strict=True) if keep]
+    named = [((name,), (name, files), "") for name, files in found.items()]
+    chosen, _ = selection.choose(named, where=str(path))
     tables = []
     for index, (name, files) in enumerate(chosen):
         tell(name)
@@ -68,15 +65,15 @@ def load_folder(
         )
     name = path.resolve().name
     tables = declare_keys(connection, tables, {name: files[0] for name, files in chosen})
+    data = SourceData(name, tuple(tables), notes=tuple(notes))
     if not is_cache:
-        return SourceData(name, tuple(tables), notes=tuple(notes))
+        return data
     tasks, told = draft_tasks(connection, path, tables)
-    notes += told
-    return SourceData(name, tuple(tables), notes=tuple(notes), tasks=tasks, directory=str(path))
+    return replace(data, notes=(*notes, *told), tasks=tasks, directory=str(path))
 
 
 def _copy_csv(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     name: str,
     index: int,
     files: list[Path],
@@ -132,7 +129,7 @@ def _unread(folder: Path, tables: Mapping[str, list[Path]]) -> list[str]:
     return [f"not read, as the files of tables end in {TABLE_ENDS}: {listed}{more}"]
 
 
-def scan_of(connection: DuckDBPyConnection, path: Path) -> str:
+def scan_of(connection: Connection, path: Path) -> str:
     """The table function that reads one Parquet or plain CSV file, such as a label table."""
     if path.suffix == ".parquet":
         return _scan_of_parquet([path])

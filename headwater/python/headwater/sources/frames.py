@@ -8,22 +8,20 @@ then build) works. Keys are declared by the metadata.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater import binding
 from headwater.errors import SourceError
 from headwater.metadata.selection import Selection
+from headwater.sources.database import Connection
 from headwater.sources.source import SourceData, copy_scan
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 CONVERT = "make it text, times or numbers, such as by .astype(str)"
 
 
 def load_frames(
     source: Mapping[str, Any],
-    connection: DuckDBPyConnection,
+    connection: Connection,
     selection: Selection,
     tell: Callable[[str], None],
 ) -> SourceData:
@@ -31,8 +29,8 @@ def load_frames(
     for name in source:
         if not isinstance(name, str):
             raise SourceError(f"the name of a table is {name!r}, expected a string")
-    kept = selection.choose([(name,) for name in source], where="the dict of tables")
-    chosen = [item for item, keep in zip(source.items(), kept, strict=True) if keep]
+    found = [((name,), (name, table), "") for name, table in source.items()]
+    chosen, _ = selection.choose(found, where="the dict of tables")
     tables = []
     for index, (name, table) in enumerate(chosen):
         tell(name)
@@ -55,7 +53,7 @@ def load_frames(
     return SourceData("database", tuple(tables))
 
 
-def _unread_column(connection: DuckDBPyConnection, table: Any) -> str | None:
+def _unread_column(connection: Connection, table: Any) -> str | None:
     """The first column of pandas or NumPy that DuckDB cannot read, with its type; a stream, which
     is read once, tells none."""
     if isinstance(table, Mapping):

@@ -6,23 +6,20 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.errors import SourceError
 from headwater.metadata.from_json import NAME_BYTES_MAX, is_usable, shortened
 from headwater.metadata.schema import CsvFormat
 from headwater.metadata.selection import Selection
+from headwater.sources.database import Connection
 from headwater.sources.source import Source, SourceData
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 UNUSABLE_SHOWN = 3  # of the columns whose names cannot be used
 
 
 def load_source(
     source: Source,
-    connection: DuckDBPyConnection,
+    connection: Connection,
     *,
     selection: Selection | None = None,
     tell: Callable[[str], None] = lambda table: None,
@@ -61,7 +58,7 @@ def _without_unusable(data: SourceData) -> SourceData:
 
 def _load(
     source: Source,
-    connection: DuckDBPyConnection,
+    connection: Connection,
     selection: Selection,
     tell: Callable[[str], None],
     csv_formats: Mapping[str, CsvFormat],

@@ -13,14 +13,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import parse_qsl
 
 from headwater.errors import SourceError
 from headwater.metadata.selection import Selection
 from headwater.sources.adbc import Reader, words
+from headwater.sources.database import Connection, count_rows
 from headwater.sources.postgres_types import (
     AS_BYTES,
     AS_TEXT,
@@ -31,9 +32,6 @@ from headwater.sources.postgres_types import (
     reading_of,
 )
 from headwater.sources.source import Key, SourceData, SourceTable, describe_copy, quote
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 SERVER_VERSION_MIN = 110000  # catalog columns of partitions and their keys
 CONNECT_TIMEOUT_S = 10
@@ -80,10 +78,7 @@ class _Relation:
 
 
 def load_postgres(
-    address: str,
-    connection: DuckDBPyConnection,
-    selection: Selection,
-    tell: Callable[[str], None],
+    address: str, connection: Connection, selection: Selection, tell: Callable[[str], None]
 ) -> SourceData:
     check_address(address)
     with _connected(address, connection) as server:
@@ -127,7 +122,7 @@ def shown_address(address: str) -> str:
 
 
 @contextmanager
-def _connected(address: str, connection: DuckDBPyConnection) -> Iterator[_Server]:
+def _connected(address: str, connection: Connection) -> Iterator[_Server]:
     """A server in its read-only snapshot."""
     try:
         import adbc_driver_manager
@@ -139,19 +134,15 @@ def _connected(address: str, connection: DuckDBPyConnection) -> Iterator[_Server
     uri = "postgresql://" + address.partition("://")[2]
     if "connect_timeout=" not in uri and "PGCONNECT_TIMEOUT" not in os.environ:
         uri += f"{'&' if '?' in uri else '?'}connect_timeout={CONNECT_TIMEOUT_S}"
-    try:
-        database = adbc_driver_postgresql.connect(uri)
-    except adbc_driver_manager.Error as error:
-        raise _connect_error(address, error) from error
-    with closing(database):
+    with ExitStack() as stack:
         try:
-            link = adbc_driver_manager.AdbcConnection(database)
+            database = stack.enter_context(closing(adbc_driver_postgresql.connect(uri)))
+            link = stack.enter_context(closing(adbc_driver_manager.AdbcConnection(database)))
         except adbc_driver_manager.Error as error:
             raise _connect_error(address, error) from error
-        with closing(link):
-            server = _Server(link, connection, shown_address(address))
-            server.begin()
-            yield server
+        server = _Server(link, connection, shown_address(address))
+        server.begin()
+        yield server
 
 
 def _connect_error(address: str, error: Exception) -> SourceError:
@@ -170,7 +161,7 @@ def _connect_error(address: str, error: Exception) -> SourceError:
 class _Server(Reader):
     """The snapshot."""
 
-    def __init__(self, link: Any, connection: DuckDBPyConnection, shown: str) -> None:
+    def __init__(self, link: Any, connection: Connection, shown: str) -> None:
         super().__init__(link, connection, f"'{shown}'")
         self.shown = shown
         self.has_encoding = True  # without one, texts are whatever bytes were put in
@@ -222,22 +213,15 @@ def _choose(
     server: _Server, found: list[_Relation], schemas: list[str], selection: Selection
 ) -> tuple[list[_Relation], list[str]]:
     """Tables that pass the filters, with their columns; a view only where it is named."""
-    kept = selection.choose([(r.table, r.full_name) for r in found], where=server.shown)
-    chosen, views, notes = [], [], []
-    for relation, keep in zip(found, kept, strict=True):
-        named = selection.names(relation.table, relation.full_name)
-        if keep and relation.kind in NOT_TABLES and not named:
-            views.append(f"{NOT_TABLES[relation.kind]} {relation.full_name}")
-        elif keep and not relation.readable:
+    named = [((r.table, r.full_name), r, NOT_TABLES.get(r.kind, "")) for r in found]
+    chosen, notes = selection.choose(named, where=server.shown)
+    for relation in chosen:
+        if not relation.readable:
             raise SourceError(
                 f"no right to read table '{relation.full_name}' of '{server.shown}': "
                 f"GRANT SELECT ON {relation.full_name} (and USAGE on its schema) to the user, or "
                 f"leave it out with --exclude-table"
             )
-        elif keep:
-            chosen.append(relation)
-    if views:
-        notes.append(f"not read unless named by --table: {', '.join(views)}")
     if not chosen:
         raise SourceError(
             f"schema '{', '.join(schemas)}' of '{server.shown}' has no tables to read; "
@@ -247,11 +231,7 @@ def _choose(
     empty = [r.full_name for r in chosen if not columns.get(r.oid)]
     if empty:
         notes.append(f"tables without columns are left out: {', '.join(empty)}")
-    filled = [
-        _Relation(r.schema, r.table, r.oid, r.kind, r.readable, tuple(columns[r.oid]))
-        for r in chosen
-        if columns.get(r.oid)
-    ]
+    filled = [replace(r, columns=tuple(columns[r.oid])) for r in chosen if columns.get(r.oid)]
     return filled, notes
 
 
@@ -345,8 +325,7 @@ def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Ke
     for j, reading in enumerate(readings):
         if reading is AS_BYTES:
             query = f"SELECT count(*) FROM raw.t{index} WHERE contains(c{j}, chr(65533))"
-            row = server.connection.execute(query).fetchone()
-            server.undecodable_count += 0 if row is None else row[0]
+            server.undecodable_count += count_rows(server.connection, query)
     return describe_copy(
         server.connection,
         name,

@@ -14,14 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.errors import SourceError
 from headwater.metadata.schema import SPLITS, Task
+from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceTable, brief, literal, quote
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 ENTRIES = ("pkey_col", "fkey_col_to_pkey_table", "time_col")
 NUMBERS = ("INT", "FLOAT", "DOUBLE", "DECIMAL")  # in names of types
@@ -42,7 +39,7 @@ def holds_relbench(folder: Path) -> bool:
 
 
 def declare_keys(
-    connection: DuckDBPyConnection, tables: Sequence[SourceTable], files: Mapping[str, Path]
+    connection: Connection, tables: Sequence[SourceTable], files: Mapping[str, Path]
 ) -> list[SourceTable]:
     """The tables with the keys and times that their files declare, if any."""
     found = {
@@ -72,9 +69,7 @@ def declare_keys(
     return settled
 
 
-def _declared(
-    connection: DuckDBPyConnection, file: Path, columns: Sequence[str]
-) -> _Declared | None:
+def _declared(connection: Connection, file: Path, columns: Sequence[str]) -> _Declared | None:
     """The entries of one file, checked; None if RelBench did not write it."""
     rows = connection.execute(
         f"SELECT decode(key), value FROM parquet_kv_metadata({literal(str(file))})"
@@ -99,7 +94,7 @@ def _declared(
 
 
 def draft_tasks(
-    connection: DuckDBPyConnection, folder: Path, tables: Sequence[SourceTable]
+    connection: Connection, folder: Path, tables: Sequence[SourceTable]
 ) -> tuple[tuple[Task, ...], list[str]]:
     """A task for each folder of label tables; notes on those that headwater has no task for."""
     tasks, notes = [], []
@@ -117,7 +112,7 @@ def draft_tasks(
 
 
 def _task(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     folder: Path,
     name: str,
     files: Mapping[str, Path],
@@ -153,7 +148,7 @@ def _task(
     )
 
 
-def _types(connection: DuckDBPyConnection, file: Path) -> dict[str, str]:
+def _types(connection: Connection, file: Path) -> dict[str, str]:
     import duckdb
 
     try:
@@ -164,7 +159,7 @@ def _types(connection: DuckDBPyConnection, file: Path) -> dict[str, str]:
 
 
 def _target_stype(
-    connection: DuckDBPyConnection, files: Sequence[Path], target: str, type_name: str
+    connection: Connection, files: Sequence[Path], target: str, type_name: str
 ) -> str | None:
     """0 and 1 are a boolean, other numbers a number (RelBench does not write which are classes)."""
     if type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP")):
@@ -173,10 +168,10 @@ def _target_stype(
         return "boolean"
     if any(word in type_name for word in NUMBERS):
         listed = ", ".join(literal(str(file)) for file in files)
-        row = connection.execute(
-            f"SELECT bool_and({quote(target)} IN (0, 1)) FROM read_parquet([{listed}])"
-        ).fetchone()
-        return "boolean" if row is not None and row[0] else "numerical"
+        row = one_row(
+            connection, f"SELECT bool_and({quote(target)} IN (0, 1)) FROM read_parquet([{listed}])"
+        )
+        return "boolean" if row[0] else "numerical"
     if type_name in ("DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"):
         return "timestamp"
     return "categorical"

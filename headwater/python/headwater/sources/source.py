@@ -25,15 +25,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from headwater.errors import SourceError
 from headwater.metadata.from_json import is_usable
 from headwater.metadata.schema import CsvFormat, Task
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from headwater.sources.database import Connection, one_row
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -99,7 +97,7 @@ def brief(error: BaseException) -> str:
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
-def view_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
+def view_scan(connection: Connection, name: str, index: int, scan: str) -> SourceTable:
     """Name what a table function reads as raw.t<index>, without a copy: for files in columns,
     which are read as fast as a table of DuckDB is."""
     import duckdb
@@ -108,19 +106,13 @@ def view_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) 
         described = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
         names = ", ".join(f"c{j}" for j in range(len(described)))
         connection.execute(f"CREATE VIEW raw.t{index}({names}) AS SELECT * FROM {scan}")
-        count = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
+        made = describe_copy(connection, name, index, [row[0] for row in described])
     except duckdb.Error as error:
         raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
-    return SourceTable(
-        name=name,
-        index=index,
-        row_count=0 if count is None else count[0],
-        columns=tuple(SourceColumn(row[0], row[1]) for row in described),
-        is_view=True,
-    )
+    return replace(made, is_view=True)
 
 
-def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) -> SourceTable:
+def copy_scan(connection: Connection, name: str, index: int, scan: str) -> SourceTable:
     """Copy what a table function or registered table reads to raw.t<index>, and describe it."""
     import duckdb
 
@@ -140,7 +132,7 @@ def copy_scan(connection: DuckDBPyConnection, name: str, index: int, scan: str) 
 
 
 def describe_copy(
-    connection: DuckDBPyConnection,
+    connection: Connection,
     name: str,
     index: int,
     columns: Sequence[str],
@@ -150,15 +142,12 @@ def describe_copy(
 ) -> SourceTable:
     """What is now in raw.t<index>, under the names the source has for it."""
     types = [row[1] for row in connection.execute(f"DESCRIBE raw.t{index}").fetchall()]
-    count = connection.execute(f"SELECT count(*) FROM raw.t{index}").fetchone()
+    count = one_row(connection, f"SELECT count(*) FROM raw.t{index}")
     return SourceTable(
         name=name,
         index=index,
         row_count=0 if count is None else count[0],
-        columns=tuple(
-            SourceColumn(column, type_name)
-            for column, type_name in zip(columns, types, strict=True)
-        ),
+        columns=tuple(map(SourceColumn, columns, types)),
         primary_key=tuple(primary_key),
         foreign_keys=tuple(foreign_keys),
     )

@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.errors import SourceError
 from headwater.metadata.selection import Selection
 from headwater.sources.adbc import Reader, words
+from headwater.sources.database import Connection
 from headwater.sources.source import Key, SourceColumn, SourceData, SourceTable, literal, quote
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 LOCK_WAIT_MS = 5_000
 LOCKS = Path("/proc/locks")
@@ -71,10 +69,7 @@ _WIDE = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{2**53} AND {2**53}"
 
 
 def load_sqlite(
-    path: Path,
-    connection: DuckDBPyConnection,
-    selection: Selection,
-    tell: Callable[[str], None],
+    path: Path, connection: Connection, selection: Selection, tell: Callable[[str], None]
 ) -> SourceData:
     selection.refuse_schemas("SQLite")
     if not path.is_file():
@@ -103,7 +98,7 @@ class _Decoder:
 
 
 @contextmanager
-def _set_up(connection: DuckDBPyConnection, decoder: _Decoder) -> Iterator[None]:
+def _set_up(connection: Connection, decoder: _Decoder) -> Iterator[None]:
     """DuckDB with the function hw_decode, and no thread but this one: after Ctrl-C another would
     go on in a statement that is no more, which the driver does not survive. SQLite itself takes
     most of the time."""
@@ -121,7 +116,7 @@ def _set_up(connection: DuckDBPyConnection, decoder: _Decoder) -> Iterator[None]
 
 
 @contextmanager
-def _opened(path: Path, connection: DuckDBPyConnection) -> Iterator[Reader]:
+def _opened(path: Path, connection: Connection) -> Iterator[Reader]:
     """The file in one transaction, which is one snapshot for all tables."""
     try:
         import adbc_driver_manager
@@ -171,14 +166,8 @@ def _choose(file: Reader, selection: Selection, path: Path) -> tuple[list[str], 
         "WHERE schema = 'main' AND type = 'shadow') ORDER BY sqlite_master.rowid",
         "the list of tables",
     )
-    kept = selection.choose([(name,) for name, _ in found], where=str(path))
-    chosen: list[str] = []
-    views: list[str] = []
-    for (name, is_view), keep in zip(found, kept, strict=True):
-        if keep:
-            (views if is_view and not selection.names(name) else chosen).append(name)
-    listed = ", ".join(f"view {name}" for name in views)
-    return chosen, [f"not read unless named by --table: {listed}"] if views else []
+    named = [((name,), str(name), "view" if is_view else "") for name, is_view in found]
+    return selection.choose(named, where=str(path))
 
 
 class _Table:

@@ -127,11 +127,7 @@ def to_timestamp(
         stamp = f"CAST(try_strptime({text}, {literal(format)}) AS TIMESTAMP)"
         if "%z" not in format:
             stamp = from_local(stamp, zone)
-        return (
-            f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END",
-            "TIMESTAMP",
-        )
-    if type_name == "TIMESTAMP" and zone in (None, "UTC"):
+    elif type_name == "TIMESTAMP" and zone in (None, "UTC"):
         stamp = value  # an infinite one is outside of the years below
     elif type_name == "DATE" or type_name in NAIVE_TYPES:
         finite = f"CASE WHEN isfinite({value}) THEN TRY_CAST({value} AS TIMESTAMP) END"

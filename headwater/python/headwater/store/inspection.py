@@ -10,6 +10,7 @@ from typing import Any
 from headwater.errors import nearest
 from headwater.metadata.schema import SPLITS
 from headwater.store.rendering import aligned
+from headwater.store.store import Store
 
 NO_TIMES = (
     "it is asked at times, but no table that links lead to from {} has a temporal column: contexts "
@@ -25,8 +26,6 @@ SIZE_PARTS = {
 
 def open_metadata(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """The metadata.json of the build a store names, and bytes by part."""
-    from headwater.store.store import Store
-
     with Store(path, verify="header") as store:
         return store.metadata, file_sizes(Path(store.core.directory()))
 
@@ -89,11 +88,14 @@ def _describe_store(metadata: dict[str, Any], sizes: dict[str, int]) -> str:
             lines.append([task["name"], task["kind"], task["anchor_table"], target, *counts])
         parts += ["", aligned(lines)]
     parts += _losses(metadata)
-    csv_bytes = metadata["csv_bytes"]
-    main = next(iter(sizes.values()))
+    return "\n".join([*parts, "", bytes_text(sizes, metadata["csv_bytes"])])
+
+
+def bytes_text(sizes: dict[str, int], csv_bytes: int) -> str:
+    """Bytes by part, and how the first part compares with those of the source as CSV."""
     listed = ", ".join(f"{part} {size:,}" for part, size in sizes.items())
-    ratio = main / csv_bytes if csv_bytes else 0.0
-    return "\n".join([*parts, "", f"bytes: {listed}; {ratio:.2f}x of {csv_bytes:,} as CSV"])
+    ratio = next(iter(sizes.values()), 0) / csv_bytes if csv_bytes else 0.0
+    return f"bytes: {listed}; {ratio:.2f}x of {csv_bytes:,} as CSV"
 
 
 def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:
@@ -158,13 +160,13 @@ def _values(column: dict[str, Any]) -> str:
 
 
 def _describe_task(task: dict[str, Any]) -> str:
-    lines = [["fact", "value"]]
-    for name, value in task.items():
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if value not in (None, "", [], {}) and name != "query":
-            lines.append([name, shown])
-    width = max(len(line[0]) for line in lines)
-    text = "\n".join(f"{name:<{width}}  {shown}" for name, shown in lines[1:])
+    shown = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in task.items()
+        if value not in (None, "", [], {}) and name != "query"
+    }
+    width = max(map(len, shown))
+    text = "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
     return text + (f"\n\n{task['query']}" if task["query"] else "")
 
 

@@ -177,9 +177,8 @@ class _ContextReader:
         if row_id == NO_ROW and local > 0:
             return self.label_row(local, depth, age, list(emitted))
         if row_id == NO_ROW:
-            cells = {
-                name: TARGET if masked else self.obs_time() for name, masked in emitted.items()
-            }
+            asked = self.obs_time()
+            cells = {name: TARGET if masked else asked for name, masked in emitted.items()}
             name = f"task {self.task['name']}"
             key, newest = ("seed, the newest row seen:", age) if age >= 0 else ("seed", None)
             return ContextRow(local, name, key, newest, depth, cells, None)
@@ -188,25 +187,17 @@ class _ContextReader:
             name: TARGET if masked else cell_text(row["cells"].get(name))
             for name, masked in emitted.items()
         }
-        return ContextRow(
-            local=local,
-            table=row["table"],
-            key=_key_text(row),
-            age_days=None if age < 0 else age,
-            depth=depth,
-            cells=cells,
-            link=self.link(local, depth),
-        )
+        key = ", ".join(map(str, row["key"].values()))
+        age_days, link = None if age < 0 else age, self.link(local, depth)
+        return ContextRow(local, row["table"], key, age_days, depth, cells, link)
 
     def label_row(self, local: int, depth: int, age: float, emitted: Sequence[str]) -> ContextRow:
         """An earlier seed with its answer, as far as its anchor and age tell which one it is."""
         found = self.seeds_of_label(local, age)
         asked = {time_text(int(self.seeds["obs_time"][seed])) for seed in found}
         answers = {self.truth(int(seed)) for seed in found}
-        cells = {
-            name: _only(answers if name == self.task["target_column"] else asked)
-            for name in emitted
-        }
+        answer, time = (texts.pop() if len(texts) == 1 else UNCERTAIN for texts in (answers, asked))
+        cells = {name: answer if name == self.task["target_column"] else time for name in emitted}
         name = f"task {self.task['name']}"
         age_days = None if age < 0 else age
         return ContextRow(local, name, "label", age_days, depth, cells, self.link(local, depth))
@@ -282,19 +273,9 @@ def time_text(time_us: int) -> str:
     return cell_text(datetime_of(time_us))
 
 
-def _only(texts: set[str]) -> str:
-    return next(iter(texts)) if len(texts) == 1 else UNCERTAIN
-
-
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= CELL_WIDTH_MAX else line[: CELL_WIDTH_MAX - 1] + "…"
-
-
-def _key_text(row: Mapping[str, Any]) -> str:
-    key = row["key"]
-    parts = key.values() if isinstance(key, Mapping) else [key] if key is not None else []
-    return ", ".join(str(part) for part in parts)
 
 
 def _age(days: float | None) -> str:

@@ -35,7 +35,9 @@ def canonical_text(value: Any) -> str:
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return str(int(value))
     if isinstance(value, float | Decimal):
-        return _number_text(value)
+        number = float(value)
+        is_integer = number.is_integer() and abs(number) < EXACT_FLOAT
+        return str(int(number)) if is_integer else repr(number)
     if isinstance(value, datetime):
         return _datetime_text(value)
     if isinstance(value, bytes):
@@ -43,11 +45,6 @@ def canonical_text(value: Any) -> str:
     if value is None:
         raise TypeError("a key part is None: a primary key is never NULL")
     return str(value)
-
-
-def _number_text(value: float | Decimal) -> str:
-    number = float(value)
-    return str(int(number)) if number.is_integer() and abs(number) < EXACT_FLOAT else repr(number)
 
 
 def _datetime_text(value: datetime) -> str:
@@ -93,13 +90,11 @@ def time_us(value: Time) -> int:
             value = datetime.fromisoformat(value)
         except ValueError as error:
             raise ValueError(f"{value!r} is no ISO 8601 time such as '2026-11-01'") from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
     if isinstance(value, datetime):
         stamp = value.replace(tzinfo=UTC) if value.tzinfo is None else value
         return (stamp - EPOCH) // timedelta(microseconds=1)
-    if isinstance(value, date):
-        return (datetime(value.year, value.month, value.day, tzinfo=UTC) - EPOCH) // timedelta(
-            microseconds=1
-        )
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"expected a time (microseconds, ISO text or datetime), found {value!r}")
     return int(value)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from headwater import binding
 from headwater.errors import StoreError
 from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
 from headwater.store.verified import check_files
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 NO_ROW = 2**32 - 1
 LABEL_NULL, LABEL_NONE = 1, 2  # label states of a seed; 0: it has a value
@@ -75,12 +72,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -212,7 +204,7 @@ class Store:
         columns it is the last one.
         """
         starts, rows, times = map(
-            np.asarray, self.core.edges(_index("key", key, self._key_numbers))
+            np.asarray, self.core.edges(_index("key", key, self._numbers["key"]))
         )
         return {"starts": starts.astype(np.int64), "rows": rows, "times": times}
 
@@ -265,11 +257,11 @@ class Store:
 
     def task_index(self, name: str) -> int:
         """Number of a task by name; ValueError with the nearest name if there is none."""
-        return _index("task", name, self._task_numbers)
+        return _index("task", name, self._numbers["task"])
 
     def table_index(self, name: str) -> int:
         """Number of a table by name; ValueError with the nearest name if there is none."""
-        return _index("table", name, self._table_numbers)
+        return _index("table", name, self._numbers["table"])
 
     # ---- whole store ---------------------------------------------------------------------
 
@@ -310,16 +302,12 @@ class Store:
         ]
 
     @cached_property
-    def _key_numbers(self) -> dict[str, int]:
-        return {key_name(child, key): number for number, (child, key) in enumerate(self._keys)}
-
-    @cached_property
-    def _task_numbers(self) -> dict[str, int]:
-        return {task["name"]: number for number, task in enumerate(self.metadata["tasks"])}
-
-    @cached_property
-    def _table_numbers(self) -> dict[str, int]:
-        return {table["name"]: number for number, table in enumerate(self.metadata["tables"])}
+    def _numbers(self) -> dict[str, dict[str, int]]:
+        """Numbers by kind and name."""
+        names = {"key": [key_name(child, key) for child, key in self._keys]}
+        for kind in ("task", "table"):
+            names[kind] = [entry["name"] for entry in self.metadata[f"{kind}s"]]
+        return {kind: {name: i for i, name in enumerate(names[kind])} for kind in names}
 
     def _own_keys(self, table: int) -> range:
         counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]

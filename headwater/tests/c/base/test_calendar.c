@@ -1,17 +1,12 @@
 /* The 15 floats of a timestamp against the system's calendar and libm, from year 1 to 9999. */
 #define _GNU_SOURCE /* timegm, for the test only */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "base/calendar.h"
 #include "base/rng.h"
 #include "headwater.h"
+#include "support/unit_test.h"
 
 #define SECOND_US INT64_C(1000000)
 #define FIRST_SECOND INT64_C(-62135596800) /* 0001-01-01 */
@@ -48,7 +43,6 @@ static void expect_second(int64_t second, int64_t microsecond) {
 }
 
 static void every_part_matches_the_system_calendar(void **state) {
-    (void)state;
     struct hwi_rng rng = hwi_rng_make(3, 0, 0, 0);
     for (int i = 0; i < 20000; i++) {
         uint64_t draw = (uint64_t)hwi_rng_next(&rng) << 32 | hwi_rng_next(&rng);
@@ -58,7 +52,6 @@ static void every_part_matches_the_system_calendar(void **state) {
 }
 
 static void boundaries_match_the_system_calendar(void **state) {
-    (void)state;
     static const int64_t seconds[] = {
         FIRST_SECOND,
         LAST_SECOND,
@@ -86,7 +79,6 @@ static void boundaries_match_the_system_calendar(void **state) {
 }
 
 static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
-    (void)state;
     float out[HWI_TIME_FLOATS];
     static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX, 0};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
@@ -100,7 +92,6 @@ static void extreme_values_and_a_zero_deviation_are_harmless(void **state) {
 
 /* 1900 has no leap day, 2000 has one; the parts of a time come from the tables by their numbers. */
 static void the_tables_give_the_parts_of_every_day(void **state) {
-    (void)state;
     hw_calendar_tables tables;
     hw_calendar_tables_fill(&tables);
     static const int64_t years[][2] = {{-25567, 365}, {10957, 366}}; /* first day, days */

@@ -1,16 +1,9 @@
 /* XXH64 against published vectors, and in pieces against the whole. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/hash.h"
 #include "headwater.h"
+#include "support/unit_test.h"
 
 static void published_vectors_of_xxh64_hold(void **state) {
-    (void)state;
     static const char spam[] = "Nobody inspects the spammish repetition";
     assert_true(hw_hash64(NULL, 0, 0) == 0xEF46DB3751D8E999u);
     assert_true(hw_hash64("a", 1, 0) == 0xD24EC4F1A98C6E5Bu);
@@ -20,7 +13,6 @@ static void published_vectors_of_xxh64_hold(void **state) {
 
 /* The buffer and values of xxHash's own sanity test. */
 static void the_sanity_buffer_of_xxhash_hashes_as_published(void **state) {
-    (void)state;
     const uint64_t prime32 = 2654435761u, prime64 = 11400714785074694797u;
     const struct {
         size_t bytes;
@@ -44,7 +36,6 @@ static void the_sanity_buffer_of_xxhash_hashes_as_published(void **state) {
 }
 
 static void pieces_hash_like_the_whole(void **state) {
-    (void)state;
     uint8_t buffer[200];
     for (size_t i = 0; i < sizeof buffer; i++) {
         buffer[i] = (uint8_t)(i * 37 + 11);

@@ -1,14 +1,8 @@
 /* A stream that fails says the same for ever after, and its source is asked no more. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "headwater.h"
+#include "support/unit_test.h"
 
 /* Fails at the second array, each time with other words. */
 struct source {
@@ -17,7 +11,6 @@ struct source {
 };
 
 static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
-    (void)stream;
     *out = (struct ArrowSchema){.format = "n"};
     return 0;
 }
@@ -46,7 +39,6 @@ static struct ArrowArrayStream steady(struct source *source) {
 }
 
 static void a_failure_is_repeated(void **state) {
-    (void)state;
     struct source source = {0};
     struct ArrowArrayStream stream = steady(&source);
     struct ArrowSchema schema;
@@ -66,7 +58,6 @@ static void a_failure_is_repeated(void **state) {
 }
 
 static void one_that_was_not_read_is_released_with_its_source(void **state) {
-    (void)state;
     struct source source = {.said = "nothing yet"};
     struct ArrowArrayStream stream = steady(&source);
     assert_string_equal(stream.get_last_error(&stream), "nothing yet");
@@ -75,7 +66,6 @@ static void one_that_was_not_read_is_released_with_its_source(void **state) {
 }
 
 static void the_version_of_the_library_is_that_of_the_header(void **state) {
-    (void)state;
     assert_string_equal(hw_version(), HW_VERSION);
 }
 

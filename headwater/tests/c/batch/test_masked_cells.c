@@ -1,15 +1,7 @@
 /* Masked cells: what moves from a context into the lists, and that any number of threads chooses
  * the same ones. Against the reference in random worlds: test_masked_cells.py. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 enum { SHOWN = 4 /* M */ };
 
@@ -78,29 +70,21 @@ static void the_values_of_a_book_and_its_author_are_in_the_lists(void **state) {
     hw_sampler_close(sampler);
 }
 
-static void compare_threads(hw_store *store, hw_sampler_options options) {
-    options.num_threads = 3;
-    options.num_prefetch = 3;
-    options.mask_ratio = 0.4;
-    hw_sampler *sampler = fixture_sampler(store, &options);
-    fixture_threads_agree(sampler);
-    hw_sampler_close(sampler);
-}
-
 static void threads_mask_the_cells_that_one_masks(void **state) {
     const uint32_t tables[] = {AUTHORS, BOOKS};
     hw_store *store = store_of(state);
     for (int layout = HW_LAYOUT_DENSE; layout <= HW_LAYOUT_COMPACT; layout++) {
         hw_sampler_options options = options_of(tables, 2);
         options.layout = (hw_layout)layout;
-        compare_threads(store, options);
+        options.mask_ratio = 0.4;
+        fixture_threads_agree(store, options, HW_TRAIN);
         options.seed_tables = NULL;
         options.seed_table_count = 0;
-        compare_threads(store, options);
+        fixture_threads_agree(store, options, HW_TRAIN);
         options.objective = HW_OBJECTIVE_TASK;
         options.text_mode = HW_TEXTS_RESIDENT;
         options.text_budget = 0;
-        compare_threads(store, options);
+        fixture_threads_agree(store, options, HW_TRAIN);
     }
 }
 

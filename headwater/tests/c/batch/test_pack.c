@@ -1,16 +1,8 @@
 /* First-fit: which sequence a context goes into; and batches packed while others are made. What
  * packing copies is test_packing.py's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "batch/pack.h"
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 /* 10 cells and 4 rows to a sequence, of which there are three. */
 static const hw_shape SMALL = {
@@ -21,7 +13,6 @@ static const hw_shape SMALL = {
 };
 
 static void a_context_goes_into_the_first_sequence_with_room(void **state) {
-    (void)state;
     struct hwi_fit fits[3] = {{0}};
     assert_int_equal(hwi_fit_add(fits, &SMALL, 6, 1), 0);
     assert_int_equal(hwi_fit_add(fits, &SMALL, 7, 1), 1); /* 6 + 7 > 10 */
@@ -35,7 +26,6 @@ static void a_context_goes_into_the_first_sequence_with_room(void **state) {
 }
 
 static void a_sequence_holds_no_more_contexts_than_it_may(void **state) {
-    (void)state;
     struct hwi_fit fits[3] = {{0}};
     for (uint32_t b = 0; b < 3; b++) {
         for (uint32_t k = 0; k < 3; k++) {
@@ -65,8 +55,11 @@ static void batches_packed_by_threads_are_those_packed_by_one(void **state) {
             .packing = 1,
             .contexts_per_batch = 21,
         };
+        fixture_threads_agree(store, options, HW_TRAIN);
         hw_sampler *sampler = fixture_sampler(store, &options);
-        fixture_threads_agree(sampler);
+        for (int k = 0; k < 24; k++) {
+            hw_batch_release(fixture_next(sampler, HW_TRAIN));
+        }
         hw_sampler_shutdown(sampler); /* a thread adds its counters a little after its batch */
         hw_sampler_stats stats = hw_sampler_get_stats(sampler);
         assert_true(stats.contexts_cut > 0 && stats.contexts_dropped > 0);

@@ -1,14 +1,7 @@
 /* Memory of batches: zeros at first, then what was left; and pages behind them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/huge_pages.h"
 #include "batch/slab.h"
+#include "support/unit_test.h"
 
 static const uint64_t SIZES[] = {1, 64, 4097, (uint64_t)3 << 20}; /* heap, heap, heap, huge pages */
 enum { SIZE_COUNT = 4 };
@@ -37,7 +30,6 @@ static void assert_filled(const uint8_t *slab, uint64_t bytes, uint8_t value) {
 }
 
 static void a_new_slab_is_zero_and_a_used_one_keeps_what_was_left(void **state) {
-    (void)state;
     for (int i = 0; i < SIZE_COUNT; i++) {
         struct hwi_pool *pool = open_pool(SIZES[i], 1);
         hw_batch *first = take(pool), *second = take(pool);
@@ -55,7 +47,6 @@ static void a_new_slab_is_zero_and_a_used_one_keeps_what_was_left(void **state) 
 }
 
 static void pages_are_zero_and_writable(void **state) {
-    (void)state;
     for (int i = 0; i < SIZE_COUNT; i++) {
         uint8_t *pages = hwi_pages_open(SIZES[i]);
         assert_filled(pages, SIZES[i], 0);

@@ -3,19 +3,12 @@
  * change.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "build/hash_embed.h"
 #include "headwater.h"
+#include "support/unit_test.h"
 
 static void halves_round_to_nearest_even(void **state) {
-    (void)state;
     const struct {
         double value;
         uint16_t half;
@@ -64,7 +57,6 @@ static double dot(const char *a, const char *b) {
 }
 
 static void vectors_have_length_one_and_similar_texts_are_near(void **state) {
-    (void)state;
     assert_float_equal(dot("Max Verstappen", "Max Verstappen"), 1, 2e-3);
     assert_float_equal(dot("Max Verstappen", "max VERSTAPPEN!"), 1, 2e-3);
     assert_true(dot("Max Verstappen", "Jos Verstappen") > 0.5);
@@ -75,7 +67,6 @@ static void vectors_have_length_one_and_similar_texts_are_near(void **state) {
 }
 
 static void recorded_embeddings_do_not_change(void **state) {
-    (void)state;
     uint16_t vector[8];
     const uint16_t hello[8] = {0x0000, 0xb688, 0xb89e, 0x0000, 0xb688, 0x3688, 0x3688, 0x0000};
     const uint16_t zero[8] = {0};
@@ -91,7 +82,6 @@ static void recorded_embeddings_do_not_change(void **state) {
 }
 
 static void only_the_start_of_a_long_text_is_read(void **state) {
-    (void)state;
     static char text[HWI_EMBED_TEXT_BYTES + 100];
     uint16_t whole[8], start[8];
     memset(text, 'x', sizeof text);
@@ -101,7 +91,6 @@ static void only_the_start_of_a_long_text_is_read(void **state) {
 }
 
 static void impossible_widths_are_refused(void **state) {
-    (void)state;
     uint16_t vector[1];
     hw_error error;
     assert_int_equal(hw_hash_embed("a", 1, 0, vector, &error), HW_BAD_ARGUMENT);

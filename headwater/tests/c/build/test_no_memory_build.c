@@ -2,21 +2,14 @@
 #define _DEFAULT_SOURCE 1
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "support/fixtures.h"
 #include "support/scarce.h"
 #include "support/trials.h"
+#include "support/unit_test.h"
 
 /* ---- a builder ----------------------------------------------------------------------------- */
 
@@ -59,9 +52,7 @@ static int close_works(void **state) {
 static hw_builder *open_builder(const struct works *works) {
     hw_builder *b = NULL;
     hw_builder_options options = {sizeof options, "works", INT64_MAX};
-    scarce_pause();
     char *path = fixture_path(works->directory, ".building");
-    scarce_resume();
     AGAIN(hw_builder_open(path, &options, &b, &error));
     free(path);
     return b;
@@ -141,49 +132,15 @@ static int declare_rest(hw_builder *b) {
     return 1;
 }
 
-/* A stream has memory of its own; that may not run out. */
-static int spared_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
-    struct ArrowArrayStream *inner = stream->private_data;
-    scarce_pause();
-    int code = inner->get_schema(inner, out);
-    scarce_resume();
-    return code;
-}
-
-static int spared_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
-    struct ArrowArrayStream *inner = stream->private_data;
-    scarce_pause();
-    int code = inner->get_next(inner, out);
-    scarce_resume();
-    return code;
-}
-
-static void release_spared(struct ArrowArrayStream *stream) {
-    struct ArrowArrayStream *inner = stream->private_data;
-    inner->release(inner);
-    stream->release = NULL;
-}
-
-static void spare(struct ArrowArrayStream *stream, struct ArrowArrayStream *inner,
-                  const struct fixture_column *columns, uint32_t column_count, uint64_t row_count) {
-    scarce_pause();
-    fixture_stream(inner, columns, column_count, row_count, 4);
-    scarce_resume();
-    *stream = (struct ArrowArrayStream){.get_schema = spared_schema,
-                                        .get_next = spared_next,
-                                        .release = release_spared,
-                                        .private_data = inner};
-}
-
 /* Writes the rows of a table, or the seeds of a task. */
 typedef hw_status write_call(hw_builder *, uint32_t, struct ArrowArrayStream *, hw_error *);
 
 static int write_stream(hw_builder *b, write_call *call, uint32_t index,
                         const struct fixture_column *columns, uint32_t column_count,
                         uint64_t count) {
-    struct ArrowArrayStream stream, inner;
+    struct ArrowArrayStream stream;
     hw_error error = {.message = ""};
-    spare(&stream, &inner, columns, column_count, count);
+    fixture_stream(&stream, columns, column_count, count, 4);
     int is_written = !is_refused(call(b, index, &stream, &error), &error);
     stream.release(&stream);
     return is_written;
@@ -193,10 +150,10 @@ static int write_edges(hw_builder *b, uint32_t key, const int32_t children[],
                        const int32_t parents[], uint64_t count, uint64_t null_count) {
     const struct fixture_column pairs[] = {{"child", "i", children, NULL},
                                            {"parent", "i", parents, NULL}};
-    struct ArrowArrayStream stream, inner;
+    struct ArrowArrayStream stream;
     hw_error error = {.message = ""};
     uint64_t edge_count = 0;
-    spare(&stream, &inner, pairs, 2, count);
+    fixture_stream(&stream, pairs, 2, count, 4);
     int is_written = !is_refused(
         hw_builder_write_edges(b, key, &stream, null_count, &edge_count, &error), &error);
     stream.release(&stream);
@@ -320,19 +277,13 @@ static void publish(const struct works *works, hw_builder *b, const char *path) 
 
 static void build_and_publish(void *context) {
     struct works *works = context;
-    scarce_pause();
     char *path = fixture_path(works->directory, "works.hw");
-    scarce_resume();
     hw_builder *b = build(works);
     if (b != NULL) {
         publish(works, b, path);
     }
     assert_int_equal(fixture_entries(works->directory), b != NULL);
-    if (b != NULL) {
-        fixture_remove(path);
-    } else {
-        free(path);
-    }
+    fixture_remove(path);
 }
 
 static void a_builder_builds_all_or_leaves_nothing(void **state) {

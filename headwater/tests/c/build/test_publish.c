@@ -4,22 +4,14 @@
  */
 #define _XOPEN_SOURCE 700
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/bench.h"
+#include "support/unit_test.h"
 
 static void publication_replaces_the_old_build(void **state) {
-    (void)state;
     char *directory = fixture_directory();
     hw_store *before = bookstore(directory);
     char old[33];
@@ -39,7 +31,6 @@ static void publication_replaces_the_old_build(void **state) {
 }
 
 static void an_equal_build_is_kept_and_a_damaged_one_replaced(void **state) {
-    (void)state;
     char *directory = fixture_directory();
     hw_store *store = bookstore(directory);
     char *texts = fixture_path(hw_store_directory(store), "texts.bin");
@@ -89,7 +80,6 @@ static void assert_there(const char *directory, const char *name, const char *te
 /* They were removed: anything called by 32 hex digits was taken for an older build, and what a link
  * led to as well. */
 static void publication_removes_nothing_but_builds(void **state) {
-    (void)state;
     static const char foreign[] = "00112233445566778899aabbccddeeff";
     static const char alike[] = "11112233445566778899aabbccddeeff";
     static const char link_name[] = "22112233445566778899aabbccddeeff";
@@ -150,7 +140,7 @@ static void a_folder_whose_manifest_is_not_a_store_s_stays(void **state) {
     good_columns(columns);
     assert_int_equal(write_rows(bench, columns, EVENT_FIELDS, 0), HW_OK);
     fixture_parents(bench->b, 0, NULL, 0, 0);
-    fixture_complete(bench->b, 4, 2);
+    fixture_complete(bench->b, 4, 2, FIXTURE_TEXT_DIM);
     make_folder(bench->directory, "00112233445566778899aabbccddeeff");
     write_file(bench->directory, "00112233445566778899aabbccddeeff/letter.txt", "mine");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

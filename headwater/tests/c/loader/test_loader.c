@@ -7,17 +7,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "batch/slab.h"
 #include "batch/texts.h"
@@ -27,10 +19,7 @@
 #include "store/store.h"
 #include "support/fixtures.h"
 #include "support/league.h"
-
-static int open_league(void **state) {
-    return fixture_setup(state, league);
-}
+#include "support/unit_test.h"
 
 static hw_sampler_options small_options(void) {
     return (hw_sampler_options){
@@ -52,34 +41,8 @@ static hw_sampler *open_sampler(void **state, const hw_sampler_options *options)
     return fixture_sampler(store_of(state), options);
 }
 
-enum { COMPARED = 12 };
-
-static void compare_threads(void **state, hw_sampler_options options, hw_split split) {
-    uint64_t expected[COMPARED];
-    hw_sampler *sampler = open_sampler(state, &options);
-    for (uint64_t k = 0; k < COMPARED; k++) {
-        hw_batch *batch = NULL;
-        MUST(hw_sampler_batch(sampler, split, k, &batch, &error));
-        expected[k] = fixture_digest(batch);
-    }
-    hw_sampler_close(sampler);
-    static const struct {
-        uint32_t threads;
-        int32_t prefetch;
-    } settings[] = {{1, 1}, {2, 3}, {8, 5}, {0, 0}, {4, 1}};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        options.num_threads = settings[i].threads;
-        options.num_prefetch = settings[i].prefetch;
-        sampler = open_sampler(state, &options);
-        for (uint64_t k = 0; k < COMPARED; k++) {
-            assert_true(fixture_digest(fixture_next(sampler, split)) == expected[k]);
-        }
-        hw_sampler_close(sampler);
-    }
-}
-
 static void batches_are_the_same_for_any_thread_count_and_prefetch_depth(void **state) {
-    compare_threads(state, small_options(), HW_TRAIN);
+    fixture_threads_agree(store_of(state), small_options(), HW_TRAIN);
 }
 
 /* Of the two labels that the val seed of `form` knows one is drawn: its own, or that of a peer. */
@@ -87,7 +50,7 @@ static void peers_are_the_same_for_any_thread_count(void **state) {
     hw_sampler_options options = small_options();
     options.label_rows = options.peer_labels = 1;
     options.num_prefetch_val = 3;
-    compare_threads(state, options, HW_VAL);
+    fixture_threads_agree(store_of(state), options, HW_VAL);
 }
 
 static void a_position_set_while_batches_are_in_production_continues_exactly(void **state) {
@@ -408,6 +371,23 @@ static void a_wait_times_out_and_can_be_interrupted(void **state) {
     hw_sampler_close(sampler);
 }
 
+/* One of the next `most` batches of train meets the error, and so does each after it. */
+static void assert_latched(hw_sampler *sampler, int most, const char *message) {
+    hw_batch *batch = NULL;
+    hw_error error = {0};
+    hw_status status = HW_OK;
+    for (int k = 0; k < most && status == HW_OK; k++) {
+        status = hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error);
+        if (status == HW_OK) {
+            hw_batch_release(batch);
+        }
+    }
+    assert_int_equal(status, HW_BAD_STORE);
+    assert_int_equal(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error),
+                     HW_BAD_STORE);
+    assert_non_null(strstr(error.message, message));
+}
+
 static void an_error_of_a_thread_is_latched_for_every_stream(void **state) {
     hw_sampler_options options = small_options();
     hw_sampler *sampler = open_sampler(state, &options);
@@ -420,18 +400,8 @@ static void an_error_of_a_thread_is_latched_for_every_stream(void **state) {
     assert_non_null(file);
     fputc(0, file);
     fclose(file);
+    assert_latched(sampler, 10, "graph.bin");
     hw_batch *batch = NULL;
-    hw_status status = HW_OK;
-    for (int k = 0; k < 10 && status == HW_OK; k++) {
-        status = hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error);
-        if (status == HW_OK) {
-            hw_batch_release(batch);
-        }
-    }
-    assert_int_equal(status, HW_BAD_STORE);
-    assert_int_equal(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error),
-                     HW_BAD_STORE);
-    assert_non_null(strstr(error.message, "graph.bin"));
     assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &batch, &error), HW_BAD_STORE);
     hw_pass_close(pass);
     hw_sampler_close(sampler);
@@ -520,7 +490,7 @@ static void vectors_gathered_in_parts_are_those_of_the_batch_and_nothing_else(vo
 }
 
 static void large_batches_are_the_same_for_any_thread_count(void **state) {
-    compare_threads(state, letter_options(), HW_TRAIN);
+    fixture_threads_agree(store_of(state), letter_options(), HW_TRAIN);
 }
 
 /* The first `count` letters of an epoch into a batch, up to the gathering of its vectors. */
@@ -648,19 +618,9 @@ static void an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory(vo
         expected = bad ? 0 : hash;
     }
     damage_letter(store_of(state), 300);
+    assert_latched(sampler, 100, "a cell holds text 4294967280"); /* two epochs are 64 */
     hw_batch *batch = NULL;
     hw_pass *pass = NULL;
-    hw_status status = HW_OK;
-    for (int k = 0; k < 100 && status == HW_OK; k++) { /* two epochs are 64 */
-        status = hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error);
-        if (status == HW_OK) {
-            hw_batch_release(batch);
-        }
-    }
-    assert_int_equal(status, HW_BAD_STORE);
-    assert_non_null(strstr(error.message, "a cell holds text 4294967280"));
-    assert_int_equal(hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, &error),
-                     HW_BAD_STORE);
     MUST(hw_pass_open(sampler, HW_TRAIN, 0, 0, &pass, &error));
     assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &batch, &error), HW_BAD_STORE);
     for (int round = 0; round < 10; round++) {

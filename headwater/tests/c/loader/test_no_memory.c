@@ -1,19 +1,12 @@
 /* Memory that runs out (support/trials.h) where a store is opened, and batches are made. */
 #define _DEFAULT_SOURCE 1
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "support/fixtures.h"
 #include "support/league.h"
 #include "support/scarce.h"
 #include "support/survey.h"
 #include "support/trials.h"
+#include "support/unit_test.h"
 
 enum { PATIENCE_MS = 60000 };
 
@@ -89,7 +82,6 @@ static void embed(void *context) {
 }
 
 static void a_text_is_embedded(void **state) {
-    (void)state;
     uint16_t vector[FIXTURE_TEXT_DIM];
     try_all(embed, vector, 0);
 }
@@ -97,12 +89,7 @@ static void a_text_is_embedded(void **state) {
 /* ---- a sampler ----------------------------------------------------------------------------- */
 
 static uint64_t add(uint64_t hash, hw_batch *batch) {
-    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
-        hash = hw_hash64(tensor.data, tensor.bytes, hash);
-    }
-    hw_batch_release(batch);
-    return hash;
+    return 31 * hash + fixture_digest(batch);
 }
 
 static void compare(struct shop *shop, uint64_t digest) {
@@ -185,34 +172,33 @@ static void sample_one_batch(void *context) {
     compare(shop, add(0, batch));
 }
 
-/* Vectors so many that a batch is on pages of its own. */
-static void a_large_batch_is_made(void **state) {
-    struct shop *shop = *state;
+static void sample_one_batch_of(struct shop *shop, hw_store *(*make)(const char *store_path)) {
     hw_store *books = shop->store;
-    shop->store = fixture_store(shop->directory, "letters.hw", letters);
-    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
-                                         .batch_size = 256,
-                                         .sequence_length = 8,
-                                         .max_rows = 2,
-                                         .text_budget = 1200};
+    shop->store = fixture_store(shop->directory, "other.hw", make);
     shop->digest = 0;
     try_all(sample_one_batch, shop, 0);
     hw_store_close(shop->store);
     shop->store = books;
 }
 
+/* Vectors so many that a batch is on pages of its own. */
+static void a_large_batch_is_made(void **state) {
+    struct shop *shop = *state;
+    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
+                                         .batch_size = 256,
+                                         .sequence_length = 8,
+                                         .max_rows = 2,
+                                         .text_budget = 1200};
+    sample_one_batch_of(shop, letters);
+}
+
 /* The labels that peers are drawn from, and the edges of a key that is asked for, are listed when
  * the sampler opens. */
 static void a_sampler_of_peer_labels_opens(void **state) {
     struct shop *shop = *state;
-    hw_store *books = shop->store;
-    shop->store = fixture_store(shop->directory, "league.hw", league_scored);
     shop->options = survey_options(1);
     assert_true(shop->options.peer_labels > 0);
-    shop->digest = 0;
-    try_all(sample_one_batch, shop, 0);
-    hw_store_close(shop->store);
-    shop->store = books;
+    sample_one_batch_of(shop, league_scored);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */

@@ -5,39 +5,16 @@
 #define _DEFAULT_SOURCE 1
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "headwater.h"
 #include "support/league.h"
+#include "support/unit_test.h"
 
 enum { PREFETCH = 6, PREFETCH_VAL = 4, TRAIN_BATCHES = 4000 };
 
-static char *directory;
-static hw_store *store;
-
-static int open_league(void **state) {
-    (void)state;
-    directory = fixture_directory();
-    store = fixture_store(directory, "league.hw", league);
-    return 0;
-}
-
-static int close_league(void **state) {
-    (void)state;
-    hw_store_close(store);
-    fixture_remove(directory);
-    return 0;
-}
-
-static hw_sampler *open_sampler(void) {
+static hw_sampler *open_sampler(void **state) {
     static const uint32_t task = TASK_SCORE;
     hw_sampler_options options;
     hw_sampler_options_init(&options, sizeof options);
@@ -49,17 +26,11 @@ static hw_sampler *open_sampler(void) {
     options.num_threads = 1;
     options.num_prefetch = PREFETCH;
     options.num_prefetch_val = PREFETCH_VAL;
-    hw_error error = {0};
-    hw_sampler *sampler = NULL;
-    fixture_check(hw_sampler_open(store, &options, &sampler, &error), &error, "open");
-    return sampler;
+    return fixture_sampler(store_of(state), &options);
 }
 
 static void take(hw_sampler *sampler, hw_split split) {
-    hw_error error = {0};
-    hw_batch *batch = NULL;
-    fixture_check(hw_sampler_next(sampler, split, -1, NULL, NULL, &batch, &error), &error, "next");
-    hw_batch_release(batch);
+    hw_batch_release(fixture_next(sampler, split));
 }
 
 static void wait_for_queues(hw_sampler *sampler, uint32_t train, uint32_t val) {
@@ -73,8 +44,7 @@ static void wait_for_queues(hw_sampler *sampler, uint32_t train, uint32_t val) {
 }
 
 static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **state) {
-    (void)state;
-    hw_sampler *sampler = open_sampler();
+    hw_sampler *sampler = open_sampler(state);
     wait_for_queues(sampler, PREFETCH, 0);
     usleep(20000);
     assert_int_equal(hw_sampler_get_stats(sampler).batches, PREFETCH);
@@ -84,8 +54,7 @@ static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **stat
 }
 
 static void train_stays_full_while_val_is_evaluated(void **state) {
-    (void)state;
-    hw_sampler *sampler = open_sampler();
+    hw_sampler *sampler = open_sampler(state);
     wait_for_queues(sampler, PREFETCH, 0);
     for (int i = 0; i < 50; i++) {
         take(sampler, HW_VAL);
@@ -94,10 +63,8 @@ static void train_stays_full_while_val_is_evaluated(void **state) {
     for (uint32_t epoch = 0; epoch < 50; epoch++) {
         hw_pass *pass = NULL;
         hw_batch *batch = NULL;
-        hw_error error = {0};
-        fixture_check(hw_pass_open(sampler, HW_VAL, TASK_SCORE, epoch, &pass, &error), &error,
-                      "pass");
-        fixture_check(hw_pass_next(pass, -1, NULL, NULL, &batch, &error), &error, "next");
+        MUST(hw_pass_open(sampler, HW_VAL, TASK_SCORE, epoch, &pass, &error));
+        MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
         hw_batch_release(batch);
         hw_pass_close(pass);
         assert_int_equal(hw_sampler_get_stats(sampler).train_queue, PREFETCH);
@@ -123,8 +90,7 @@ static void *read_val(void *argument) {
 /* Train is read faster than one thread makes batches, so that it always wants more. One in eight is
  * val's; the reader of val may be put to sleep while its queue is full, so less is enough here. */
 static void val_does_not_starve_while_train_is_waited_for(void **state) {
-    (void)state;
-    struct reader reader = {.sampler = open_sampler()};
+    struct reader reader = {.sampler = open_sampler(state)};
     pthread_t thread;
     take(reader.sampler, HW_VAL);
     assert_int_equal(pthread_create(&thread, NULL, read_val, &reader), 0);
@@ -170,5 +136,5 @@ int main(void) {
         cmocka_unit_test(val_does_not_starve_while_train_is_waited_for),
         cmocka_unit_test(passes_of_one_batch_are_made_before_they_are_asked_for),
     };
-    return cmocka_run_group_tests(tests, open_league, close_league);
+    return cmocka_run_group_tests(tests, open_league, close_shelf);
 }

@@ -1,14 +1,8 @@
 /* The options of a sampler as data: defaults, places, ranges, words. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 static const hw_option_field *field_of(const char *name) {
     uint32_t count = 0;
@@ -23,7 +17,6 @@ static const hw_option_field *field_of(const char *name) {
 }
 
 static void defaults_are_those_of_the_python_front(void **state) {
-    (void)state;
     hw_sampler_options options;
     memset(&options, 0xee, sizeof options);
     hw_sampler_options_init(&options, sizeof options);
@@ -45,7 +38,6 @@ static void defaults_are_those_of_the_python_front(void **state) {
 
 /* A caller of an older header has room for what that knew. */
 static void only_the_bytes_that_are_said_are_written(void **state) {
-    (void)state;
     hw_sampler_options options;
     memset(&options, 0xee, sizeof options);
     size_t known = offsetof(hw_sampler_options, batch_size);
@@ -59,7 +51,6 @@ static void only_the_bytes_that_are_said_are_written(void **state) {
 }
 
 static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
-    (void)state;
     static const size_t sizes[] = {1, 4, 4, 4, 8, 8}; /* by type */
     size_t end = sizeof(size_t);
     uint32_t count = 0;

@@ -1,19 +1,10 @@
 /* Random numbers and the keyed permutation: published vectors, and properties over small sizes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "plan/order.h"
+#include "support/unit_test.h"
 
 /* Known answers published with Random123 for philox4x32, 10 rounds. */
 static void philox_gives_the_published_words(void **state) {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], words[4];
     } vectors[] = {
@@ -33,12 +24,10 @@ static void philox_gives_the_published_words(void **state) {
 }
 
 static void splitmix_gives_the_published_first_word(void **state) {
-    (void)state;
     assert_int_equal(hwi_mix(0), UINT64_C(0xE220A8397B1DCDAF));
 }
 
 static void streams_of_different_seeds_splits_and_epochs_differ(void **state) {
-    (void)state;
     struct hwi_rng streams[] = {
         hwi_rng_make(1, 0, 0, 0), hwi_rng_make(2, 0, 0, 0), hwi_rng_make(1, 1, 0, 0),
         hwi_rng_make(1, 0, 1, 0), hwi_rng_make(1, 0, 0, 1), hwi_rng_make(1, 0, 0, 4),
@@ -53,8 +42,17 @@ static void streams_of_different_seeds_splits_and_epochs_differ(void **state) {
     }
 }
 
+/* How far counts of draws are from equal ones. */
+static double chi_square(const uint32_t *counts, int size, double draws) {
+    double chi = 0;
+    for (int i = 0; i < size; i++) {
+        double away = (double)counts[i] - draws / size;
+        chi += away * away / (draws / size);
+    }
+    return chi;
+}
+
 static void below_is_in_range_and_about_uniform(void **state) {
-    (void)state;
     struct hwi_rng rng = hwi_rng_make(7, 0, 0, 0);
     uint32_t counts[6] = {0};
     enum { DRAWS = 60000 };
@@ -63,23 +61,16 @@ static void below_is_in_range_and_about_uniform(void **state) {
         assert_true(draw <= 5);
         counts[draw]++;
     }
-    double chi = 0;
-    for (int i = 0; i < 6; i++) {
-        double away = (double)counts[i] - DRAWS / 6.0;
-        chi += away * away / (DRAWS / 6.0);
-    }
-    assert_true(chi < 20.5); /* 5 degrees of freedom, p = 0.001 */
+    assert_true(chi_square(counts, 6, DRAWS) < 20.5); /* 5 degrees of freedom, p = 0.001 */
 }
 
 static void below_one_takes_no_word(void **state) {
-    (void)state;
     struct hwi_rng rng = hwi_rng_make(7, 0, 0, 0), other = rng;
     assert_int_equal(hwi_rng_below(&rng, 1), 0);
     assert_int_equal(hwi_rng_next(&rng), hwi_rng_next(&other));
 }
 
 static void permutations_of_every_small_size_are_bijections(void **state) {
-    (void)state;
     uint8_t seen[300];
     for (uint32_t count = 1; count <= 300; count++) {
         memset(seen, 0, sizeof seen);
@@ -93,7 +84,6 @@ static void permutations_of_every_small_size_are_bijections(void **state) {
 }
 
 static void permutations_reach_the_largest_size(void **state) {
-    (void)state;
     uint32_t count = UINT32_MAX - 1;
     for (uint32_t i = 0; i < 1000; i++) {
         assert_true(hwi_permute(5, count, i * 4000037u % count) < count);
@@ -101,18 +91,12 @@ static void permutations_reach_the_largest_size(void **state) {
 }
 
 static void each_place_of_a_small_permutation_is_about_equally_likely(void **state) {
-    (void)state;
     enum { SIZE = 5, KEYS = 20000 };
     uint32_t counts[SIZE] = {0};
     for (uint64_t key = 0; key < KEYS; key++) {
         counts[hwi_permute(hwi_key(9, HWI_KEY_EPOCH, 0, key), SIZE, 2)]++;
     }
-    double chi = 0;
-    for (int i = 0; i < SIZE; i++) {
-        double away = (double)counts[i] - KEYS / (double)SIZE;
-        chi += away * away / (KEYS / (double)SIZE);
-    }
-    assert_true(chi < 18.5); /* 4 degrees of freedom, p = 0.001 */
+    assert_true(chi_square(counts, SIZE, KEYS) < 18.5); /* 4 degrees of freedom, p = 0.001 */
 }
 
 int main(void) {

@@ -10,23 +10,15 @@
  */
 #define _XOPEN_SOURCE 700
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "support/damage.h"
+#include "support/unit_test.h"
 
 static const char *golden_path;
 
 static void the_golden_store_opens_and_verifies(void **state) {
-    (void)state;
     hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
     fixture_sound(store);
     damage_read_everything(store);
@@ -46,14 +38,11 @@ static void assert_golden_bytes(const char *directory, const char *name, const u
 }
 
 static void the_same_rows_build_to_the_same_bytes(void **state) {
-    (void)state;
-    char *rebuilt_path = fixture_directory();
-    hw_store_close(bookstore(rebuilt_path));
     if (getenv("GOLDEN_OUT") != NULL) {
         hw_store_close(bookstore(getenv("GOLDEN_OUT")));
     }
     hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);
-    struct patient *rebuilt = patient_admit(rebuilt_path);
+    struct patient *rebuilt = patient_admit(bookstore);
     const char *fingerprint = hw_store_fingerprint(store);
     assert_string_equal(strrchr(rebuilt->build, '/') + 1, fingerprint);
     for (uint32_t i = 0; i < rebuilt->file_count; i++) {
@@ -61,7 +50,7 @@ static void the_same_rows_build_to_the_same_bytes(void **state) {
                             rebuilt->files[i].path + strlen(rebuilt->build) + 1,
                             rebuilt->files[i].bytes, rebuilt->files[i].size);
     }
-    char *path = fixture_path(rebuilt_path, "manifest.json");
+    char *path = fixture_path(rebuilt->directory, "manifest.json");
     size_t size = 0;
     uint8_t *manifest = damage_read_file(path, &size);
     assert_golden_bytes(golden_path, "manifest.json", manifest, size);
@@ -74,7 +63,6 @@ static void the_same_rows_build_to_the_same_bytes(void **state) {
 /* Rows, columns, texts and seeds of batches drawn from it: what a run with these options trained
  * on, it trains on again, with any compiler on any machine. */
 static void batches_of_the_golden_store_never_change(void **state) {
-    (void)state;
     static const char *const names[] = {"row_ids", "column_ids", "text_embed_ids", "seed_index",
                                         "out_perm"};
     hw_store *store = fixture_open(golden_path, HW_LOAD_MMAP);

@@ -7,25 +7,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "format/format.h"
 #include "store/store.h"
 #include "support/damage.h"
+#include "support/unit_test.h"
 
 /* An open store with a folder for its marks, which is not there yet, and the mark that it will have
  * there. */
@@ -37,13 +30,12 @@ struct ward {
 
 static int admit(void **state) {
     struct ward *ward = calloc(1, sizeof *ward);
-    char *directory = fixture_directory(), identity[33];
+    char identity[33];
     assert_non_null(ward);
-    bookstore_build(directory);
-    ward->patient = patient_admit(directory);
+    ward->patient = patient_admit(bookstore);
     ward->scratch = fixture_directory();
     ward->folder = fixture_path(ward->scratch, "cache/headwater/verified");
-    ward->store = fixture_open(directory, HW_LOAD_MMAP);
+    ward->store = fixture_open(ward->patient->directory, HW_LOAD_MMAP);
     hw_store_identity(ward->store, identity);
     assert_int_equal(strlen(identity), 32);
     ward->mark = fixture_path(ward->folder, identity);
@@ -387,8 +379,6 @@ static void whoever_waits_for_a_reading_does_not_read(void **state) {
 }
 
 static int end_process(void *context, uint64_t done_bytes, uint64_t total_bytes) {
-    (void)context;
-    (void)total_bytes;
     assert_true(done_bytes > 0);
     (void)raise(SIGKILL);
     return 0;

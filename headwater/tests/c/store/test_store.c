@@ -5,20 +5,13 @@
 #define _XOPEN_SOURCE 700
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "format/format.h"
 #include "store/store.h"
 #include "support/fixtures.h"
+#include "support/unit_test.h"
 
 static hw_cell cell(const hw_store *store, uint32_t row, uint32_t column) {
     hw_cell read = {0};
@@ -40,23 +33,6 @@ static void counts_are_those_of_the_tables(void **state) {
     assert_int_equal(strlen(hw_store_fingerprint(store_of(state))), 32);
 }
 
-static void numbers_come_back_within_a_float(void **state) {
-    const hw_store *store = store_of(state);
-    const double prices[6] = {10, 20, NAN, 30, 40, 50};
-    for (uint32_t i = 0; i < 6; i++) {
-        hw_cell price = cell(store, 3 + i, BOOKS_PRICE);
-        assert_int_equal(price.is_null, isnan(prices[i]));
-        assert_true(price.is_null || fabs(price.number - prices[i]) < 1e-5);
-    }
-    /* mean 2, std sqrt(2/3): z = -sqrt(3/2), 0, sqrt(3/2) */
-    assert_float_equal(store->columns[AUTHORS_RATING].mean, 2, 0);
-    assert_float_equal(store->columns[AUTHORS_RATING].std, sqrt(2.0 / 3.0), 1e-15);
-    float z;
-    memcpy(&z, hwi_record(&store->tables[AUTHORS], 0) + store->columns[AUTHORS_RATING].lane_offset,
-           sizeof z);
-    assert_float_equal(z, -sqrt(1.5), 1e-7);
-}
-
 static void texts_are_numbered_by_first_appearance(void **state) {
     static const char *const texts[] = {"Ann", "Bob", "Cy", "Fog", "Fog II", ""};
     const uint32_t titles[6] = {3, 4, 0, 5, 3, UINT32_MAX};
@@ -71,27 +47,6 @@ static void texts_are_numbered_by_first_appearance(void **state) {
         assert_int_equal(title.is_null, titles[i] == UINT32_MAX);
         assert_true(title.is_null || title.index == titles[i]);
     }
-}
-
-static void categories_booleans_and_times_come_back(void **state) {
-    const hw_store *store = store_of(state);
-    const int genres[6] = {0, 0, 1, 2, -1, 1}, in_print[6] = {1, 0, -1, 1, 1, 0};
-    const int days[6] = {10, 20, 20, 30, 40, -1};
-    for (uint32_t i = 0; i < 6; i++) {
-        hw_cell genre = cell(store, 3 + i, BOOKS_GENRE);
-        hw_cell printed = cell(store, 3 + i, BOOKS_IN_PRINT);
-        hw_cell published = cell(store, 3 + i, BOOKS_PUBLISHED);
-        assert_int_equal(genre.is_null ? -1 : (int)genre.index, genres[i]);
-        assert_int_equal(printed.is_null ? -1 : (int)printed.number, in_print[i]);
-        assert_true(published.is_null ? days[i] == -1 : published.time_us == days[i] * DAY_US);
-        int64_t time = 0;
-        assert_int_equal(hw_store_row_time(store, 3 + i, &time, NULL), HW_OK);
-        assert_true(time == (days[i] < 0 ? INT64_MAX : days[i] * DAY_US));
-    }
-    assert_int_equal(cell(store, 3, BOOKS_SEQUEL_OF).is_null, 1);
-    assert_int_equal(cell(store, 4, BOOKS_SEQUEL_OF).is_null, 0);
-    assert_int_equal(store->tables[BOOKS].info->timed_start, 0);
-    assert_int_equal(store->tables[BOOKS].info->timed_count, 5);
 }
 
 static void assert_children(const hw_store *store, uint32_t row, uint32_t key,
@@ -147,29 +102,55 @@ static void whole_keys_list_the_children_of_each_parent_with_their_times(void **
     assert_memory_equal(rows, ((uint32_t[]){4, 6, 8}), 12);
 }
 
-static void whole_columns_are_numbers_with_the_times_they_are_known(void **state) {
+static double number_of(hw_cell read) {
+    return read.is_null                   ? NAN
+           : read.stype == HW_CATEGORICAL ? read.index
+           : read.stype == HW_TIMESTAMP   ? (double)read.time_us
+           : read.stype == HW_IDENTIFIER  ? 1
+                                          : read.number;
+}
+
+static void cells_and_whole_columns_are_the_numbers_of_the_tables(void **state) {
     const hw_store *store = store_of(state);
     uint32_t rows = 0;
     double found[6];
-    int64_t times[6];
+    int64_t times[6], time = 0;
     assert_int_equal(hw_store_column_rows(store, BOOKS_PRICE, &rows, NULL), HW_OK);
     assert_int_equal(rows, 6);
-    const uint32_t columns[] = {BOOKS_PRICE, BOOKS_IN_PRINT, BOOKS_GENRE, BOOKS_PUBLISHED,
-                                BOOKS_SEQUEL_OF};
-    const double expected[][6] = {
-        {10, 20, NAN, 30, 40, 50},
-        {1, 0, NAN, 1, 1, 0},
-        {0, 0, 1, 2, NAN, 1},
-        {10.0 * DAY_US, 20.0 * DAY_US, 20.0 * DAY_US, 30.0 * DAY_US, 40.0 * DAY_US, NAN},
-        {NAN, 1, NAN, 1, NAN, 1}};
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
-        assert_int_equal(hw_store_column(store, columns[c], found, times, NULL), HW_OK);
-        for (uint32_t i = 0; i < 6; i++) {
+    const uint32_t columns[] = {BOOKS_PRICE, BOOKS_IN_PRINT, BOOKS_GENRE, BOOKS_SEQUEL_OF,
+                                BOOKS_PUBLISHED};
+    const double days = 86400e6,
+                 expected[][6] = {{10, 20, NAN, 30, 40, 50},
+                                  {1, 0, NAN, 1, 1, 0},
+                                  {0, 0, 1, 2, NAN, 1},
+                                  {NAN, 1, NAN, 1, NAN, 1},
+                                  {10 * days, 20 * days, 20 * days, 30 * days, 40 * days, NAN}};
+    for (uint32_t i = 0; i < 6; i++) {
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+            assert_int_equal(hw_store_column(store, columns[c], found, times, NULL), HW_OK);
+            double number = number_of(cell(store, 3 + i, columns[c]));
             assert_int_equal(isnan(found[i]), isnan(expected[c][i]));
-            assert_true(isnan(found[i]) || fabs(found[i] - expected[c][i]) < 1e-5);
+            assert_int_equal(isnan(number), isnan(expected[c][i]));
+            assert_true(isnan(number) || fabs(number - expected[c][i]) < 1e-5);
+            assert_true(isnan(number) || fabs(found[i] - expected[c][i]) < 1e-5);
+            assert_true(times[i] == INT64_MIN); /* with its row */
         }
-        assert_true(times[0] == INT64_MIN && times[5] == INT64_MIN); /* with their rows */
+        assert_int_equal(hw_store_row_time(store, 3 + i, &time, NULL), HW_OK);
+        assert_true(isnan(expected[4][i]) ? time == INT64_MAX : (double)time == expected[4][i]);
     }
+    assert_int_equal(store->tables[BOOKS].info->timed_start, 0);
+    assert_int_equal(store->tables[BOOKS].info->timed_count, 5);
+}
+
+/* Ratings have mean 2, std sqrt(2/3): z = -sqrt(3/2), 0, sqrt(3/2). */
+static void numbers_are_stored_by_the_moments_of_their_column(void **state) {
+    const hw_store *store = store_of(state);
+    assert_float_equal(store->columns[AUTHORS_RATING].mean, 2, 0);
+    assert_float_equal(store->columns[AUTHORS_RATING].std, sqrt(2.0 / 3.0), 1e-15);
+    float z;
+    memcpy(&z, hwi_record(&store->tables[AUTHORS], 0) + store->columns[AUTHORS_RATING].lane_offset,
+           sizeof z);
+    assert_float_equal(z, -sqrt(1.5), 1e-7);
 }
 
 static void keys_are_found_and_only_those(void **state) {
@@ -313,7 +294,6 @@ static void build_many_tables(const char *store_path) {
 
 /* Each file held a descriptor: the default limit of 1024 was met at about 1,000 tables. */
 static void a_store_of_many_tables_needs_few_descriptors(void **state) {
-    (void)state;
     struct rlimit before, few;
     char *directory = fixture_directory();
     hw_error error = {.message = ""};
@@ -339,12 +319,11 @@ int main(void) {
     };
     const struct CMUnitTest bookstore_tests[] = {
         cmocka_unit_test(counts_are_those_of_the_tables),
-        cmocka_unit_test(numbers_come_back_within_a_float),
         cmocka_unit_test(texts_are_numbered_by_first_appearance),
-        cmocka_unit_test(categories_booleans_and_times_come_back),
         cmocka_unit_test(parents_and_children_mirror_each_other),
         cmocka_unit_test(whole_keys_list_the_children_of_each_parent_with_their_times),
-        cmocka_unit_test(whole_columns_are_numbers_with_the_times_they_are_known),
+        cmocka_unit_test(cells_and_whole_columns_are_the_numbers_of_the_tables),
+        cmocka_unit_test(numbers_are_stored_by_the_moments_of_their_column),
         cmocka_unit_test(keys_are_found_and_only_those),
         cmocka_unit_test(seeds_carry_target_state_and_key_hash),
         cmocka_unit_test(arguments_out_of_range_are_refused),

@@ -1,13 +1,7 @@
 /* The bench; see bench.h. */
 #include "support/bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "support/unit_test.h"
 
 static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_time_visible) {
     struct bench *bench = calloc(1, sizeof *bench);
@@ -27,8 +21,7 @@ static int open_bench_with(void **state, int64_t stats_until_us, uint8_t null_ti
     for (uint32_t i = 0; i < 4; i++) {
         fixture_add_column(bench->b, 0, columns[i]);
     }
-    fixture_check(hw_builder_set_categories(bench->b, 2, colors, 2, &bench->error), &bench->error,
-                  "categories");
+    MUST(hw_builder_set_categories(bench->b, 2, colors, 2, &error));
     fixture_key(bench->b, 0, 0, 1);
     *state = bench;
     return 0;

@@ -51,13 +51,13 @@ static void admit_file(struct patient *patient, uint32_t kind, uint32_t index) {
     file->bytes = damage_read_file(file->path, &file->size);
 }
 
-struct patient *patient_admit(char *directory) {
+struct patient *patient_admit(hw_store *(*make)(const char *store_path)) {
     struct patient *patient = calloc(1, sizeof *patient);
     uint32_t kind = 0, index = 0;
     demand(patient != NULL, "out of memory");
-    hw_store *store = fixture_open(directory, HW_LOAD_MMAP);
+    patient->directory = fixture_directory();
+    hw_store *store = make(patient->directory);
     hw_store_counts counts = hw_store_get_counts(store);
-    patient->directory = directory;
     patient->build = strdup(hw_store_directory(store));
     hw_store_close(store);
     admit_file(patient, HWI_FILE_SCHEMA, 0);

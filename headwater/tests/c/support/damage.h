@@ -25,8 +25,8 @@ struct patient {
     struct patient_file files[PATIENT_MAX_FILES];
 };
 
-/* Takes the directory of a published store, malloc'ed, which discharge removes. */
-struct patient *patient_admit(char *directory);
+/* A store that `make` builds in a directory, which discharge removes. */
+struct patient *patient_admit(hw_store *(*make)(const char *store_path));
 void patient_discharge(struct patient *patient);
 /* Writes every file as it was. */
 void patient_heal(const struct patient *patient);

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 
 #include "support/fixtures.h"
+#include "support/scarce.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -18,8 +19,16 @@ void fixture_check(hw_status status, const hw_error *error, const char *what) {
     }
 }
 
+/* Where a test has memory run out (support/scarce.c), these keep that from its fixtures. */
+__attribute__((weak)) void scarce_pause(void) {
+}
+__attribute__((weak)) void scarce_resume(void) {
+}
+
 static void *allocate(size_t bytes) {
+    scarce_pause();
     void *memory = calloc(1, bytes > 0 ? bytes : 1);
+    scarce_resume();
     if (memory == NULL) {
         abort();
     }
@@ -57,51 +66,47 @@ static void drop(struct stream_data *data) {
     free(data);
 }
 
+static void set_bit(uint8_t *bits, uint64_t i, unsigned bit) {
+    bits[i / 8] = (uint8_t)(bits[i / 8] | bit << i % 8);
+}
+
 static void copy_text(struct column_data *column, const char *const *texts, uint64_t row_count) {
-    int is_large = column->format[0] == 'U';
-    size_t total = 0;
+    size_t width = column->format[0] == 'U' ? 8 : 4, total = 0;
     for (uint64_t i = 0; i < row_count; i++) {
         total += texts[i] != NULL ? strlen(texts[i]) : 0;
     }
     column->text = allocate(total);
     column->values = allocate((row_count + 1) * 8);
-    int64_t end = 0;
+    int64_t end = 0; /* little-endian: its first bytes are those of a shorter number */
     for (uint64_t i = 0; i < row_count; i++) {
         size_t bytes = texts[i] != NULL ? strlen(texts[i]) : 0;
-        if (texts[i] != NULL) {
-            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
-        }
+        set_bit(column->validity, i, texts[i] != NULL);
         memcpy(column->text + end, texts[i] != NULL ? texts[i] : "", bytes);
         end += (int64_t)bytes;
-        int32_t short_end = (int32_t)end;
-        memcpy(column->values + (i + 1) * (is_large ? 8 : 4),
-               is_large ? (const void *)&end : (const void *)&short_end, is_large ? 8 : 4);
+        memcpy(column->values + (i + 1) * width, &end, width);
     }
 }
 
 static void copy_column(struct column_data *column, const struct fixture_column *given,
                         uint64_t row_count) {
+    char format = given->format[0];
     column->name = allocate(strlen(given->name) + 1);
     memcpy(column->name, given->name, strlen(given->name));
-    column->format[0] = given->format[0];
+    column->format[0] = format;
     column->validity = allocate(row_count / 8 + 1);
-    if (given->format[0] == 'u' || given->format[0] == 'U') {
+    if (format == 'u' || format == 'U') {
         copy_text(column, given->values, row_count);
         return;
     }
-    size_t width = given->format[0] == 'i' || given->format[0] == 'I' ? 4 : 8;
     column->values = allocate(row_count * 8 + 8);
     for (uint64_t i = 0; i < row_count; i++) {
-        if (given->valid == NULL || given->valid[i]) {
-            column->validity[i / 8] = (uint8_t)(column->validity[i / 8] | 1u << i % 8);
-        }
-        if (given->format[0] == 'b') {
-            unsigned bit = ((const uint8_t *)given->values)[i];
-            column->values[i / 8] = (uint8_t)(column->values[i / 8] | bit << i % 8);
+        set_bit(column->validity, i, given->valid == NULL || given->valid[i]);
+        if (format == 'b') {
+            set_bit(column->values, i, ((const uint8_t *)given->values)[i]);
         }
     }
-    if (given->format[0] != 'b' && row_count > 0) {
-        memcpy(column->values, given->values, row_count * width);
+    if (format != 'b' && row_count > 0) {
+        memcpy(column->values, given->values, row_count * (format == 'i' || format == 'I' ? 4 : 8));
     }
 }
 
@@ -268,8 +273,8 @@ static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, u
     free(vector);
 }
 
-static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
-                     uint32_t text_dim) {
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                      uint32_t text_dim) {
     static const char metadata[] = "{\"name\": \"fixture\"}\n";
     char fingerprint[33];
     MUST(hw_builder_set_embedder(b, "hash", text_dim, &error));
@@ -279,19 +284,10 @@ static void complete(hw_builder *b, uint32_t column_count, uint32_t category_cou
     MUST(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error));
 }
 
-static void finish(hw_builder *b, uint32_t column_count, uint32_t category_count, uint32_t text_dim,
-                   const char *store_path) {
-    complete(b, column_count, category_count, text_dim);
-    MUST(hw_builder_publish(b, store_path, &error));
-}
-
-void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count) {
-    complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
-}
-
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path) {
-    finish(b, column_count, category_count, FIXTURE_TEXT_DIM, store_path);
+    fixture_complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
+    MUST(hw_builder_publish(b, store_path, &error));
 }
 
 /* ---- directories ------------------------------------------------------------------------- */
@@ -440,15 +436,29 @@ uint64_t fixture_digest(hw_batch *batch) {
     return hash;
 }
 
-void fixture_threads_agree(hw_sampler *sampler) {
-    for (uint64_t k = 0; k < 12; k++) {
-        hw_batch *alone = NULL;
-        uint64_t threaded = fixture_digest(fixture_next(sampler, HW_TRAIN));
-        MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &alone, &error));
-        if (fixture_digest(alone) != threaded) {
-            fprintf(stderr, "fixture: batch %d is another one in threads\n", (int)k);
-            abort();
+void fixture_threads_agree(hw_store *store, hw_sampler_options options, hw_split split) {
+    enum { COMPARED = 12 };
+    static const struct {
+        uint32_t threads;
+        int32_t prefetch;
+    } settings[] = {{0, 0}, {1, 1}, {2, 3}, {8, 5}, {4, 1}};
+    uint64_t expected[COMPARED];
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        options.num_threads = settings[i].threads;
+        options.num_prefetch = settings[i].prefetch;
+        hw_sampler *sampler = fixture_sampler(store, &options);
+        for (uint64_t k = 0; k < COMPARED; k++) {
+            hw_batch *batch = NULL;
+            MUST(hw_sampler_batch(sampler, split, k, &batch, &error));
+            uint64_t alone = fixture_digest(batch);
+            expected[k] = i == 0 ? alone : expected[k];
+            if (alone != expected[k] ||
+                fixture_digest(fixture_next(sampler, split)) != expected[k]) {
+                fprintf(stderr, "fixture: batch %d is another one in threads\n", (int)k);
+                abort();
+            }
         }
+        hw_sampler_close(sampler);
     }
 }
 
@@ -618,7 +628,7 @@ static void declare_deliveries(hw_builder *b) {
                         .name = "heavy", .anchor_table = PARCELS, .target_column = PARCELS_WEIGHT});
 }
 
-void deliveries_build(const char *store_path) {
+hw_store *deliveries(const char *store_path) {
     const uint8_t yes[5] = {1, 1, 1, 1, 1};
     const int64_t sent[5] = {DAY_US, 2 * DAY_US, 3 * DAY_US, 4 * DAY_US, 5 * DAY_US};
     const struct fixture_column couriers[] = {
@@ -651,10 +661,6 @@ void deliveries_build(const char *store_path) {
     fixture_seeds(b, 0, heavy, 6, 1);
     fixture_finish(b, DELIVERIES_COLUMNS, 0, store_path);
     hw_builder_close(b);
-}
-
-hw_store *deliveries(const char *store_path) {
-    deliveries_build(store_path);
     return fixture_open(store_path, HW_LOAD_MMAP);
 }
 
@@ -706,7 +712,8 @@ hw_store *letters(const char *store_path) {
     fixture_task(b, (hw_task_spec){
                         .name = "weigh", .anchor_table = 0, .target_column = 2, .given_split = 1});
     write_letters(b, rows);
-    finish(b, 3, 0, LETTERS_TEXT_DIM, store_path);
+    fixture_complete(b, 3, 0, LETTERS_TEXT_DIM);
+    MUST(hw_builder_publish(b, store_path, &error));
     hw_builder_close(b);
     free(rows);
     return fixture_open(store_path, HW_LOAD_MMAP);

@@ -39,8 +39,9 @@ void fixture_parents(hw_builder *b, uint32_t key, const int64_t *parents, uint64
 void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column *columns,
                    uint32_t column_count, uint64_t seed_count);
 /* Embeds texts, and stand-in names for columns and categories; finishes. */
-void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count);
-/* The same, and publishes. */
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                      uint32_t text_dim);
+/* The same with FIXTURE_TEXT_DIM, and publishes. */
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path);
 /* Aborts with the message unless the status is HW_OK. */
@@ -100,8 +101,9 @@ hw_batch *fixture_next(hw_sampler *sampler, hw_split split);
 const void *fixture_array(const hw_batch *batch, const char *name);
 /* One hash over every array of a batch, which it releases. */
 uint64_t fixture_digest(hw_batch *batch);
-/* Aborts unless the next batches of train are those that the caller's thread makes by number. */
-void fixture_threads_agree(hw_sampler *sampler);
+/* Aborts unless the first batches of a split are the same by number, and by any count of threads
+ * and prefetch depth. */
+void fixture_threads_agree(hw_store *store, hw_sampler_options options, hw_split split);
 
 /* ---- databases --------------------------------------------------------------------------- */
 
@@ -183,7 +185,6 @@ enum deliveries_column {
     DELIVERIES_COLUMNS
 };
 enum deliveries_key { PARCELS_COURIER, PARCELS_LOST };
-void deliveries_build(const char *store_path);
 hw_store *deliveries(const char *store_path);
 
 /*

@@ -16,10 +16,6 @@ static void add_column(hw_builder *b, uint32_t table, const char *name, hw_seman
                        (hw_column_spec){.name = name, .stype = stype, .temporal = temporal});
 }
 
-static void add_key(hw_builder *b, uint32_t parent, uint32_t column) {
-    fixture_key(b, MATCHES, parent, column);
-}
-
 static void add_task(hw_builder *b, hw_task_spec spec) {
     spec.given_split = 1;
     fixture_task(b, spec);
@@ -46,11 +42,11 @@ static void declare(hw_builder *b, enum variant variant) {
         fixture_add_column(b, MATCHES,
                            (hw_column_spec){.name = "confirmed", .stype = HW_IGNORED, .stored = 1});
     }
-    add_key(b, TEAMS, MATCHES_HOME);
-    add_key(b, TEAMS, MATCHES_AWAY);
-    add_key(b, MATCHES, MATCHES_REPLAY_OF);
+    fixture_key(b, MATCHES, TEAMS, MATCHES_HOME);
+    fixture_key(b, MATCHES, TEAMS, MATCHES_AWAY);
+    fixture_key(b, MATCHES, MATCHES, MATCHES_REPLAY_OF);
     if (variant == SCORED) {
-        add_key(b, TEAMS, MATCHES_SCORE);
+        fixture_key(b, MATCHES, TEAMS, MATCHES_SCORE);
     }
     add_task(b, (hw_task_spec){.name = "score",
                                .anchor_table = MATCHES,
@@ -159,6 +155,10 @@ hw_store *league_confirmed(const char *store_path) {
 
 hw_store *league_scored(const char *store_path) {
     return build(store_path, SCORED);
+}
+
+int open_league(void **state) {
+    return fixture_setup(state, league);
 }
 
 /* ---- all databases ----------------------------------------------------------------------- */

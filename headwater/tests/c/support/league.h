@@ -55,6 +55,9 @@ hw_store *league_confirmed(const char *store_path);
  * at team 1, the others nowhere. */
 hw_store *league_scored(const char *store_path);
 
+/* As open_bookstore of fixtures.h. */
+int open_league(void **state);
+
 /* Setup and teardown of a group of tests over all databases. */
 struct databases {
     char *directory;

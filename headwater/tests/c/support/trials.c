@@ -1,15 +1,10 @@
 #define _DEFAULT_SOURCE 1
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/scarce.h"
 #include "support/trials.h"
+#include "support/unit_test.h"
 
 enum { MOST_DESCRIPTORS = 256 };
 

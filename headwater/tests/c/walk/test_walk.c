@@ -4,17 +4,9 @@
  * "recent" unless a test is about draws, since it needs no random words where all child tables have
  * times.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "batch/shape.h"
 #include "support/league.h"
+#include "support/unit_test.h"
 #include "walk/walk.h"
 
 static hw_sampler_options recent(void) {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from built_examples import Builder, source_of
-from databases import EXAMPLES, shared_data
+from databases import EXAMPLES, asked, shared_data, typed
 from headwater.audit import AuditReport, audit
 from headwater.audit.association import compare
 from headwater.audit.declared import check_declared
@@ -44,15 +44,9 @@ def write_clinic(path: Path) -> str:
             connection.execute("INSERT INTO patients VALUES (?, ?, ?, ?)", row)
         for i in range(2 * DAYS):
             day, out = f"2024-{1 + i // 40:02}-{1 + i % 28:02}", i % 4 == 0
-            row = (
-                i,
-                i % DAYS,
-                f"{day} 08:00:00",
-                f"{day} 17:00:00" if out else None,
-                "cured" if out else None,
-                i % 5,
-                i + 40 if i % 2 and i < 300 else None,
-            )
+            left, outcome = (f"{day} 17:00:00", "cured") if out else (None, None)
+            following = i + 40 if i % 2 and i < 300 else None
+            row = (i, i % DAYS, f"{day} 08:00:00", left, outcome, i % 5, following)
             connection.execute("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             connection.execute(
                 "INSERT INTO bills VALUES (?, ?, ?, ?)", (i, i, 10.0 + i % 9, i % DAYS)
@@ -62,49 +56,24 @@ def write_clinic(path: Path) -> str:
 
 def clinic_metadata(**task: Any) -> dict[str, Any]:
     """Everything is declared as a user does who does not think of time."""
-    identifier, text = {"stype": "identifier"}, {"stype": "categorical"}
+    query = "SELECT id, DATE '2024-05-01' AS seen, id % 3 = 0 AS ill FROM patients"
+    patients = typed("id identifier, blood categorical, verdict categorical, weight numerical")
+    visits = typed(
+        "id identifier, patient identifier patients.id, at timestamp, left_at timestamp, "
+        "outcome categorical, view_count numerical, next_visit identifier visits.id"
+    )
+    bills = typed(
+        "id identifier, cost numerical, visit identifier visits.id, patient identifier patients.id"
+    )
     return {
         "name": "clinic",
         "tables": {
-            "patients": {
-                "primary_key": "id",
-                "columns": {"id": identifier, "blood": text, "verdict": text,
-                            "weight": {"stype": "numerical"}},
-            },
-            "visits": {
-                "primary_key": "id",
-                "temporal_column": "at",
-                "columns": {
-                    "id": identifier,
-                    "patient": {"stype": "identifier", "foreign_key": "patients.id"},
-                    "at": {"stype": "timestamp"},
-                    "left_at": {"stype": "timestamp"},
-                    "outcome": text,
-                    "view_count": {"stype": "numerical"},
-                    "next_visit": {"stype": "identifier", "foreign_key": "visits.id"},
-                },
-            },
-            "bills": {
-                "primary_key": "id",
-                "columns": {
-                    "id": identifier,
-                    "cost": {"stype": "numerical"},
-                    "visit": {"stype": "identifier", "foreign_key": "visits.id"},
-                    "patient": {"stype": "identifier", "foreign_key": "patients.id"},
-                },
-            },
+            "patients": {"primary_key": "id", "columns": patients},
+            "visits": {"primary_key": "id", "temporal_column": "at", "columns": visits},
+            "bills": {"primary_key": "id", "columns": bills},
         },
-        "tasks": {
-            "ill": {
-                "query": "SELECT id, DATE '2024-05-01' AS seen, id % 3 = 0 AS ill FROM patients",
-                "anchor_table": "patients",
-                "target_column": "ill",
-                "target_stype": "boolean",
-                "observation_time_column": "seen",
-                **task,
-            }
-        },
-    }  # fmt: skip
+        "tasks": {"ill": {**asked(query, "patients", "ill boolean", "seen"), **task}},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +85,12 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> str:
 def built(clinic: str, tmp_path: Path) -> Path:
     build(clinic, tmp_path / "s", clinic_metadata())
     return tmp_path / "s"
+
+
+def audited(source: str, path: Path, metadata: dict[str, Any]) -> AuditReport:
+    """The audit of a store that is built from a clinic."""
+    build(source, path, metadata)
+    return audit(path, **SAMPLED)
 
 
 def texts(report: AuditReport, check: str) -> str:
@@ -165,8 +140,7 @@ def test_a_column_that_is_the_target_under_another_name_is_a_leak(built: Path) -
 
 def test_what_is_hidden_is_no_leak(clinic: str, tmp_path: Path) -> None:
     metadata = clinic_metadata(hidden_columns=["patients.verdict", "patients.weight"])
-    build(clinic, tmp_path / "s", metadata)
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", metadata)
     assert report.is_clean
     assert texts(report, "columns") == ""
     assert report.contexts["ill"]["train"][0] == report.contexts["ill"]["train"][1]
@@ -196,8 +170,7 @@ def test_what_is_declared_is_not_proposed_again(clinic: str, tmp_path: Path) -> 
         columns[name] = {**columns[name], "known_at": known}
     metadata["tables"]["bills"]["columns"]["at"] = {"stype": "ignored", "taken_from": "visits.at"}
     metadata["tables"]["bills"]["temporal_column"] = "at"
-    build(clinic, tmp_path / "s", metadata)
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", metadata)
     assert {finding.check for finding in report.to_check} == {"columns"}
 
 
@@ -207,8 +180,7 @@ def test_a_time_after_the_question_is_to_be_checked(clinic: str, tmp_path: Path)
         'SELECT patient AS id, "at" + INTERVAL 4 HOUR AS seen, patient % 3 = 0 AS ill FROM visits '
         "WHERE left_at IS NOT NULL"
     )
-    build(clinic, tmp_path / "s", clinic_metadata(query=query))
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", clinic_metadata(query=query))
     assert "cells of visits.left_at in" in texts(report, "later times")
 
 
@@ -225,8 +197,7 @@ def split_query(split: str, extra: str = "") -> dict[str, str]:
 
 def test_one_question_in_two_splits_is_a_leak(clinic: str, tmp_path: Path) -> None:
     extra = ", (SELECT unnest(['train', 'test']) AS part)"
-    build(clinic, tmp_path / "s", clinic_metadata(**split_query("part", extra)))
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", clinic_metadata(**split_query("part", extra)))
     assert "200 rows of patients asked about at the same time in more than one split" in texts(
         report, "splits"
     )
@@ -241,14 +212,12 @@ def test_train_seeds_that_are_asked_after_test_seeds_are_to_be_checked(
         "AS seen)"
     )
     task = {"query": query, "split_column": "split", "label_window": "90 days"}
-    build(clinic, tmp_path / "s", clinic_metadata(**task))
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", clinic_metadata(**task))
     assert "200 train seeds are asked at or after the first test seed" in texts(
         report, "splits in time"
     )
     task["query"] = query.replace("WHEN 5", "WHEN 7")
-    build(clinic, tmp_path / "t", clinic_metadata(**task))
-    report = audit(tmp_path / "t", **SAMPLED)
+    report = audited(clinic, tmp_path / "t", clinic_metadata(**task))
     assert texts(report, "splits in time") == ""
     assert "the labels of 200 train seeds are known only after the first test seed" in texts(
         report, "label windows"
@@ -279,8 +248,7 @@ def test_seeds_without_a_time_are_to_be_checked(clinic: str, tmp_path: Path) -> 
     }  # fmt: skip
     metadata = clinic_metadata(**task)
     del metadata["tasks"]["ill"]["observation_time_column"]
-    build(clinic, tmp_path / "s", metadata)
-    report = audit(tmp_path / "s", **SAMPLED)
+    report = audited(clinic, tmp_path / "s", metadata)
     assert "200 of 200 seeds have no observation time: their contexts show all rows of visits" in (
         texts(report, "no time")
     )

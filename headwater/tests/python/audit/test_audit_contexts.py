@@ -27,7 +27,6 @@ from plain_database import (
     BOOLEAN,
     IDENTIFIER,
     NEVER,
-    TIMESTAMP,
     Column,
     Database,
     Key,
@@ -200,14 +199,13 @@ def test_rows_of_the_same_moment_are_found_where_the_cutoff_is_exclusive(tmp_pat
 
 def late_links(known: Known) -> Database:
     """Posts, and a thread that names one as its answer on day 6; asked about on day 5."""
-    posts = table("posts", [Column("post_id", IDENTIFIER)], [(True,), (True,)])
+    posts = table("posts", "post_id identifier", [(True,), (True,)])
     threads = table(
         "threads",
         [
-            Column("thread_id", IDENTIFIER),
+            "thread_id identifier",
             Column("answer_id", IDENTIFIER, known),
-            Column("at", TIMESTAMP),
-            Column("answered_at", TIMESTAMP, Known("column", "answered_at")),
+            "at timestamp, answered_at timestamp answered_at",
         ],
         [(True, True, at(1), at(6)), (True, True, at(2), at(3))],
         (Key(("answer_id",), "posts", (0, 1)),),
@@ -230,7 +228,7 @@ def test_a_link_that_is_not_yet_known_is_found(tmp_path: Path) -> None:
 
 def test_labels_as_rows_are_held_against_what_is_known_and_allowed(tmp_path: Path) -> None:
     """Three questions about one patient, answered a day later; the second is a val seed."""
-    patients = table("patients", [Column("patient_id", IDENTIFIER)], [(True,)])
+    patients = table("patients", "patient_id identifier", [(True,)])
     seeds = tuple(
         Seed(0, at(day), True, split=split, known=at(day + 1))
         for day, split in ((1, 0), (3, 1), (5, 0))
@@ -389,8 +387,7 @@ def test_the_anchor_of_a_peer_must_be_visible(tmp_path: Path) -> None:
 
     def clients(day: int) -> Database:
         rows = [(True, at(1)), (True, at(day))]
-        columns = [Column("id", IDENTIFIER), Column("since", TIMESTAMP)]
-        made = table("clients", columns, rows, (), "since")
+        made = table("clients", "id identifier, since timestamp", rows, (), "since")
         task = Task("t", "clients", "t", BOOLEAN, ASKED_OF_TWO, label_times=True)
         return Database("clients", (made,), (task,))
 

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pytest
 from plain_database import Options
 from reference_compact import dense_of
-from reference_order import Order
 from tiny_store import write_tiny
-from world_store import Arrays, epoch_of, open_sampler, write_store
+from world_store import Arrays, open_sampler, pairs_of, sampled, write_store
 from worlds import random_database, random_options, two_tables
 
 Masks = dict[str, npt.NDArray[np.uint8]]
@@ -62,9 +61,7 @@ def test_the_masks_of_ann_s_context(tmp_path: Path) -> None:
     # two cells are of one column.
     database = two_tables()
     options = Options(sequence_length=9, max_rows=3, batch_size=1, recent=True)
-    path = write_store(database, tmp_path)
-    with open_sampler(path, database, options, attention_masks=True) as sampler:
-        (batch,) = epoch_of(sampler, 0, 0)
+    (batch,) = sampled(database, tmp_path, options, attention_masks=True)
     assert batch["num_cells"].tolist() == [9]
     rows = "001112222"
     for name, shown in (
@@ -83,21 +80,15 @@ def test_the_masks_of_ann_s_context(tmp_path: Path) -> None:
 def test_masks_equal_an_oracle(seed: int, layout: str, tmp_path: Path) -> None:
     database = random_database(seed)
     options = random_options(seed, database)
-    order = Order(database, options)
     path = write_store(database, tmp_path)
     more = LAYOUTS[layout]
     with (
         open_sampler(path, database, options) as plain,
         open_sampler(path, database, options, attention_masks=True, **more) as masked,
     ):
-        for task in range(len(database.tasks)):
-            for split in (s for s in range(3) if order.seeds(s, task)):
-                pairs = zip(
-                    epoch_of(plain, split, task), epoch_of(masked, split, task), strict=True
-                )
-                for dense, got in pairs:
-                    check(got, dense)
-                    assert layout != "compact" or set(dense) <= set(dense_of(got))
+        for dense, got in pairs_of(plain, masked, database.tasks):
+            check(got, dense)
+            assert layout != "compact" or set(dense) <= set(dense_of(got))
 
 
 def test_masks_are_there_when_asked_for_and_absurd_ones_are_refused(tmp_path: Path) -> None:

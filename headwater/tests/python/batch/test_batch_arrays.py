@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from plain_database import NEVER, NUMERICAL, Database, Options, Seed
-from world_store import Arrays, epoch_of, open_sampler, text_vector, write_store
+from world_store import Arrays, sampled, text_vector
 from worlds import at, bookstore, two_tables
 
 
 def batch_of(database: Database, tmp_path: Path, split: int = 0, **options: Any) -> Arrays:
     """The only batch of the only task in a split."""
-    path = write_store(database, tmp_path)
     defaults = {"sequence_length": 16, "max_rows": 6, "batch_size": 1, "recent": True}
     settings = Options(**{**defaults, **options})
-    with open_sampler(path, database, settings) as sampler:
-        (batch,) = epoch_of(sampler, split, 0)
+    (batch,) = sampled(database, tmp_path, settings, split)
     return batch
 
 
@@ -61,20 +59,12 @@ def test_ann_asked_on_day_4(tmp_path: Path) -> None:
     adjacency[0, 1] = adjacency[2, 1] = adjacency[3, 1] = 1
     assert np.array_equal(batch["fk_adj"][0], adjacency)
     assert batch["row_ids"][0].tolist() == [2**32 - 1, 0, 4, 2, 2**32 - 1, 2**32 - 1]
-    for name, value in (
-        ("target_stype", 3),
-        ("task_idx", 0),
-        ("cat_emb_start", 0),
-        ("cat_emb_count", 0),
-        ("num_sequences", 1),
-        ("num_texts", 2),
-        ("num_cells", 13),
-        ("num_rows", 4),
-        ("is_labelled", 1),
-        ("obs_time", at(4)),
-        ("seed_index", 0),
-        ("anchor_rows", 0),
-    ):
+    others = {"target_stype": 3, "num_sequences": 1, "num_texts": 2, "num_cells": 13, "num_rows": 4}
+    others |= {"is_labelled": 1, "obs_time": at(4)}
+    others |= dict.fromkeys(
+        ("task_idx", "cat_emb_start", "cat_emb_count", "seed_index", "anchor_rows"), 0
+    )
+    for name, value in others.items():
         assert batch[name].tolist() == [value], name
     assert np.array_equal(batch["text_batch_embeddings"][0], np.zeros(8))
     assert np.array_equal(batch["text_batch_embeddings"][1], text_vector(0))  # "ann"
@@ -125,15 +115,8 @@ def test_without_an_obs_time_everything_is_visible_and_nothing_has_an_age(tmp_pa
 
 def test_labels_that_are_all_equal_have_no_spread(tmp_path: Path) -> None:
     # 0.1 + 0.1 + 0.1 is not 3 * 0.1: by the sum, the labels were -1 and the other 4e16.
-    seeds = tuple(
-        Seed(row, at(day), value, split=split)
-        for row, day, value, split in (
-            (0, 4, 0.1, 0),
-            (0, 5, 0.1, 0),
-            (1, 4, 0.1, 0),
-            (1, 5, 0.7, 1),
-        )
-    )
+    told = ((0, 4, 0.1, 0), (0, 5, 0.1, 0), (1, 4, 0.1, 0), (1, 5, 0.7, 1))
+    seeds = tuple(Seed(row, at(day), value, split=split) for row, day, value, split in told)
     database = two_tables()
     task = replace(database.tasks[0], target_stype=NUMERICAL, seeds=seeds)
     database = Database(database.name, database.tables, (task,))
@@ -169,32 +152,8 @@ def test_identifiers_can_be_left_out(tmp_path: Path) -> None:
 def test_the_rating_of_a_loan(tmp_path: Path) -> None:
     batch = batch_of(bookstore(), tmp_path, sequence_length=24)
     assert batch["row_ids"][0].tolist() == [7, 3, 2, 0, 1, 5]
-    assert batch["column_ids"][0].tolist() == [
-        8,
-        9,
-        10,
-        11,
-        12,
-        6,
-        7,
-        2,
-        3,
-        4,
-        5,
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        8,
-        9,
-        10,
-        11,
-        12,
-        0,
-        0,
-    ]
+    columns = [*range(8, 13), 6, 7, *range(2, 6), 0, 1, *range(2, 6), *range(8, 13), 0, 0]
+    assert batch["column_ids"][0].tolist() == columns
     assert batch["is_target"][0].nonzero()[0].tolist() == [4]
     assert batch["is_null"][0].nonzero()[0].tolist() == [15]  # book 1 is no sequel
     assert batch["row_depths"][0].tolist() == [0, 1, 1, 2, 2, 2]
@@ -208,32 +167,8 @@ def test_the_rating_of_a_loan(tmp_path: Path) -> None:
     assert batch["numeric_values"][0, [4, 21, 6]] == pytest.approx(ratings, abs=1e-6)
     # Neighbours: 0-1, 0-2, 2-3, 2-4, 3-4, 5-1, 5-4; degrees 2 2 3 2 3 2. Start at 0; its
     # neighbours 1 (2), 2 (3); of 1: 5; of 2: 3, 4; reversed 4 3 5 2 1 0.
-    assert batch["out_perm"][0].tolist() == [
-        13,
-        14,
-        15,
-        16,
-        11,
-        12,
-        17,
-        18,
-        19,
-        20,
-        21,
-        7,
-        8,
-        9,
-        10,
-        5,
-        6,
-        0,
-        1,
-        2,
-        3,
-        4,
-        22,
-        23,
-    ]
+    order = [*range(13, 17), 11, 12, *range(17, 22), *range(7, 11), 5, 6, *range(5), 22, 23]
+    assert batch["out_perm"][0].tolist() == order
 
 
 def test_the_target_takes_the_last_place_if_it_would_be_cut(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
+from comparison import check_epochs, difference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_database import Database, Options
-from reference_batch import BatchMaker
 from reference_compact import NULL, PADDING, TARGET, dense_of
 from reference_order import Order
 from tiny_store import write_tiny
-from world_store import TEXT_DIM, Arrays, epoch_of, open_sampler, text_vectors, write_store
+from world_store import open_sampler, pairs_of, sampled, write_store
 from worlds import random_database, random_options, two_tables
 
 INLINE, SEPARATE = 0, 1
@@ -33,8 +33,7 @@ def test_ann_asked_on_day_4_is_eleven_bytes_per_cell(tmp_path: Path) -> None:
     # The context of test_batch_arrays.ANN: seed, ann, order 4 of day 3, order 2 of day 1.
     database = two_tables()
     options = Options(sequence_length=16, max_rows=6, batch_size=1, recent=True)
-    with open_sampler(write_store(database, tmp_path), database, options, **COMPACT) as sampler:
-        (batch,) = epoch_of(sampler, 0, 0)
+    (batch,) = sampled(database, tmp_path, options, **COMPACT)
     types = [2, 3 + TARGET, 0, 5, 3, 0, 0, 2, 1, 0, 0, 2, 1]
     assert batch["cells"][0].tolist() == types + [PADDING] * 3
     assert batch["cell_columns"][0].tolist() == [7, 8, 0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 0, 0, 0]
@@ -62,8 +61,7 @@ def test_ann_asked_on_day_4_is_eleven_bytes_per_cell(tmp_path: Path) -> None:
 def test_a_place_without_a_seed_is_padding(tmp_path: Path) -> None:
     database = two_tables()
     options = Options(sequence_length=16, max_rows=6, batch_size=2)
-    with open_sampler(write_store(database, tmp_path), database, options, **COMPACT) as sampler:
-        (batch,) = epoch_of(sampler, 0, 0)
+    (batch,) = sampled(database, tmp_path, options, **COMPACT)
     assert batch["cells"][1].tolist() == [PADDING] * 16
     assert batch["row_order"][1].tolist() == [65535] * 6
     for name in ("cell_columns", "cell_values", "cell_times", "row_starts", "num_cells"):
@@ -73,37 +71,14 @@ def test_a_place_without_a_seed_is_padding(tmp_path: Path) -> None:
 # ---- against the dense layout and the reference ------------------------------------------------
 
 
-def difference(expected: Arrays, got: Arrays) -> str | None:
-    """The first array that differs; encoded times may by 1e-6, nothing else by a bit."""
-    for name, array in expected.items():
-        assert array.dtype == got[name].dtype, name
-        assert array.shape == got[name].shape, name
-        if name == "timestamp_values":
-            assert np.array_equal(array[..., 14], got[name][..., 14])
-            equal = np.allclose(array, got[name], rtol=0, atol=1e-6)
-        else:
-            equal = np.array_equal(array, got[name], equal_nan=array.dtype.kind == "f")
-        if not equal:
-            return name
-    return None
-
-
 def check_against_dense(path: Path, database: Database, options: Options, targets: int) -> None:
-    order = Order(database, options)
     with (
         open_sampler(path, database, options, targets=targets) as dense,
         open_sampler(path, database, options, targets=targets, **COMPACT) as compact,
     ):
         assert dense.shape() == compact.shape()
-        for task in range(len(database.tasks)):
-            for split in range(3):
-                if not order.seeds(split, task):
-                    continue
-                pairs = zip(
-                    epoch_of(dense, split, task), epoch_of(compact, split, task), strict=True
-                )
-                for expected, got in pairs:
-                    assert difference(expected, dense_of(got)) is None
+        for expected, got in pairs_of(dense, compact, database.tasks):
+            assert difference(expected, dense_of(got), ["timestamp_values"]) is None
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -123,20 +98,7 @@ def test_a_compact_batch_decodes_to_the_reference(seed: int, tmp_path: Path) -> 
     order = Order(database, options)
     path = write_store(database, tmp_path)
     with open_sampler(path, database, options, **COMPACT) as sampler:
-        maker = BatchMaker(order, text_vectors(database), sampler.shape()["text_budget"])
-        maker.text_dim = TEXT_DIM
-        for task in range(len(database.tasks)):
-            for split in range(3):
-                if not order.seeds(split, task):
-                    continue
-                plan = order.epoch(split, task, 0)
-                for got, positions in zip(epoch_of(sampler, split, task), plan, strict=True):
-                    expected, decoded = maker.make(positions), dense_of(got)
-                    for name, array in expected.items():
-                        close = np.allclose(
-                            array.astype(float), decoded[name], rtol=2e-6, atol=2e-6
-                        )
-                        assert close, name
+        check_epochs(sampler, order)
 
 
 # ---- options and size --------------------------------------------------------------------------

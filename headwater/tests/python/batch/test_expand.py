@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from built_examples import Builder
+from databases import asked, typed
 from headwater import shop
 from headwater.sampling.expand import FIELDS
-from world_store import TEXT_DIM, epoch_of, open_sampler, write_store
+from world_store import TEXT_DIM, open_sampler, pairs_of, write_store
 from worlds import random_database, random_options
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -118,14 +119,9 @@ def test_random_worlds_expand_to_their_dense_batches(seed: int, tmp_path: Path) 
             open_sampler(path, database, options, **more) as dense,
             open_sampler(path, database, options, **COMPACT, **more) as compact,
         ):
-            for task in range(len(database.tasks)):
-                for split in range(3):
-                    if not dense.seed_count(split, task):
-                        continue
-                    given = epoch_of(compact, split, task)
-                    for expected, batch in zip(epoch_of(dense, split, task), given, strict=True):
-                        assert expected["text_batch_embeddings"].shape[1] == TEXT_DIM
-                        assert_same(expected, headwater.expand(batch))
+            for expected, batch in pairs_of(dense, compact, database.tasks):
+                assert expected["text_batch_embeddings"].shape[1] == TEXT_DIM
+                assert_same(expected, headwater.expand(batch))
 
 
 def assert_layouts_agree(path: Path, task: str, batches: int, **options: Any) -> headwater.Batch:
@@ -201,15 +197,8 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     path = tmp_path_factory.mktemp("moments") / "store"
-    task = {
-        "query": "SELECT person_id, seen FROM people", "anchor_table": "people",
-        "target_column": "seen", "target_stype": "timestamp",
-    }  # fmt: skip
-    columns = {
-        "person_id": {"stype": "identifier"},
-        "born": {"stype": "timestamp"},
-        "seen": {"stype": "timestamp"},
-    }
+    task = asked("SELECT person_id, seen FROM people", "people", "seen timestamp")
+    columns = typed("person_id identifier, born timestamp, seen timestamp")
     table = {"primary_key": "person_id", "columns": columns}
     metadata = {"name": "moments", "tables": {"people": table}, "tasks": {"seen": task}}
     headwater.build({"people": people}, path, metadata=metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,7 +11,7 @@ import headwater
 import numpy as np
 import pytest
 from clinic import clinic
-from comparison import difference, maker_of
+from comparison import check_epochs, difference, maker_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_database import NEVER, Options, Seed
@@ -18,7 +19,16 @@ from reference_compact import dense_of
 from reference_masked import SLOTS, TYPES
 from reference_order import Order
 from tiny_store import write_tiny
-from world_store import Arrays, arrays_of, epoch_of, open_sampler, write_store
+from world_store import (
+    Arrays,
+    arrays_of,
+    differing,
+    epoch_of,
+    open_sampler,
+    pairs_of,
+    sampled,
+    write_store,
+)
 from worlds import at, bookstore, random_database, random_masked_options, two_tables
 
 TRAIN, VAL, TEST = 0, 1, 2
@@ -49,8 +59,7 @@ def test_ann_s_name_and_vip_and_the_amounts_of_her_orders_are_masked(tmp_path: P
     placed, amount, of days 3 and 1. The mean amount of the store is 30, its deviation 350 ** 0.5.
     Identifiers, the time of an order and the question are never masked."""
     database = two_tables()
-    with open_sampler(write_store(database, tmp_path), database, ALL) as sampler:
-        (batch,) = epoch_of(sampler, TRAIN, 0)
+    (batch,) = sampled(database, tmp_path, ALL)
     assert batch["column_ids"][0, :13].tolist() == [7, 8, 0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 6]
     assert batch["is_target"][0].nonzero()[0].tolist() == [1, 3, 4, 8, 12]
     assert batch["target_indices"].tolist() == [1]
@@ -99,13 +108,10 @@ def test_rows_of_a_table_are_seeds_at_their_own_time(tmp_path: Path) -> None:
 
 
 def test_rows_without_times_are_asked_about_at_the_end_of_what_may_be_seen(tmp_path: Path) -> None:
-    database = two_tables()
-    path = write_store(database, tmp_path)
     tables = ALONE.with_(seed_tables=("customers",), batch_size=2)
     for until, orders in ((NEVER, [5, 4, 2]), (at(3.5), [4, 2])):
         options = tables.with_(visible_until=(until,) * 3)
-        with open_sampler(path, database, options) as sampler:
-            (batch,) = epoch_of(sampler, TRAIN, 1)
+        (batch,) = sampled(two_tables(), tmp_path, options, TRAIN, 1)
         b = batch["anchor_rows"].tolist().index(0)
         assert batch["row_ids"][b, : batch["num_rows"][b]].tolist() == [0, *orders]
         assert batch["obs_time"].tolist() == [until] * 2
@@ -124,8 +130,7 @@ def test_keys_times_and_labels_of_val_and_test_are_never_masked(tmp_path: Path) 
     time of the row. With everything masked that may be: genres, names, ages, ratings, `back`."""
     database = bookstore()
     options = ALONE.with_(seed_tables=("loans",), batch_size=4)
-    with open_sampler(write_store(database, tmp_path), database, options) as sampler:
-        (batch,) = epoch_of(sampler, TRAIN, 1 + 3)
+    (batch,) = sampled(database, tmp_path, options, TRAIN, 1 + 3)
     rating = 12
     for b in range(4):
         columns = batch["column_ids"][b][all_masked(batch, b)]
@@ -146,8 +151,7 @@ def test_context_labels_decide_what_contexts_of_masked_cells_hold(
 ) -> None:
     database = bookstore()
     options = ALONE.with_(seed_tables=("loans",), batch_size=4, context_labels=labels)
-    with open_sampler(write_store(database, tmp_path), database, options) as sampler:
-        (batch,) = epoch_of(sampler, TRAIN, 1 + 3)
+    (batch,) = sampled(database, tmp_path, options, TRAIN, 1 + 3)
     rows = np.take_along_axis(batch["row_ids"], batch["seq_row_ids"].astype(np.int64), axis=1)
     is_rating = (batch["column_ids"] == 12) & (batch["is_padding"] == 0)
     assert set(rows[is_rating].tolist()) == (shown or {5, 6, 7, 8})
@@ -192,15 +196,12 @@ def test_contexts_are_the_same_but_for_the_masked_values(
         open_sampler(path, database, options, **more) as with_masks,
         open_sampler(path, database, plain, **more) as without,
     ):
-        for split in range(3):
-            if with_masks.seed_count(split, 0):
-                pairs = zip(
-                    epoch_of(with_masks, split, 0), epoch_of(without, split, 0), strict=True
-                )
-                for got, expected in pairs:
-                    if split != TRAIN:
-                        assert not any(all_masked(got, b) for b in range(len(got["num_cells"])))
-                    assert difference(expected, unmasked(got)) is None
+        for got, expected in pairs_of(with_masks, without, database.tasks):
+            assert difference(expected, unmasked(got)) is None
+        for task, split in product(range(len(database.tasks)), (VAL, TEST)):
+            if with_masks.seed_count(split, task):
+                for got in epoch_of(with_masks, split, task):
+                    assert not any(all_masked(got, b) for b in range(len(got["num_cells"])))
 
 
 def test_cells_are_masked_with_their_probability_and_at_least_one_is(tmp_path: Path) -> None:
@@ -254,8 +255,7 @@ def test_any_number_of_threads_makes_the_same_bits(
         ) as sampler:
             found.append([arrays_of(sampler.next(TRAIN, None)) for _ in range(12)])
     for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
-            assert all(one[name].tobytes() == two[name].tobytes() for name in one)
+        assert not any(differing(one, two) for one, two in zip(found[0], other, strict=True))
 
 
 # ---- what may not be seen ------------------------------------------------------------------------
@@ -274,10 +274,9 @@ def test_a_masked_value_changes_nothing_but_its_list(
     """Visits 0 and 2 of patient 0 are in its context; all that may be masked is."""
     found = []
     for i, database in enumerate((clinic(), clinic(**change))):
-        path = write_store(database, tmp_path / str(i))
-        with open_sampler(path, database, ALL.with_(child_counts=True), **layout) as sampler:
-            found.append(epoch_of(sampler, TRAIN, 0)[0])
-    different = {name for name in found[0] if found[0][name].tobytes() != found[1][name].tobytes()}
+        options = ALL.with_(child_counts=True)
+        found += sampled(database, tmp_path / str(i), options, **layout)[:1]
+    different = differing(*found)
     assert different
     assert different <= LISTS
 
@@ -288,12 +287,10 @@ def test_labels_of_val_and_test_are_in_no_context_of_masked_cells(tmp_path: Path
     for i, changes in enumerate(({}, {"readmitted__2": True, "readmitted__3": True})):
         database = clinic(**changes)
         options = ALONE.with_(seed_tables=("visits", "patients"), mask_ratio=0.5)
-        path = write_store(database, tmp_path / str(i))
-        with open_sampler(path, database, options) as sampler:
-            found.append([b for task in (2, 3) for b in epoch_of(sampler, TRAIN, task)])
+        folder = tmp_path / str(i)
+        found.append([b for t in (2, 3) for b in sampled(database, folder, options, TRAIN, t)])
     assert len(found[0]) == 8
-    for one, two in zip(*found, strict=True):
-        assert all(one[name].tobytes() == two[name].tobytes() for name in one)
+    assert not any(differing(one, two) for one, two in zip(*found, strict=True))
 
 
 def test_the_canary_sings_where_the_label_is_of_train(tmp_path: Path) -> None:
@@ -301,9 +298,7 @@ def test_the_canary_sings_where_the_label_is_of_train(tmp_path: Path) -> None:
     for i, changes in enumerate(({}, {"readmitted__1": True})):
         database = clinic(**changes)
         options = ALONE.with_(seed_tables=("visits",))
-        path = write_store(database, tmp_path / str(i))
-        with open_sampler(path, database, options) as sampler:
-            batches = epoch_of(sampler, TRAIN, 3)
+        batches = sampled(database, tmp_path / str(i), options, TRAIN, 3)
         lists.append([batch["masked_boolean_values"].tolist() for batch in batches])
     assert lists[0] != lists[1]
 
@@ -357,8 +352,7 @@ def test_a_run_over_tables_resumes_where_it_stood(path: Path) -> None:
     with headwater.Sampler(path, **options) as resumed:
         resumed.load_state_dict(state)
         for expected in rest:
-            got = resumed.next_train_batch()
-            assert all(expected[name].tobytes() == got[name].tobytes() for name in expected)
+            assert not differing(expected, resumed.next_train_batch())
 
 
 def test_a_state_knows_of_masks(path: Path) -> None:
@@ -482,16 +476,8 @@ def check_world(path: Path, order: Order, epoch: int) -> None:
     layouts: list[dict[str, Any]] = [{}, COMPACT]
     for layout in layouts:
         with open_sampler(path, order.database, order.options, **layout) as sampler:
+            check_epochs(sampler, order, epoch)
             maker = maker_of(order, sampler.shape()["text_budget"])
-            for task in order.tasks:
-                for split in range(3):
-                    if not order.seeds(split, task):
-                        continue
-                    plan = order.epoch(split, task, epoch)
-                    batches = epoch_of(sampler, split, task, epoch)
-                    for got, positions in zip(batches, plan, strict=True):
-                        dense = dense_of(got) if layout else got
-                        assert difference(maker.make(positions), dense) is None
             for split in range(2):
                 if order.active(split):
                     got = arrays_of(sampler.batch(split, 1))

@@ -9,13 +9,13 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
+from comparison import difference
 from plain_database import Database, Options, Seed
 from reference_compact import dense_of
-from reference_order import Order
 from reference_packing import Place, packed
 from test_attention_masks import expected_masks
 from tiny_store import write_tiny
-from world_store import Arrays, epoch_of, open_sampler, write_store
+from world_store import Arrays, open_sampler, pairs_of, sampled, write_store
 from worlds import at, random_database, random_options, two_tables
 
 COMPACT = {"layout": 1}
@@ -36,10 +36,8 @@ def both(tmp_path: Path, length: int, rows: int = 16) -> Arrays:
     """One sequence for ann and then bob (which is how the epoch has them)."""
     database = two_tables(seeds=(Seed(0, at(4), True, split=0), Seed(1, at(4), False, split=0)))
     options = Options(sequence_length=length, max_rows=rows, batch_size=1, recent=True, seed=1)
-    path = write_store(database, tmp_path)
     more: dict[str, Any] = {"packing": True, "contexts_per_batch": 2, "targets": 1}
-    with open_sampler(path, database, options, **more) as sampler:
-        (batch,) = epoch_of(sampler, 0, 0)
+    (batch,) = sampled(database, tmp_path, options, **more)
     assert batch["seed_index"][0, 0] == 0  # ann
     return batch
 
@@ -71,42 +69,38 @@ def test_ann_and_bob_share_a_sequence(tmp_path: Path) -> None:
     assert batch["anchor_rows"].tolist() == [[0, 1]]
 
 
-def test_bob_is_cut_where_the_sequence_ends(tmp_path: Path) -> None:
-    # 16 - 13 cells are left: his seed row and one cell of himself.
-    batch = both(tmp_path, length=16)
-    assert batch["column_ids"][0, 13:].tolist() == [7, 8, 0]
-    assert batch["num_cells"].tolist() == [[13, 3]]
-    assert batch["num_rows"].tolist() == [[4, 2]]
-    assert np.argwhere(batch["fk_adj"][0, 4:]).tolist() == [[0, 5]]
-
-
-def test_bob_is_cut_where_the_rows_end(tmp_path: Path) -> None:
-    batch = both(tmp_path, length=24, rows=5)
-    assert batch["num_cells"].tolist() == [[13, 2]]
-    assert batch["num_rows"].tolist() == [[4, 1]]
-    assert not batch["fk_adj"][0, 4].any()  # he is not there any more
-    assert batch["row_starts"][0].tolist() == [0, 2, 5, 9, 13, 15]
-
-
-def test_bob_is_dropped_where_his_question_has_no_room(tmp_path: Path) -> None:
-    batch = both(tmp_path, length=14)
-    assert batch["num_contexts"].tolist() == [1]
-    assert batch["num_cells"].tolist() == [[13, 0]]
-    assert batch["is_labelled"].tolist() == [[1, 0]]
-    assert batch["target_is_null"].tolist() == [[0, 1]]
-    assert batch["segment_ids"][0].tolist() == [1] * 13 + [0]
+@pytest.mark.parametrize(
+    ("length", "rows", "cells", "row_counts", "links"),
+    [
+        (16, 16, [13, 3], [4, 2], [[0, 5]]),  # 16 - 13: his seed row and one cell of himself
+        (24, 5, [13, 2], [4, 1], []),  # he is not there any more
+        (14, 16, [13, 0], [4, 0], []),  # his question has no room
+    ],
+)
+def test_bob_is_cut_where_the_sequence_or_the_rows_end(
+    length: int,
+    rows: int,
+    cells: list[int],
+    row_counts: list[int],
+    links: list[list[int]],
+    tmp_path: Path,
+) -> None:
+    batch = both(tmp_path, length=length, rows=rows)
+    assert batch["num_cells"].tolist() == [cells]
+    assert batch["num_rows"].tolist() == [row_counts]
+    assert np.argwhere(batch["fk_adj"][0, 4:]).tolist() == links
+    is_there = int(cells[1] > 0)
+    assert batch["num_contexts"].tolist() == [1 + is_there]
+    assert batch["is_labelled"].tolist() == [[1, is_there]]
+    assert batch["target_is_null"].tolist() == [[0, 1 - is_there]]
+    segments = [1] * 13 + [2] * cells[1]
+    assert batch["segment_ids"][0].tolist() == segments + [0] * (length - len(segments))
+    assert batch["column_ids"][0, 13 : 13 + cells[1]].tolist() == [7, 8, 0][: cells[1]]
+    starts = [0, 2, 5, 9, 13, *([15] if is_there else []), *([16] if cells[1] == 3 else [])]
+    assert batch["row_starts"][0, : len(starts)].tolist() == starts
 
 
 # ---- against the reference ---------------------------------------------------------------------
-
-
-def difference(expected: Arrays, got: Arrays, tolerance: float = 0) -> str | None:
-    for name, array in expected.items():
-        assert array.dtype == got[name].dtype, name
-        assert array.shape == got[name].shape, name
-        if not np.allclose(array.astype(float), got[name].astype(float), rtol=0, atol=tolerance):
-            return name
-    return None
 
 
 def lost(contexts: Arrays, places: list[Place]) -> Counter[str]:
@@ -122,7 +116,6 @@ def lost(contexts: Arrays, places: list[Place]) -> Counter[str]:
 
 def check(path: Path, database: Database, options: Options, more: dict[str, Any]) -> Counter[str]:
     """Every epoch, packed, against what Python packs from unpacked batches of the same seeds."""
-    order = Order(database, options)
     texts = 1 + CONTEXTS * options.sequence_length
     targets = more.get("targets", 0)
     counts = Counter[str]()
@@ -135,20 +128,15 @@ def check(path: Path, database: Database, options: Options, more: dict[str, Any]
         open_sampler(path, database, options, text_budget=texts, **packing) as sampler,
     ):
         most = sampler.shape()["contexts_per_sequence"]
-        for task in range(len(database.tasks)):
-            for split in (s for s in range(3) if order.seeds(s, task)):
-                pairs = zip(
-                    epoch_of(unpacked, split, task), epoch_of(sampler, split, task), strict=True
-                )
-                for contexts, got in pairs:
-                    contexts = {**headwater.expand(contexts), "parents": contexts["parents"]}
-                    expected, places = packed(contexts, options.batch_size, most)
-                    if "cells" in got:
-                        assert difference(expected, dense_of(got), 1e-6) is None
-                    else:
-                        del expected["parents"]
-                        assert difference(expected, got) is None
-                    counts += lost(contexts, places)
+        for contexts, got in pairs_of(unpacked, sampler, database.tasks):
+            contexts = {**headwater.expand(contexts), "parents": contexts["parents"]}
+            expected, places = packed(contexts, options.batch_size, most)
+            if "cells" in got:
+                assert difference(expected, dense_of(got), ["timestamp_values"]) is None
+            else:
+                del expected["parents"]
+                assert difference(expected, got, []) is None
+            counts += lost(contexts, places)
         stats = sampler.stats()
     for name in ("contexts_cut", "contexts_dropped", "cells_cut", "packed_cells"):
         assert stats[name] == counts[name], name

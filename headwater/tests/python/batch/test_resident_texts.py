@@ -9,9 +9,8 @@ import headwater
 import numpy as np
 import pytest
 from plain_database import Options
-from reference_order import Order
 from tiny_store import write_tiny
-from world_store import TEXT_DIM, epoch_of, open_sampler, text_vector, write_store
+from world_store import TEXT_DIM, epoch_of, open_sampler, pairs_of, text_vector, write_store
 from worlds import random_database, random_options, two_tables
 
 RESIDENT = {"text_mode": 1}
@@ -37,7 +36,6 @@ def test_bob_is_the_second_text_of_the_store(tmp_path: Path) -> None:
 def test_resident_texts_are_the_texts_of_the_batch(seed: int, layout: str, tmp_path: Path) -> None:
     database = random_database(seed)
     options = random_options(seed, database).with_(sequence_length=200, max_rows=64)
-    order = Order(database, options)
     path = write_store(database, tmp_path)
     more: dict[str, Any] = COMPACT if layout == "compact" else {}
     budget = 1 + options.batch_size * options.sequence_length
@@ -47,18 +45,13 @@ def test_resident_texts_are_the_texts_of_the_batch(seed: int, layout: str, tmp_p
         open_sampler(path, database, options, text_budget=budget, **more) as own,
         open_sampler(path, database, options, **RESIDENT, **more) as resident,
     ):
-        for task in range(len(database.tasks)):
-            for split in (s for s in range(3) if order.seeds(s, task)):
-                pairs = zip(
-                    epoch_of(own, split, task), epoch_of(resident, split, task), strict=True
-                )
-                for left, right in pairs:
-                    is_text = (left["cells"] & 7 if more else left["semantic_types"]) == 5
-                    expected = left["text_batch_embeddings"][left[IDS[layout]][is_text]]
-                    assert np.array_equal(expected, table[right[IDS[layout]][is_text]])
-                    other = left[IDS[layout]][~is_text]
-                    assert np.array_equal(other, right[IDS[layout]][~is_text])
-                    seen += int(is_text.sum())
+        for left, right in pairs_of(own, resident, database.tasks):
+            is_text = (left["cells"] & 7 if more else left["semantic_types"]) == 5
+            expected = left["text_batch_embeddings"][left[IDS[layout]][is_text]]
+            assert np.array_equal(expected, table[right[IDS[layout]][is_text]])
+            other = left[IDS[layout]][~is_text]
+            assert np.array_equal(other, right[IDS[layout]][~is_text])
+            seen += int(is_text.sum())
     assert seen > 0
 
 

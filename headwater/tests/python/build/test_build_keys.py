@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import TinyTable, arrow_tables
+from databases import TinyTable, arrow_tables, asked, run_script, typed
 from headwater.build.build import build
 from headwater.errors import SourceError
 from headwater.store.store import Store
@@ -51,30 +50,41 @@ def parents_of(
     return [store.parents(row).tolist() for row in range(low, high)], counts
 
 
-def test_an_integer_finds_a_text_key(tmp_path: Path) -> None:
-    parents, counts = parents_of(
+@pytest.mark.parametrize(
+    ("parent", "child", "expected", "counts"),
+    [
+        # An integer finds a text key; text order is '007', '42', 'x'.
+        (TinyTable({"id": "TEXT"}, [("42",), ("x",), ("007",)]),
+         TinyTable({"n": "INTEGER", "to": "INTEGER"}, [(1, 42), (2, 7), (3, None)]),
+         [[1], [NO_ROW], [NO_ROW]], (1, 1, 1)),
+        # A float column of whole numbers is an integer key.
+        (TinyTable({"id": "INTEGER"}, [(1,), (2,)]),
+         TinyTable({"n": "INTEGER", "to": "DOUBLE"}, [(1, 2.0), (2, None), (3, 1.0)]),
+         [[1], [NO_ROW], [0]], (2, 0, 1)),
+        # A key may refer to a unique column.
+        (TinyTable({"id": "INTEGER", "code": "TEXT"}, [(1, "b"), (2, "a"), (3, None), (4, None)]),
+         TinyTable({"n": "INTEGER", "to": "TEXT"}, [(1, "a"), (2, "b"), (3, "c")]),
+         [[1], [0], [NO_ROW]], (2, 1, 0)),
+    ],
+    ids=["integer and text", "float", "unique column"],
+)  # fmt: skip
+def test_a_key_finds_the_row_that_its_value_names(
+    parent: TinyTable,
+    child: TinyTable,
+    expected: list[list[int]],
+    counts: tuple[int, int, int],
+    tmp_path: Path,
+) -> None:
+    parents, found = parents_of(
         tmp_path,
-        TinyTable({"id": "TEXT"}, [("42",), ("x",), ("007",)]),
-        TinyTable({"n": "INTEGER", "to": "INTEGER"}, [(1, 42), (2, 7), (3, None)]),
-        references=["id"],
-        parent_columns={"id": ID},
+        parent,
+        child,
+        references=[list(parent.types)[-1]],
+        parent_columns={name: ID if name == "id" else {"stype": "text"} for name in parent.types},
         child_columns={"to": ID},
     )
-    # Text order: '007', '42', 'x'.
-    assert parents == [[1], [NO_ROW], [NO_ROW]]
-    assert counts == {"edges": 1, "dangling": 1, "nulls": 1}
-
-
-def test_a_float_column_of_whole_numbers_is_an_integer_key(tmp_path: Path) -> None:
-    parents, _ = parents_of(
-        tmp_path,
-        TinyTable({"id": "INTEGER"}, [(1,), (2,)]),
-        TinyTable({"n": "INTEGER", "to": "DOUBLE"}, [(1, 2.0), (2, None), (3, 1.0)]),
-        references=["id"],
-        parent_columns={"id": ID},
-        child_columns={"to": ID},
-    )
-    assert parents == [[1], [NO_ROW], [0]]
+    assert parents == expected
+    assert tuple(found[name] for name in ("edges", "dangling", "nulls")) == counts
 
 
 def test_composite_keys_of_mixed_types_and_null_parts(tmp_path: Path) -> None:
@@ -92,29 +102,12 @@ def test_composite_keys_of_mixed_types_and_null_parts(tmp_path: Path) -> None:
         child,
         references=["day", "home"],
         primary_key=["day", "home"],
-        parent_columns={
-            "day": {"stype": "timestamp"},
-            "home": {"stype": "categorical"},
-            "score": {"stype": "numerical"},
-        },
-        child_columns={"day": {"stype": "timestamp"}, "home": {"stype": "categorical"}},
+        parent_columns=typed("day timestamp, home categorical, score numerical"),
+        child_columns=typed("day timestamp, home categorical"),
     )
     assert parents == [[2], [NO_ROW], [NO_ROW], [NO_ROW]]
     assert counts == {"edges": 1, "dangling": 1, "nulls": 2}
     assert Store(tmp_path / "s").find("parent", (date(2020, 1, 1), "B")) == 1
-
-
-def test_a_key_may_refer_to_a_unique_column(tmp_path: Path) -> None:
-    parents, counts = parents_of(
-        tmp_path,
-        TinyTable({"id": "INTEGER", "code": "TEXT"}, [(1, "b"), (2, "a"), (3, None), (4, None)]),
-        TinyTable({"n": "INTEGER", "to": "TEXT"}, [(1, "a"), (2, "b"), (3, "c")]),
-        references=["code"],
-        parent_columns={"id": ID, "code": {"stype": "text"}},
-        child_columns={"to": ID},
-    )
-    assert parents == [[1], [0], [NO_ROW]]
-    assert counts == {"edges": 2, "dangling": 1, "nulls": 0}
 
 
 def test_a_key_that_refers_to_repeated_values_is_an_error(tmp_path: Path) -> None:
@@ -157,13 +150,11 @@ def test_any_name_can_be_a_table_or_a_column(tmp_path: Path) -> None:
 
     names = ["rows", "raw", "labels", "seeds", "parents", "t0", "main", "order", "a b", 'q"x', "x'"]
     columns = {name: ID for name in ("id", "select", "rowid", "c0", 'a"b')}
-    task = {
-        "query": "SELECT id, count(*) AS n FROM rows JOIN labels USING (id) "
-        "JOIN \"order\" USING (id) JOIN 'a b.parquet' USING (id) GROUP BY id",
-        "anchor_table": "rows",
-        "target_column": "n",
-        "target_stype": "numerical",
-    }
+    query = """
+        SELECT id, count(*) AS n FROM rows JOIN labels USING (id) JOIN "order" USING (id)
+        JOIN 'a b.parquet' USING (id) GROUP BY id
+    """
+    task = asked(query, "rows", "n numerical")
     metadata = {
         "tables": {name: {"primary_key": "id", "columns": columns} for name in names},
         "tasks": {"it's": task},
@@ -199,8 +190,8 @@ def build_two(
     tmp_path: Path, source: Any
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
     """Rows of `p` (id) and `c` (p_id refers to it), and the foreign key's counts."""
-    columns: dict[str, Any] = {"id": {"stype": "identifier"}, "v": {"stype": "numerical"}}
-    child = {"p_id": {"stype": "identifier", "foreign_key": "p.id"}, "v": {"stype": "numerical"}}
+    columns: dict[str, Any] = typed("id identifier, v numerical")
+    child = typed("p_id identifier p.id, v numerical")
     tables = {"p": {"primary_key": "id", "columns": columns}, "c": {"columns": child}}
     build(source, tmp_path / "s", {"tables": tables})
     store = Store(tmp_path / "s")
@@ -239,13 +230,12 @@ def test_large_decimal_keys_are_exact(tmp_path: Path) -> None:
 
 def test_integers_beside_reals_in_sqlite_keep_all_digits(tmp_path: Path) -> None:
     """As doubles 2^53 and 2^53 + 1 were one key."""
-    connection = sqlite3.connect(tmp_path / "k.db")
-    connection.executescript(
+    source = run_script(
+        tmp_path / "k.db",
         "CREATE TABLE p (id, v); INSERT INTO p VALUES (9007199254740993, 1), "
         "(9007199254740992, 2), (0.5, 3);"
-        "CREATE TABLE c (p_id, v); INSERT INTO c VALUES (9007199254740993, 4);"
+        "CREATE TABLE c (p_id, v); INSERT INTO c VALUES (9007199254740993, 4);",
     )
-    connection.close()
-    parents, children, key = build_two(tmp_path, f"sqlite:///{tmp_path / 'k.db'}")
+    parents, children, key = build_two(tmp_path, source)
     assert key["edges"] == 1 and len(parents) == 3
     assert children[0]["cells"]["p_id"] == 9007199254740993

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from databases import typed
 
 LIMIT_BYTES = 256_000_000
 DEVICES, READINGS, SENSORS = 100_000, 7_000_000, 6  # numbers of up to 18 digits
@@ -67,8 +68,7 @@ def metadata() -> dict[str, object]:
                 "temporal_column": "read_at",
                 "columns": {
                     "reading_id": identifier,
-                    "device_id": {"stype": "identifier", "foreign_key": "devices.device_id"},
-                    "read_at": {"stype": "timestamp"},
+                    **typed("device_id identifier devices.device_id, read_at timestamp"),
                     **sensors,
                 },
             },

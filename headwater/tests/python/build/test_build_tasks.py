@@ -13,11 +13,12 @@ import pytest
 from databases import (
     TinyTable,
     arrow_tables,
+    asked,
     bookstore,
     bookstore_metadata,
+    sql_types,
+    typed,
     write_csv,
-    write_parquet,
-    write_sqlite,
 )
 from headwater.build.build import build
 from headwater.build.build_report import BuildReport
@@ -29,22 +30,19 @@ from headwater.store.store import Store
 
 FOREVER_US = 2**63 - 1
 
-SOLD = {
-    "query": "SELECT book_id, TIMESTAMP '2020-04-15' AS at, count(s.number) AS sold "
-    "FROM books b LEFT JOIN sales s USING (book_id) GROUP BY book_id ORDER BY book_id",
-    "anchor_table": "books",
-    "target_column": "sold",
-    "target_stype": "numerical",
-    "observation_time_column": "at",
-}
+QUERY = """
+    SELECT book_id, TIMESTAMP '2020-04-15' AS at, count(s.number) AS sold
+    FROM books b LEFT JOIN sales s USING (book_id) GROUP BY book_id ORDER BY book_id
+"""
+SOLD = asked(QUERY, "books", "sold numerical", "at")
+UNASKED = {key: value for key, value in SOLD.items() if key != "query"}
 
 
 def build_task(
     tmp_path: Path, task: dict[str, Any], **options: Any
 ) -> tuple[BuildReport, dict[str, Any]]:
     """Build the bookstore with one task `t`; the task's entry in metadata.json."""
-    metadata = bookstore_metadata()
-    metadata["tasks"] = {"t": task}
+    metadata = bookstore_metadata(t=task)
     report = build(arrow_tables(bookstore()), tmp_path / "s", metadata, **options)
     assert Store(tmp_path / "s").verify() == []
     return report, report.metadata["tasks"][0]
@@ -209,13 +207,8 @@ def test_a_query_sees_converted_values_ignored_columns_and_tables_outside_the_gr
 
 
 def test_a_cell_task_takes_the_time_of_its_row_and_is_exclusive(tmp_path: Path) -> None:
-    task = {
-        "query": "SELECT shop, number, copies FROM sales WHERE number < 3",
-        "anchor_table": "sales",
-        "target_column": "copies",
-        "target_stype": "numerical",
-        "hidden_columns": ["sales.note"],
-    }
+    query = "SELECT shop, number, copies FROM sales WHERE number < 3"
+    task = asked(query, "sales", "copies numerical", hidden_columns=["sales.note"])
     _, entry = build_task(tmp_path, task)
     assert entry["kind"] == "cell"
     assert entry["cutoff"] == "exclusive"
@@ -279,12 +272,8 @@ def test_without_any_times_every_seed_sees_everything(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_row_is_a_target_only_with_another_time(tmp_path: Path) -> None:
-    task = {
-        "query": "SELECT shop, number, sold_at, TIMESTAMP '2021-01-01' AS at FROM sales",
-        "anchor_table": "sales",
-        "target_column": "sold_at",
-        "target_stype": "timestamp",
-    }
+    query = "SELECT shop, number, sold_at, TIMESTAMP '2021-01-01' AS at FROM sales"
+    task = asked(query, "sales", "sold_at timestamp")
     with pytest.raises(TaskError, match="predicts the time of its own rows"):
         build_task(tmp_path, task)
     report, _ = build_task(tmp_path, {**task, "observation_time_column": "at"})
@@ -347,12 +336,7 @@ def test_a_task_without_a_category_says_why(tmp_path: Path, rows: str, message: 
 
 
 def test_a_cell_target_is_a_value_of_its_column(tmp_path: Path) -> None:
-    task = {
-        "query": "SELECT book_id, 'poem' AS genre FROM books",
-        "anchor_table": "books",
-        "target_column": "genre",
-        "target_stype": "categorical",
-    }
+    task = asked("SELECT book_id, 'poem' AS genre FROM books", "books", "genre categorical")
     with pytest.raises(TaskError, match="target 'poem', which is no value of column"):
         build_task(tmp_path, task)
 
@@ -365,8 +349,7 @@ def test_label_tables_give_splits_and_unlabelled_seeds(tmp_path: Path) -> None:
     }
     for split, text in labels.items():
         (tmp_path / f"{split}.csv").write_text(text)
-    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
-    task["seeds"] = {split: f"{split}.csv" for split in labels}
+    task = UNASKED | {"seeds": {split: f"{split}.csv" for split in labels}}
     report, entry = build_task(tmp_path, task, seeds_dir=tmp_path)
     assert seeds_of(tmp_path) == [
         (11, us(2020, 1, 1), 3.0, 0, 0, 0),
@@ -385,21 +368,12 @@ LABELS = "book_id,at,sold\n11,2020-01-01,3\n"
 
 
 def label_task(name: str) -> dict[str, Any]:
-    metadata = bookstore_metadata()
-    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
-    metadata["tasks"] = {"t": task | {"seeds": {"train": name}}}
-    return metadata
+    return bookstore_metadata(t=UNASKED | {"seeds": {"train": name}})
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "{out}/labels.csv",
-        "../out/labels.csv",
-        "a/../../out/labels.csv",
-        "link.csv",
-        "link/l.csv",
-    ],
+    ["{out}/labels.csv", "../out/labels.csv", "a/../../out/labels.csv", "link.csv", "link/l.csv"],
 )
 def test_label_tables_lie_with_the_metadata_unless_their_folder_is_given(
     tmp_path: Path, name: str
@@ -449,8 +423,7 @@ def test_a_task_is_called_as_a_file_may_be(tmp_path: Path, name: str) -> None:
 
 def test_moments_use_rows_up_to_the_latest_train_time(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("book_id,at,sold\n11,2020-02-01,3\n")
-    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
-    task["seeds"] = {"train": "train.csv"}
+    task = UNASKED | {"seeds": {"train": "train.csv"}}
     report, _ = build_task(tmp_path, task, seeds_dir=tmp_path)
     price = next(c for c in report.metadata["columns"] if c["name"] == "price")
     # Only book 11, without a price, had appeared; min and max are of all rows.
@@ -466,10 +439,10 @@ def test_moments_use_rows_up_to_the_latest_train_time(tmp_path: Path) -> None:
 def tickets(*late: Any) -> dict[str, TinyTable]:
     """Five tickets; late: when 2 was closed and its cost, and the rating of 3."""
     closed, cost, rating = late
-    columns = {
-        "id": "INTEGER", "opened": "TIMESTAMP", "closed": "TIMESTAMP", "cost": "DOUBLE",
-        "rating": "DOUBLE", "told": "DOUBLE", "judged": "DOUBLE",
-    }  # fmt: skip
+    columns = sql_types(
+        "id INTEGER, opened TIMESTAMP, closed TIMESTAMP, cost DOUBLE, rating "
+        "DOUBLE, told DOUBLE, judged DOUBLE"
+    )
     rows = [
         (0, datetime(2020, 1, 1), datetime(2020, 1, 5), 20.0, 1.0, 5.0, 1.0),
         (1, datetime(2020, 1, 1), datetime(2020, 1, 5), 10.0, 1.0, 5.0, 1.0),
@@ -488,8 +461,7 @@ TICKETS = {
         "rating": {"stype": "numerical", "known_at": "+10 days"},
         "cost": {"stype": "numerical", "known_at": "closed"},
         "closed": {"stype": "timestamp", "known_at": "closed"},
-        "opened": {"stype": "timestamp"},
-        "told": {"stype": "numerical"},
+        **typed("opened timestamp, told numerical"),
         "judged": {"stype": "numerical", "known_at": "never"},
     },
 }
@@ -500,11 +472,8 @@ def test_moments_use_cells_that_are_known_by_then(tmp_path: Path) -> None:
 
     def built(name: str, *late: Any) -> tuple[dict[str, Any], bytes]:
         until = "2020-01-31"
-        task = {
-            "query": "SELECT id, TIMESTAMP '2020-01-31' AS at, 1.0 AS y FROM tickets WHERE id < 4",
-            "anchor_table": "tickets", "target_column": "y", "target_stype": "numerical",
-            "observation_time_column": "at",
-        }  # fmt: skip
+        query = "SELECT id, TIMESTAMP '2020-01-31' AS at, 1.0 AS y FROM tickets WHERE id < 4"
+        task = asked(query, "tickets", "y numerical", "at")
         metadata = {"tables": {"tickets": TICKETS}, "tasks": {"t": task}}
         report = build(arrow_tables(tickets(*late)), tmp_path / name, metadata, stats_until=until)
         stats = {column["name"]: column["stats"] for column in report.metadata["columns"]}
@@ -533,11 +502,8 @@ def test_times_that_are_known_too_late_still_have_a_scale(tmp_path: Path) -> Non
         },
     }
     source = arrow_tables({"t": TinyTable({"id": "INTEGER", "closed": "TIMESTAMP"}, rows)})
-    task = {
-        "query": "SELECT id, TIMESTAMP '2024-02-01' AS at, closed AS y FROM t",
-        "anchor_table": "t", "target_column": "y", "target_stype": "timestamp",
-        "observation_time_column": "at",
-    }  # fmt: skip
+    query = "SELECT id, TIMESTAMP '2024-02-01' AS at, closed AS y FROM t"
+    task = asked(query, "t", "y timestamp", "at")
     metadata = {"tables": {"t": table}, "tasks": {"y": task}}
     build(source, tmp_path / "s", metadata, stats_until="2023-01-01")
     time = Sampler(tmp_path / "s").database_metadata()["time"]
@@ -547,8 +513,7 @@ def test_times_that_are_known_too_late_still_have_a_scale(tmp_path: Path) -> Non
 def test_a_given_split_that_is_not_one_in_time_says_nothing_about_moments(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("book_id,at,sold\n11,2021-02-01,3\n")
     (tmp_path / "val.csv").write_text("book_id,at,sold\n11,2020-02-01,3\n")
-    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
-    task["seeds"] = {"train": "train.csv", "val": "val.csv"}
+    task = UNASKED | {"seeds": {"train": "train.csv", "val": "val.csv"}}
     report, entry = build_task(tmp_path, task, seeds_dir=tmp_path)
     assert entry["latest_train_time"] is None
     assert report.metadata["stats_until"] is None
@@ -564,7 +529,7 @@ def test_a_given_split_that_is_not_one_in_time_says_nothing_about_moments(tmp_pa
 )
 def test_a_bad_label_table_is_named(tmp_path: Path, seeds: dict[str, str], message: str) -> None:
     (tmp_path / "bare.csv").write_text("book_id,at\n11,2021-02-01\n")
-    task = {key: value for key, value in SOLD.items() if key != "query"} | {"seeds": seeds}
+    task = UNASKED | {"seeds": seeds}
     with pytest.raises(TaskError, match=message):
         build_task(tmp_path, task, seeds_dir=tmp_path)
 
@@ -573,11 +538,7 @@ def test_label_tables_are_found_beside_the_metadata_file(tmp_path: Path) -> None
     folder = tmp_path / "labels"
     folder.mkdir()
     (folder / "train.csv").write_text("book_id,at,sold\n11,2021-02-01,3\n")
-    metadata = bookstore_metadata()
-    task: dict[str, Any] = {key: value for key, value in SOLD.items() if key != "query"}
-    metadata["tasks"] = {"t": task | {"seeds": {"train": "train.csv"}}}
-    from headwater.metadata.schema import Schema
-
+    metadata = bookstore_metadata(t=UNASKED | {"seeds": {"train": "train.csv"}})
     Schema.from_dict(metadata).save(folder / "metadata.json")
     build(arrow_tables(bookstore()), tmp_path / "s", folder / "metadata.json")
     assert len(seeds_of(tmp_path)) == 1
@@ -595,22 +556,6 @@ def test_hash_splits_are_those_of_the_document(tmp_path: Path) -> None:
         mixed = hash64(b"".join(part.to_bytes(8, "little") for part in parts)) % 1000
         counts["train" if mixed < 800 else "val" if mixed < 900 else "test"] += 1
     assert entry["seeds"] == {**counts, "unlabelled": 0}
-
-
-def test_tasks_make_the_same_bytes_from_every_source(tmp_path: Path) -> None:
-    metadata = bookstore_metadata()
-    metadata["tasks"] = {"t": SOLD}
-    sources: list[Any] = [
-        write_sqlite(tmp_path / "b.db", bookstore()),
-        write_csv(tmp_path / "csv", bookstore()),
-        write_parquet(tmp_path / "parquet", bookstore()),
-        arrow_tables(bookstore()),
-    ]
-    prints = {
-        build(source, tmp_path / f"{i}.hw", metadata).fingerprint
-        for i, source in enumerate(sources)
-    }
-    assert len(prints) == 1
 
 
 def test_faults_of_tasks_in_the_metadata_are_found_before_the_build(tmp_path: Path) -> None:
@@ -717,15 +662,8 @@ def test_a_target_that_differs_in_case_is_the_column_and_is_not_shown(
 
 def test_a_cell_task_on_the_last_day_of_the_calendar_is_reported(tmp_path: Path) -> None:
     """The day ends in year 10000: OverflowError in the report."""
-    metadata = bookstore_metadata()
-    metadata["tasks"] = {
-        "t": {
-            "query": "SELECT book_id, price FROM books",
-            "anchor_table": "books",
-            "target_column": "price",
-            "target_stype": "numerical",
-        }
-    }
+    task = asked("SELECT book_id, price FROM books", "books", "price numerical")
+    metadata = bookstore_metadata(t=task)
     database = dict(bookstore())
     rows = [(*row[:4], date(9999, 12, 31), row[5]) for row in database["books"].rows]
     database["books"] = TinyTable(database["books"].types, rows)
@@ -738,7 +676,7 @@ def test_a_cell_task_on_the_last_day_of_the_calendar_is_reported(tmp_path: Path)
 def test_label_tables_may_write_integer_keys_as_floats(tmp_path: Path) -> None:
     """Every label was dropped: no anchor row."""
     (tmp_path / "train.csv").write_text("book_id,at,sold\n10.0,2020-04-15,1\n11,2020-04-15,2\n")
-    task = {key: value for key, value in SOLD.items() if key != "query"}
-    _, entry = build_task(tmp_path, {**task, "seeds": {"train": "train.csv"}}, seeds_dir=tmp_path)
+    task = UNASKED | {"seeds": {"train": "train.csv"}}
+    _, entry = build_task(tmp_path, task, seeds_dir=tmp_path)
     assert entry["dropped"] == {}
     assert [seed[0] for seed in seeds_of(tmp_path)] == [11, 10]

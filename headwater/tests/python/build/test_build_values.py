@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from databases import TinyTable, arrow_tables, write_csv, write_parquet, write_sqlite
+from databases import TinyTable, arrow_tables, asked, typed, write_csv, write_parquet, write_sqlite
 from headwater.build.build import build
 from headwater.build.build_report import BuildReport
 from headwater.build.convert import TRIED_ROWS, convert_tables
@@ -67,13 +67,36 @@ def test_a_zero_character_in_a_category_is_replaced_counted_and_kept_in_a_text(
     assert report.metadata["undecodable"] == 0
 
 
-def test_numbers_that_are_none_become_null_and_are_counted(tmp_path: Path) -> None:
-    values = ["1", " 2.5 ", "x", "nan", "1e3", "-inf", None]
+READ: dict[str, tuple[str, list[Any], list[Any], int, str]] = {
+    "numbers": (
+        "numerical", ["1", " 2.5 ", "x", "nan", "1e3", "-inf", None],
+        [1.0, 2.5, None, None, 1000.0, None, None], 3, "-inf",
+    ),
+    # The season '2019_20' was the number 201920.
+    "an underscore": ("numerical", ["2019_20", "1,000", "7"], [None, None, 7.0], 2, "1,000"),
+    "words": (
+        "boolean", ["TRUE", "f", "Yes", "no", "1", "0", "maybe", None],
+        [True, False, True, False, True, False, None, None], 1, "maybe",
+    ),
+    "a float column": ("boolean", ["1.0", "0.0", None, "2.0"], [True, False, None, None], 1, "2.0"),
+    "times from year 1 to 9999 and no words": (
+        "timestamp",
+        ["0001-01-01", "9999-12-31", "2020-02-30", "infinity", "epoch", "10000-01-01",
+         "1896-12-28 00:00:00", "2011-10-11T18:16:00.230"],
+        [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), None, None, None, None,
+         datetime(1896, 12, 28, tzinfo=UTC), datetime(2011, 10, 11, 18, 16, 0, 230000, tzinfo=UTC)],
+        4, "10000-01-01",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_texts_are_read_as_values_or_become_null_and_are_counted(case: str, tmp_path: Path) -> None:
+    stype, values, expected, count, example = READ[case]
     source = write_csv(tmp_path / "csv", one_column("TEXT", values))
-    report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
-    assert [row["cells"]["v"] for row in rows] == [1.0, 2.5, None, None, 1000.0, None, None]
-    assert report.conversions[0].count == 3
-    assert report.conversions[0].example == "-inf"
+    report, rows = build_table(tmp_path, source, keyed({"stype": stype}))
+    assert [row["cells"]["v"] for row in rows] == expected
+    assert (report.conversions[0].count, report.conversions[0].example) == (count, example)
 
 
 def test_nan_and_infinity_become_null_and_are_counted(tmp_path: Path) -> None:
@@ -81,27 +104,6 @@ def test_nan_and_infinity_become_null_and_are_counted(tmp_path: Path) -> None:
     report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
     assert [row["cells"]["v"] for row in rows] == [1.5, None, None, None]
     assert report.losses() == ["2 values of t.v became NULL: NaN or infinite (for example 'inf')"]
-
-
-def test_boolean_words(tmp_path: Path) -> None:
-    values = ["TRUE", "f", "Yes", "no", "1", "0", "maybe", None]
-    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
-    report, rows = build_table(tmp_path, source, keyed({"stype": "boolean"}))
-    expected = [True, False, True, False, True, False, None, None]
-    assert [row["cells"]["v"] for row in rows] == expected
-    assert report.conversions[0].example == "maybe"
-
-
-def test_times_from_year_1_to_9999_and_no_words(tmp_path: Path) -> None:
-    values = ["0001-01-01", "9999-12-31", "2020-02-30", "infinity", "epoch", "10000-01-01",
-              "1896-12-28 00:00:00", "2011-10-11T18:16:00.230"]  # fmt: skip
-    source = write_csv(tmp_path / "csv", one_column("TEXT", values))
-    report, rows = build_table(tmp_path, source, keyed({"stype": "timestamp"}))
-    assert [row["cells"]["v"] for row in rows] == [
-        datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), None, None, None, None,
-        datetime(1896, 12, 28, tzinfo=UTC), datetime(2011, 10, 11, 18, 16, 0, 230000, tzinfo=UTC),
-    ]  # fmt: skip
-    assert report.conversions[0].count == 4
 
 
 def test_zoned_times_become_utc(tmp_path: Path) -> None:
@@ -337,8 +339,7 @@ def test_an_ignored_column_gives_the_time_at_which_another_is_known(tmp_path: Pa
         "columns": {
             "id": {"stype": "identifier"},
             "v": {"stype": "numerical", "known_at": "told"},
-            "told": {"stype": "ignored"},
-            "junk": {"stype": "ignored"},
+            **typed("told ignored, junk ignored"),
         },
     }
     _, found = build_table(tmp_path, arrow_tables({"t": TinyTable(types, rows)}), table)
@@ -353,18 +354,11 @@ def test_what_is_told_on_a_day_is_known_when_the_day_is_over(tmp_path: Path) -> 
         "id": {"stype": "identifier"},
         "v": {"stype": "numerical", "known_at": "told"},
         "w": {"stype": "numerical", "known_at": "at"},
-        "told": {"stype": "timestamp"},
-        "at": {"stype": "timestamp"},
+        **typed("told timestamp, at timestamp"),
     }
     table = {"primary_key": "id", "temporal_column": "at", "columns": columns}
-    task = {
-        "query": "SELECT 1 AS id, unnest([TIMESTAMP '2020-01-01 23:00', TIMESTAMP '2020-01-02']) "
-        "AS seen, 1 AS label",
-        "anchor_table": "t",
-        "target_column": "label",
-        "target_stype": "numerical",
-        "observation_time_column": "seen",
-    }
+    times = "unnest([TIMESTAMP '2020-01-01 23:00', TIMESTAMP '2020-01-02'])"
+    task = asked(f"SELECT 1 AS id, {times} AS seen, 1 AS label", "t", "label numerical", "seen")
     source = arrow_tables({"t": TinyTable(types, rows)})
     build(source, tmp_path / "s", {"tables": {"t": table}, "tasks": {"label": task}})
     with Sampler(db_path=tmp_path / "s", default_batch_size=1, num_prefetch=0) as sampler:
@@ -449,8 +443,7 @@ def test_text_without_a_time_of_day_is_a_date(tmp_path: Path) -> None:
     columns = {
         "id": {"stype": "identifier"},
         "v": {"stype": "numerical", "known_at": "told"},
-        "told": {"stype": "timestamp"},
-        "at": {"stype": "timestamp"},
+        **typed("told timestamp, at timestamp"),
     }
     table = {"primary_key": "id", "temporal_column": "at", "columns": columns}
     database = {"t": TinyTable(types, rows)}
@@ -461,18 +454,3 @@ def test_text_without_a_time_of_day_is_a_date(tmp_path: Path) -> None:
         assert report.metadata["tables"][0]["time_resolution"] == "day"
         fingerprints.add(report.fingerprint)
     assert len(fingerprints) == 1
-
-
-def test_an_underscore_is_no_part_of_a_number(tmp_path: Path) -> None:
-    """The season '2019_20' was the number 201920."""
-    source = write_csv(tmp_path / "csv", one_column("TEXT", ["2019_20", "1,000", "7"]))
-    report, rows = build_table(tmp_path, source, keyed({"stype": "numerical"}))
-    assert [row["cells"]["v"] for row in rows] == [None, None, 7.0]
-    assert report.conversions[0].count == 2
-
-
-def test_booleans_that_went_through_a_float_column(tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "csv", one_column("TEXT", ["1.0", "0.0", None, "2.0"]))
-    report, rows = build_table(tmp_path, source, keyed({"stype": "boolean"}))
-    assert [row["cells"]["v"] for row in rows] == [True, False, None, None]
-    assert report.conversions[0].count == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from databases import arrow_tables, bookstore, bookstore_metadata
+from databases import arrow_tables, bookstore, bookstore_metadata, typed
 from headwater.build.build import build
 from headwater.build.build_report import BuildReport
 from headwater.build.derive import derive
@@ -78,11 +78,10 @@ def test_a_step_that_was_taken_is_not_taken_again() -> None:
         schema = Schema.from_dict(
             {
                 "tables": {
-                    "p": {"columns": {"id": {"stype": "identifier"}, "x": {"stype": "numerical"}}},
+                    "p": {"columns": typed("id identifier, x numerical")},
                     "c": {
                         "columns": {
-                            "id": {"stype": "identifier"},
-                            "p_id": {"stype": "identifier", "foreign_key": "p.id"},
+                            **typed("id identifier, p_id identifier p.id"),
                             "x": {"stype": "numerical", "taken_from": "p.x"},
                         }
                     },

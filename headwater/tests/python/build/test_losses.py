@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import TinyTable, arrow_tables, bookstore, bookstore_metadata, write_sqlite
+from databases import (
+    TinyTable,
+    arrow_tables,
+    asked,
+    bookstore,
+    bookstore_metadata,
+    run_script,
+    typed,
+    write_sqlite,
+)
 from headwater.build.build import build
 from headwater.cli.main import main
 from headwater.errors import SourceError, TaskError
@@ -38,15 +46,7 @@ def broken() -> tuple[dict[str, Any], dict[str, Any]]:
         "(12, TIMESTAMP '2019-01-01', '3'), (12, TIMESTAMP '2021-01-01', '3')) "
         "AS t(book_id, asked, sold)"
     )
-    document["tasks"] = {
-        "sold": {
-            "query": query,
-            "anchor_table": "books",
-            "target_column": "sold",
-            "target_stype": "numerical",
-            "observation_time_column": "asked",
-        }
-    }
+    document["tasks"] = {"sold": asked(query, "books", "sold numerical", "asked")}
     return database, document
 
 
@@ -106,13 +106,12 @@ def test_strict_fails_on_each_kind_of_loss_and_leaves_no_store(tmp_path: Path) -
 
 
 def test_texts_that_are_not_utf8_are_counted_and_strict_fails(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "t.db")
-    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT)")
-    connection.execute("INSERT INTO t VALUES (1, CAST(x'ff41' AS TEXT)), (2, 'fine')")
-    connection.commit()
-    connection.close()
-    source = f"sqlite:///{tmp_path / 't.db'}"
-    columns = {"id": {"stype": "identifier"}, "x": {"stype": "text"}}
+    source = run_script(
+        tmp_path / "t.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT);"
+        "INSERT INTO t VALUES (1, CAST(x'ff41' AS TEXT)), (2, 'fine');",
+    )
+    columns = typed("id identifier, x text")
     document = {"tables": {"t": {"primary_key": "id", "columns": columns}}}
     report = build(source, tmp_path / "s", document)
     assert report.losses() == ["1 texts are not UTF-8, or categories with a zero character"]

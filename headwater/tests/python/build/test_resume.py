@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from databases import (
     arrow_tables,
+    asked,
     bookstore,
     bookstore_metadata,
     write_csv,
@@ -50,18 +51,11 @@ build(*sys.argv[1:3], json.loads(sys.argv[3]), seeds_dir=seeds, progress=tell, c
 
 def metadata() -> dict[str, Any]:
     """The bookstore with a task whose query and seeds are stages of their own."""
-    document = bookstore_metadata()
-    document["tasks"] = {
-        "sells": {
-            "query": "SELECT book_id, TIMESTAMP '2020-04-15' AS obs_time, count(*) > 1 AS sells "
-            "FROM sales WHERE book_id < 90 GROUP BY book_id",
-            "anchor_table": "books",
-            "target_column": "sells",
-            "target_stype": "boolean",
-            "observation_time_column": "obs_time",
-        }
-    }
-    return document
+    query = """
+        SELECT book_id, TIMESTAMP '2020-04-15' AS obs_time, count(*) > 1 AS sells
+        FROM sales WHERE book_id < 90 GROUP BY book_id
+    """
+    return bookstore_metadata(sells=asked(query, "books", "sells boolean", "obs_time"))
 
 
 def start(source: str, out: Path, document: dict[str, Any], *more: str) -> subprocess.Popen[bytes]:
@@ -76,11 +70,7 @@ def stages(source: str, out: Path, document: dict[str, Any]) -> list[tuple[str, 
 
 
 def clean(out: Path, fingerprint: str) -> bool:
-    return sorted(entry.name for entry in out.iterdir()) == [
-        ".lock",
-        fingerprint,
-        "manifest.json",
-    ]
+    return {entry.name for entry in out.iterdir()} == {".lock", fingerprint, "manifest.json"}
 
 
 @pytest.mark.parametrize("kind", [write_sqlite, write_csv])
@@ -254,11 +244,13 @@ def test_what_depends_on_something_that_changed_is_made_again(tmp_path: Path, ch
     assert report.fingerprint == fresh.fingerprint
 
 
-def test_tables_in_memory_prove_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    def interrupt(stage: str, item: str) -> None:
-        if stage == "encode":
-            raise KeyboardInterrupt
+def interrupt(stage: str, item: str) -> None:
+    """As a user does who goes away while rows are encoded."""
+    if stage == "encode":
+        raise KeyboardInterrupt
 
+
+def test_tables_in_memory_prove_nothing_and_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(arrow_tables(bookstore()), tmp_path / "s", metadata(), progress=interrupt)
     assert not (tmp_path / "s").exists()
@@ -350,10 +342,6 @@ def test_the_order_of_columns_is_part_of_what_a_build_was_asked(tmp_path: Path) 
 def test_the_choice_of_tables_is_part_of_what_a_build_was_asked(tmp_path: Path) -> None:
     source = write_sqlite(tmp_path / "b.db", bookstore())
     out = tmp_path / "s"
-
-    def interrupt(stage: str, item: str) -> None:
-        if stage == "encode":
-            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build(source, out, progress=interrupt)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import headwater
 import pytest
-from databases import bookstore, bookstore_metadata, write_sqlite
+from databases import asked, bookstore, bookstore_metadata, write_sqlite
 from headwater.build.build import build
 from headwater.cli.main import main
 from headwater.metadata.schema import Schema
@@ -24,16 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with bookstore.db and metadata.json that has one task, as working directory."""
     monkeypatch.chdir(tmp_path)
     write_sqlite(tmp_path / "bookstore.db", bookstore())
-    metadata = bookstore_metadata()
-    metadata["tasks"] = {
-        "sold": {
-            "query": "SELECT book_id, TIMESTAMP '2020-04-15' AS seen, 1.5 AS sold FROM books",
-            "anchor_table": "books",
-            "target_column": "sold",
-            "target_stype": "numerical",
-            "observation_time_column": "seen",
-        }
-    }
+    query = "SELECT book_id, TIMESTAMP '2020-04-15' AS seen, 1.5 AS sold FROM books"
+    metadata = bookstore_metadata(sold=asked(query, "books", "sold numerical", "seen"))
     Schema.from_dict(metadata).save(tmp_path / "metadata.json")
     return tmp_path
 

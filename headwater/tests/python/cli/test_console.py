@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import bookstore, write_csv
+from databases import asked, bookstore, write_csv
 from fake_endpoint import FakeEndpoint
 from headwater.build.build import build
 from headwater.cli.main import main
@@ -154,12 +154,8 @@ def test_no_command_lets_names_and_values_command_the_terminal(
     ((table, entry),) = document["tables"].items()
     entry["columns"]["d"] = {"stype": "timestamp"}
     document["name"] = HOSTILE
-    document["tasks"] = {
-        "n": {
-            "query": f"SELECT id, n FROM {quote(table)}", "anchor_table": table,
-            "target_column": "n", "target_stype": "numerical", "kind": "cell",
-        }
-    }  # fmt: skip
+    task = asked(f"SELECT id, n FROM {quote(table)}", table, "n numerical", kind="cell")
+    document["tasks"] = {"n": task}
     metadata.write_text(json.dumps(document))
     assert SPELLED in call("build", source, store, "--metadata", str(metadata), "--no-cache")
     for json_too in ((), ("--json",)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databases import arrow_tables, bookstore, bookstore_metadata, write_sqlite
+from databases import arrow_tables, bookstore, bookstore_metadata, typed, write_sqlite
 from fake_endpoint import DEFAULT_WIDTH, FakeEndpoint, unit, vector_of
 from headwater import Store, binding, build, dry_run
 from headwater.embedding.embedders import EmbedderOptions, SentenceTransformer
@@ -25,15 +25,16 @@ TEXTS = ["Ada", "Ben", "Cy", 'D, "dot"\nline', "", "gift", "für später"]
 EVERY = COLUMNS + len(CATEGORIES) + len(TEXTS)
 
 
-@pytest.fixture(autouse=True)
-def no_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("OPENAI_API_KEY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 
 def source() -> dict[str, Any]:
     return arrow_tables(bookstore())
+
+
+def built(tmp_path: Path, embedder: Any, *, out: str = "s", **options: Any) -> Any:
+    """A build of the bookstore."""
+    return build(source(), tmp_path / out, bookstore_metadata(), embedder=embedder, **options)
 
 
 def vectors_of(path: Path) -> dict[str, np.ndarray]:
@@ -73,10 +74,7 @@ def honest_vector(text: str) -> np.ndarray:
 def test_an_endpoint_gives_every_text_its_vector(tmp_path: Path) -> None:
     with FakeEndpoint() as server:
         options = {"batch_texts": 2, "concurrency": 3}
-        report = build(
-            source(), tmp_path / "s", bookstore_metadata(), embedder=named(server),
-            embedder_options=options, cache=False,
-        )  # fmt: skip
+        report = built(tmp_path, named(server), embedder_options=options, cache=False)
         assert sorted(server.texts()) == sorted(t for t in vectors_of(tmp_path / "s") if t)
         assert {body["model"] for body in server.bodies} == {"model"}
         assert max(len(body["input"]) for body in server.bodies) == 2
@@ -91,17 +89,14 @@ def test_an_endpoint_gives_every_text_its_vector(tmp_path: Path) -> None:
 
 def test_a_width_is_asked_of_the_endpoint(tmp_path: Path) -> None:
     with FakeEndpoint() as server:
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=named(server), text_dim=3)
+        built(tmp_path, named(server), text_dim=3)
         assert {body["dimensions"] for body in server.bodies} == {3}
     assert Store(tmp_path / "s").metadata["text"]["dim"] == 3
 
 
 def test_a_matryoshka_vector_is_cut_and_scaled_again(tmp_path: Path) -> None:
     with FakeEndpoint() as server:
-        build(
-            source(), tmp_path / "s", bookstore_metadata(), embedder=named(server), text_dim=3,
-            embedder_options={"matryoshka": "true"},
-        )  # fmt: skip
+        built(tmp_path, named(server), text_dim=3, embedder_options={"matryoshka": "true"})
         assert all("dimensions" not in body for body in server.bodies)
     check_vectors(tmp_path / "s", lambda text: unit(vector_of(text)[:3]) if text else np.zeros(3))
 
@@ -118,7 +113,7 @@ def test_nan_names_its_text(tmp_path: Path) -> None:
         FakeEndpoint(bad) as server,
         pytest.raises(EmbedderError, match=r"NaN or infinity for 'gift' \(and 0 more of 6\)"),
     ):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=named(server))
+        built(tmp_path, named(server))
     assert not (tmp_path / "s").exists()
 
 
@@ -131,13 +126,13 @@ def test_a_width_that_changes_on_the_way_is_an_error(tmp_path: Path) -> None:
         FakeEndpoint(growing) as server,
         pytest.raises(EmbedderError, match="embeddings of 5 numbers after 4"),
     ):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=named(server))
+        built(tmp_path, named(server))
 
 
 def test_the_key_is_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-written-nowhere")
     with FakeEndpoint() as server:
-        report = build(source(), tmp_path / "s", bookstore_metadata(), embedder=named(server))
+        report = built(tmp_path, named(server))
         assert server.headers[0]["authorization"] == "Bearer sk-written-nowhere"
     assert "sk-written" not in json.dumps(report.to_dict())
     for file in tmp_path.rglob("*"):
@@ -146,10 +141,9 @@ def test_the_key_is_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
     with FakeEndpoint() as server:
-        report = build(
-            source(), tmp_path / "s", bookstore_metadata(), embedder=named(server),
-            embedder_options={"max_characters": 30, "prefix": "passage: "},
-        )  # fmt: skip
+        report = built(
+            tmp_path, named(server), embedder_options={"max_characters": 30, "prefix": "passage: "}
+        )
         assert "passage: name of authors: as on the cov" in server.texts()
         assert "passage: " in server.texts()  # the empty text is one with its prefix
     assert report.embedding["cut"] == 1
@@ -284,14 +278,14 @@ def test_infinity_of_a_callable_names_its_text(tmp_path: Path, value: float) -> 
         return np.array([[value if text == "Ben" else 1.0] for text in texts])
 
     with pytest.raises(EmbedderError, match=r"embedder 'bad' gave .* for 'Ben'"):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=bad)
+        built(tmp_path, bad)
 
 
 def test_numbers_beyond_float16_are_scaled_to_unit_length(tmp_path: Path) -> None:
     def huge(texts: list[str]) -> Any:
         return np.array([[3e300, 4e300] for _ in texts])
 
-    build(source(), tmp_path / "s", bookstore_metadata(), embedder=huge)
+    built(tmp_path, huge)
     check_vectors(tmp_path / "s", lambda text: np.array([0.6, 0.8]))
 
 
@@ -300,10 +294,9 @@ def test_a_vector_is_not_cut_unless_its_model_was_made_for_it(tmp_path: Path) ->
         return np.ones((len(texts), 4))
 
     with pytest.raises(EmbedderError, match="vectors of 4 numbers, text_dim asks for 2; only the"):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=four, text_dim=2)
+        built(tmp_path, four, text_dim=2)
     with pytest.raises(EmbedderError, match=r"vectors of 4 numbers, text_dim asks for 8$"):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=four, text_dim=8,
-              embedder_options={"matryoshka": True})  # fmt: skip
+        built(tmp_path, four, text_dim=8, embedder_options={"matryoshka": True})
 
 
 # ---- precomputed -----------------------------------------------------------------------------
@@ -331,7 +324,7 @@ def test_a_file_of_vectors_made_from_the_dry_runs_texts(tmp_path: Path) -> None:
     texts = texts_of_dry_run(tmp_path)
     assert texts == sorted(texts) and len(texts) == EVERY
     embedder = write_vectors(tmp_path / "vectors.parquet", texts)
-    build(source(), tmp_path / "s", bookstore_metadata(), embedder=embedder)
+    built(tmp_path, embedder)
     check_vectors(tmp_path / "s", lambda text: unit(vector_of(text, 4)))
     assert Store(tmp_path / "s").metadata["text"]["embedder"] == "precomputed:vectors.parquet"
 
@@ -342,7 +335,7 @@ def test_missing_texts_are_counted_and_shown(tmp_path: Path) -> None:
     with pytest.raises(
         EmbedderError, match="no vector of 2 texts, for example 'genre is novel', 'g"
     ):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=embedder)
+        built(tmp_path, embedder)
 
 
 def test_a_bad_file_of_vectors_is_refused(tmp_path: Path) -> None:
@@ -352,8 +345,7 @@ def test_a_bad_file_of_vectors_is_refused(tmp_path: Path) -> None:
     def refused(table: Any, message: str) -> None:
         pyarrow.parquet.write_table(table, tmp_path / "v.parquet")
         with pytest.raises(EmbedderError, match=message):
-            build(source(), tmp_path / "s", bookstore_metadata(),
-                  embedder=f"precomputed:{tmp_path / 'v.parquet'}")  # fmt: skip
+            built(tmp_path, f"precomputed:{tmp_path / 'v.parquet'}")
 
     refused(pyarrow.table({"a": ["x"]}), "expected 'text'")
     refused(pyarrow.table({"text": ["x"], "vector": ["y"]}), "a list of floats")
@@ -362,7 +354,7 @@ def test_a_bad_file_of_vectors_is_refused(tmp_path: Path) -> None:
     rows = pyarrow.array([[1.0], [2.0]])
     refused(pyarrow.table({"text": ["x", "x"], "vector": rows}), "has the text 'x' twice")
     with pytest.raises(EmbedderError, match="there is no file"):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder="precomputed:none.parquet")
+        built(tmp_path, "precomputed:none.parquet")
 
 
 # ---- sentence-transformers -------------------------------------------------------------------
@@ -410,10 +402,11 @@ def test_a_sentence_transformer_is_asked_in_batches(
     tmp_path: Path, fake_library: type[FakeModel]
 ) -> None:
     folder = model_folder(tmp_path / "model", b"1")
-    report = build(
-        source(), tmp_path / "s", bookstore_metadata(), embedder=f"sentence-transformers:{folder}",
+    report = built(
+        tmp_path,
+        f"sentence-transformers:{folder}",
         embedder_options={"batch_texts": 16, "prefix": "passage: "},
-    )  # fmt: skip
+    )
     check_vectors(tmp_path / "s", lambda text: unit(vector_of("passage: " + text)))
     assert report.metadata["text"]["embedder"] == "sentence-transformers:model"
     assert set(fake_library.batch_sizes) == {16}
@@ -435,8 +428,7 @@ def test_a_model_that_cannot_be_loaded_is_named(
     tmp_path: Path, fake_library: type[FakeModel]
 ) -> None:
     with pytest.raises(EmbedderError, match="cannot load the model 'missing': missing is not a"):
-        build(source(), tmp_path / "s", bookstore_metadata(),
-              embedder="sentence-transformers:missing")  # fmt: skip
+        built(tmp_path, "sentence-transformers:missing")
 
 
 def test_the_extra_is_named_where_the_library_is_not_there(
@@ -444,7 +436,7 @@ def test_the_extra_is_named_where_the_library_is_not_there(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r"pip install 'headwater\[embed\]'"):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder="sentence-transformers:m")
+        built(tmp_path, "sentence-transformers:m")
 
 
 @pytest.mark.filterwarnings("default")
@@ -473,12 +465,11 @@ def test_the_real_library_loads_a_tiny_model(tmp_path: Path) -> None:
     model = library.SentenceTransformer(modules=[transformer, parts.Pooling(16)], device="cpu")
     model.save(str(tmp_path / "model"))
     embedder = f"sentence-transformers:{tmp_path / 'model'}"
-    build(source(), tmp_path / "s", bookstore_metadata(), embedder=embedder,
-          embedder_options={"device": "cpu"})  # fmt: skip
+    built(tmp_path, embedder, embedder_options={"device": "cpu"})
     expected = model.encode(["gift"], convert_to_numpy=True)[0]
     found = vectors_of(tmp_path / "s")["gift"]
     assert found == pytest.approx(expected / np.linalg.norm(expected), abs=2e-3)
-    again = build(source(), tmp_path / "t", bookstore_metadata(), embedder=embedder)
+    again = built(tmp_path, embedder, out="t")
     assert again.embedding["cached"] == EVERY
 
 
@@ -498,7 +489,7 @@ def test_a_real_model_brings_texts_of_one_meaning_together(
         "Which wine goes well with mushroom soup?",
     ]
     table = pyarrow.table({"letter_id": [1, 2, 3], "body": letters})
-    columns = {"letter_id": {"stype": "identifier"}, "body": {"stype": "text"}}
+    columns = typed("letter_id identifier, body text")
     metadata = {
         "name": "letters", "tables": {"letters": {"primary_key": "letter_id", "columns": columns}}
     }  # fmt: skip
@@ -535,8 +526,7 @@ def test_a_wrong_name_or_option_is_told(
     tmp_path: Path, embedder: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        build(source(), tmp_path / "s", bookstore_metadata(), embedder=embedder,
-              embedder_options=options)  # fmt: skip
+        built(tmp_path, embedder, embedder_options=options)
     assert not (tmp_path / "s").exists()
 
 

@@ -15,10 +15,7 @@ from headwater.errors import EmbedderError
 TEXTS = [f"text number {i}" for i in range(50)]
 
 
-@pytest.fixture(autouse=True)
-def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 
 def client(server: FakeEndpoint, **options: Any) -> tuple[Endpoint, list[float]]:
@@ -80,33 +77,46 @@ def test_requests_run_at_once_but_no_more_than_asked() -> None:
     assert most[0] == 3
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again_with_growing_waits(status: int) -> None:
-    def fail_thrice(number: int, body: dict[str, Any], handler: Handler) -> Any:
-        return (status, {}, {"error": {"message": "later"}}) if number < 3 else None
+def cut(number: int, body: dict[str, Any], handler: Handler) -> Any:
+    """Ends the first answer early."""
+    if number > 0:
+        return None
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"data": [')
+    handler.close_connection = True
+    return "done"
 
-    with FakeEndpoint(fail_thrice) as server:
-        endpoint, sleeps = client(server)
+
+def first(count: int, answer: Any) -> Any:
+    """Answers so many requests so, and the others honestly."""
+    return lambda number, body, handler: answer if number < count else None
+
+
+LATER = {"error": {"message": "later"}}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "options", "waits"),
+    [
+        *[(first(3, (status, {}, LATER)), {}, [0.5, 1.0, 2.0])
+          for status in (408, 429, 500, 502, 503, 504)],
+        (first(1, (500, {}, {})), {"jitter": lambda: 0.25}, [0.125]),
+        (first(1, (429, {"Retry-After": "7"}, {})), {}, [7.0]),
+        (lambda n, b, handler: handler.reset() if n == 0 else None, {}, [0.5]),
+        (cut, {}, [0.5]),
+    ],
+    ids=["408", "429", "500", "502", "503", "504", "jitter", "retry-after", "reset", "cut"],
+)  # fmt: skip
+def test_what_may_pass_is_tried_again_with_growing_waits(
+    behaviour: Any, options: dict[str, Any], waits: list[float]
+) -> None:
+    with FakeEndpoint(behaviour) as server:
+        endpoint, sleeps = client(server, **options)
         check(embed(endpoint, TEXTS[:5]), TEXTS[:5])
-        assert sleeps == [0.5, 1.0, 2.0]
-        assert (endpoint.request_count, endpoint.retry_count) == (4, 3)
-
-
-def test_jitter_shortens_the_wait() -> None:
-    with FakeEndpoint(lambda n, body, handler: (500, {}, {}) if n == 0 else None) as server:
-        endpoint, sleeps = client(server, jitter=lambda: 0.25)
-        check(embed(endpoint, TEXTS[:1]), TEXTS[:1])
-    assert sleeps == [0.125]
-
-
-def test_retry_after_is_honoured() -> None:
-    def busy(number: int, body: dict[str, Any], handler: Handler) -> Any:
-        return (429, {"Retry-After": "7"}, {}) if number == 0 else None
-
-    with FakeEndpoint(busy) as server:
-        endpoint, sleeps = client(server)
-        check(embed(endpoint, TEXTS[:1]), TEXTS[:1])
-    assert sleeps == [7.0]
+        assert sleeps == waits
+        assert (endpoint.request_count, endpoint.retry_count) == (1 + len(waits), len(waits))
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date() -> None:
@@ -117,38 +127,28 @@ def test_retry_after_is_read_as_seconds_or_as_a_date() -> None:
     assert retry_after_seconds(email.utils.formatdate(time.time() - 30, usegmt=True)) == 0.0
 
 
-def test_a_server_that_asks_for_an_hour_is_not_waited_for() -> None:
-    wait = str(int(MAX_RETRY_AFTER_S) + 1)
-    quota = (429, {"Retry-After": wait}, {"error": {"message": "quota"}})
-    with FakeEndpoint(lambda n, body, handler: quota) as server:
-        endpoint, sleeps = client(server)
-        with pytest.raises(EmbedderError, match=r"asks to wait 601 s \(429: quota\)"):
-            embed(endpoint, TEXTS[:1])
-    assert sleeps == []
+QUOTA = (429, {"Retry-After": f"{MAX_RETRY_AFTER_S + 1:.0f}"}, {"error": {"message": "quota"}})
+TOO_LONG = (400, {}, {"error": {"message": "maximum context length is 8192 tokens"}})
 
 
-def test_a_connection_that_is_reset_is_tried_again() -> None:
-    with FakeEndpoint(lambda n, b, handler: handler.reset() if n == 0 else None) as server:
-        endpoint, sleeps = client(server)
-        check(embed(endpoint, TEXTS[:3]), TEXTS[:3])
-    assert len(sleeps) == 1
-
-
-def test_an_answer_that_ends_early_is_tried_again() -> None:
-    def cut(number: int, body: dict[str, Any], handler: Handler) -> Any:
-        if number > 0:
-            return None
-        handler.send_response(200)
-        handler.send_header("Content-Length", "1000")
-        handler.end_headers()
-        handler.wfile.write(b'{"data": [')
-        handler.close_connection = True
-        return "done"
-
-    with FakeEndpoint(cut) as server:
-        endpoint, sleeps = client(server)
-        check(embed(endpoint, TEXTS[:3]), TEXTS[:3])
-    assert len(sleeps) == 1
+@pytest.mark.parametrize(
+    ("answer", "texts", "waits", "message"),
+    [
+        (QUOTA, ["short"], [], r"asks to wait 601 s \(429: quota\)"),
+        ((503, {}, b"<html>down</html>"), ["short"], [0.5, 1.0],
+         "failed 3 times, the last time: 503 .*<html>down"),
+        (TOO_LONG, ["short", "long" * 225], [], "maximum context.*longest of its 2 texts has 900"),
+    ],
+)  # fmt: skip
+def test_what_is_given_up_says_why(
+    answer: Any, texts: list[str], waits: list[float], message: str
+) -> None:
+    """A server that asks for an hour is not waited for, attempts end, and a refusal is final."""
+    with FakeEndpoint(lambda n, b, h: answer) as server:
+        endpoint, sleeps = client(server, attempts=3)
+        with pytest.raises(EmbedderError, match=message):
+            embed(endpoint, texts)
+    assert sleeps == waits
 
 
 def test_a_silent_server_is_given_up_after_the_timeout() -> None:
@@ -180,23 +180,6 @@ def test_a_server_that_drips_its_answer_is_given_up_too() -> None:
         with pytest.raises(EmbedderError, match=r"no whole answer within 0\.2 s"):
             embed(endpoint, TEXTS[:1])
         assert time.monotonic() - start < 0.7
-
-
-def test_attempts_end() -> None:
-    with FakeEndpoint(lambda n, b, h: (503, {}, b"<html>down</html>")) as server:
-        endpoint, sleeps = client(server, attempts=3)
-        with pytest.raises(EmbedderError, match=r"failed 3 times, the last time: 503 .*<html>down"):
-            embed(endpoint, TEXTS[:1])
-    assert sleeps == [0.5, 1.0]
-
-
-def test_a_refusal_is_told_at_once_with_the_longest_text() -> None:
-    refusal = (400, {}, {"error": {"message": "maximum context length is 8192 tokens"}})
-    with FakeEndpoint(lambda n, b, h: refusal) as server:
-        endpoint, sleeps = client(server)
-        with pytest.raises(EmbedderError, match=r"maximum context.*longest of its 2 texts has 900"):
-            embed(endpoint, ["short", "long" * 225])
-    assert sleeps == []
 
 
 def lie(change: Any) -> FakeEndpoint:

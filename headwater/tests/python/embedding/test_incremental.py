@@ -10,29 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databases import TinyDatabase, arrow_tables, bookstore, bookstore_metadata, write_csv
+from databases import TinyDatabase, arrow_tables, asked, bookstore, bookstore_metadata, write_csv
 from fake_endpoint import FakeEndpoint
 from headwater import Store, build
 from headwater.cli.main import main
 
-
-@pytest.fixture(autouse=True)
-def no_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("OPENAI_API_KEY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 
 def with_task() -> dict[str, Any]:
-    document = bookstore_metadata()
-    document["tasks"] = {
-        "reprint": {
-            "query": "SELECT book_id, sold_at AS obs_time, copies > 1 AS many FROM sales",
-            "anchor_table": "books", "target_column": "many", "target_stype": "boolean",
-            "observation_time_column": "obs_time",
-        }
-    }  # fmt: skip
-    return document
+    query = "SELECT book_id, sold_at AS obs_time, copies > 1 AS many FROM sales"
+    task = asked(query, "books", "many boolean", "obs_time")
+    return {**bookstore_metadata(), "tasks": {"reprint": task}}
 
 
 def grown() -> TinyDatabase:

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from databases import TinyDatabase, TinyTable, arrow_tables, write_csv
+from databases import TinyDatabase, TinyTable, arrow_tables, run_script, sql_types, write_csv
 from headwater.build.build import build
 from headwater.cli.main import main
 from headwater.inference.draft import Draft
@@ -29,10 +29,13 @@ def draft(database: TinyDatabase) -> Draft:
     return draft_source(arrow_tables(database))
 
 
+def one(values: Sequence[Any], kind: str = "TEXT", name: str = "x") -> TinyDatabase:
+    """A table of one column, beside a key."""
+    return {"t": TinyTable({"t_id": "INTEGER", name: kind}, list(enumerate(values)))}
+
+
 def column_of(values: list[Any], kind: str = "TEXT") -> Draft:
-    """A draft of the one column x, beside a key."""
-    rows = [(j, value) for j, value in enumerate(values)]
-    return draft({"t": TinyTable({"t_id": "INTEGER", "x": kind}, rows)})
+    return draft(one(values, kind))
 
 
 # ---- names and keys ----------------------------------------------------------------------------
@@ -121,18 +124,18 @@ def test_of_two_tables_with_one_key_only_one_refers_to_the_other(order: tuple[st
 
 
 def test_a_declared_key_is_not_inferred_the_other_way(tmp_path: Path) -> None:
-    path = tmp_path / "shop.db"
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(
-            "CREATE TABLE tracks (track_id INTEGER PRIMARY KEY, name TEXT);"
-            "CREATE TABLE reviews (review_id INTEGER PRIMARY KEY,"
-            " track_id INTEGER REFERENCES tracks, written_at TEXT);"
-        )
-        for j in range(60):
-            database.execute("INSERT INTO tracks VALUES (?, ?)", (j, f"t {j}"))
-            database.execute("INSERT INTO reviews VALUES (?, ?, '2020-01-01')", (j, j))
-        database.commit()
-    table = draft_source(f"sqlite:///{path}").table("tracks")
+    source = run_script(
+        tmp_path / "shop.db",
+        """
+        CREATE TABLE tracks (track_id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE reviews (review_id INTEGER PRIMARY KEY, track_id INTEGER REFERENCES tracks,
+            written_at TEXT);
+        WITH RECURSIVE n(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM n WHERE j < 59)
+            INSERT INTO tracks SELECT j, 't ' || j FROM n;
+        INSERT INTO reviews SELECT track_id, track_id, '2020-01-01' FROM tracks;
+        """,
+    )
+    table = draft_source(source).table("tracks")
     assert table.every_key() == []
     assert table.temporal_column is None  # it was taken from the review
 
@@ -326,8 +329,7 @@ def test_numbers_since_1970_are_times_where_the_name_says_so(
 def test_times_in_other_words_get_their_format(
     tmp_path: Path, values: list[str], format: str
 ) -> None:
-    rows = [(j, value) for j, value in enumerate(values)]
-    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", "x": "TEXT"}, rows)})
+    source = arrow_tables(one(values))
     schema = infer(source)
     column = schema.table("t").column("x")
     assert (column.stype, column.format) == ("timestamp", format)
@@ -362,8 +364,7 @@ def test_dates_in_digits_are_times_if_every_value_is_one(
     tmp_path: Path, name: str, kind: str, values: list[Any], format: str | None
 ) -> None:
     """They were numbers and categories, no row had a time, and nobody was told."""
-    rows = [(j, value) for j, value in enumerate(values)]
-    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", name: kind}, rows)})
+    source = arrow_tables(one(values, kind, name))
     found = draft_source(source)
     column = found.table("t").column(name)
     assert column.format == format
@@ -374,8 +375,7 @@ def test_dates_in_digits_are_times_if_every_value_is_one(
 
 
 def test_a_day_in_digits_is_known_when_it_is_over(tmp_path: Path) -> None:
-    rows = [(j, day) for j, day in enumerate(january(31))]
-    source = arrow_tables({"t": TinyTable({"t_id": "INTEGER", "sold_date": "INTEGER"}, rows)})
+    source = arrow_tables(one(january(31), "INTEGER", "sold_date"))
     found = draft_source(source).table("t")
     assert (found.temporal_column, found.time_resolution) == ("sold_date", "day")
     assert found.column("sold_date").checks == ["taken for times as %Y%m%d: 20240101 to 20240131"]
@@ -441,8 +441,7 @@ def test_keys_that_are_dates_are_read_as_what_they_refer_to(
 )
 def test_times_that_are_not_read_are_said(name: str, values: list[Any], said: str) -> None:
     kind = {str: "TEXT", int: "INTEGER", float: "DOUBLE"}[type(values[0])]
-    rows = [(j, value) for j, value in enumerate(values)]
-    found = draft({"t": TinyTable({"t_id": "INTEGER", name: kind}, rows)})
+    found = draft(one(values, kind, name))
     (check,) = found.every_check()
     assert check.startswith(f"t.{name}: {said}")
     assert found.table("t").column(name).stype != "timestamp"
@@ -491,20 +490,11 @@ def test_a_day_that_may_be_a_month_is_left_to_the_reader() -> None:
 
 def tickets(count: int = 100) -> TinyTable:
     """Tickets, of which every other is closed two days later by somebody."""
-    kinds = {
-        "ticket_id": "INTEGER",
-        "opened": "TIMESTAMP",
-        "closed": "TIMESTAMP",
-        "closer": "TEXT",
-        "is_solved": "BOOLEAN",
-        "touched": "TIMESTAMP",
-        "last_seen": "TIMESTAMP",
-        "born": "TIMESTAMP",
-        "views": "INTEGER",
-        "status": "TEXT",
-        "size": "INTEGER",
-        "duplicate_id": "INTEGER",
-    }
+    kinds = sql_types(
+        "ticket_id INTEGER, opened TIMESTAMP, closed TIMESTAMP, closer TEXT, "
+        "is_solved BOOLEAN, touched TIMESTAMP, last_seen TIMESTAMP, born TIMESTAMP, "
+        "views INTEGER, status TEXT, size INTEGER, duplicate_id INTEGER"
+    )
     rows = []
     for j in range(count):
         opened, is_closed = DAY + timedelta(days=j), j % 2 == 0
@@ -587,15 +577,10 @@ def test_an_untimed_table_that_may_not_be_a_part_is_only_said() -> None:
 
 
 def test_a_draft_task_hides_what_gives_its_target_away(tmp_path: Path) -> None:
-    kinds = {
-        "sale_id": "INTEGER",
-        "sold_at": "TIMESTAMP",
-        "total": "DOUBLE",
-        "net": "DOUBLE",
-        "kind": "TEXT",
-        "kind_name": "TEXT",
-        "noise": "INTEGER",
-    }
+    kinds = sql_types(
+        "sale_id INTEGER, sold_at TIMESTAMP, total DOUBLE, net DOUBLE, kind TEXT, "
+        "kind_name TEXT, noise INTEGER"
+    )
     rows = [
         (
             j, DAY + timedelta(hours=j), (j * 37) % 101 * 1.19, float((j * 37) % 101),

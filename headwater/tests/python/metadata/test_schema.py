@@ -13,16 +13,19 @@ from databases import bookstore_metadata
 from headwater.build.build import build
 from headwater.errors import SchemaError
 from headwater.metadata.check import parse_schema
-from headwater.metadata.from_json import (
+from headwater.metadata.from_json import STYPES, TARGET_STYPES, parse_duration
+from headwater.metadata.schema import (
     COLUMN_KEYS,
+    CSV_KEYS,
     SCHEMA_KEYS,
-    STYPES,
     TABLE_KEYS,
-    TARGET_STYPES,
     TASK_KEYS,
-    parse_duration,
+    Column,
+    ColumnRef,
+    Known,
+    Schema,
+    format_duration,
 )
-from headwater.metadata.schema import CSV_KEYS, Column, ColumnRef, Known, Schema, format_duration
 
 
 def problems(document: Any, source: dict[str, list[str]] | None = None) -> list[str]:

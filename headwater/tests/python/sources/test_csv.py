@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from databases import typed
 from headwater.build.build import build
 from headwater.errors import SchemaError, SourceError
 from headwater.inference.infer import infer
@@ -15,11 +16,7 @@ from headwater.metadata.schema import CsvFormat, Schema
 from headwater.store.store import Store
 
 TEXT = "id,name,price\n1,Ada,1.5\n2,Zoë,2.25\n3,,3\n"
-COLUMNS = {
-    "id": {"stype": "identifier"},
-    "name": {"stype": "text"},
-    "price": {"stype": "numerical"},
-}
+COLUMNS = typed("id identifier, name text, price numerical")
 
 
 def folder(tmp_path: Path, name: str, data: bytes) -> Path:

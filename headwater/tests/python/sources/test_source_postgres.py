@@ -25,11 +25,12 @@ from headwater.sources.source import SourceData, SourceTable
 from headwater.store.store import Store
 from postgres_server import PostgresServer
 
+Read = Callable[..., SourceData]
 SECRET = "hunter2-s3cret"
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Iterator[Callable[..., SourceData]]:
+def read(tmp_path: Path) -> Iterator[Read]:
     """Reads a source into the `raw` tables of `read.connection`."""
     with closing(open_database(tmp_path)) as connection:
 
@@ -118,9 +119,7 @@ TYPES: list[tuple[str, list[str], str, list[str]]] = [
 ]  # fmt: skip
 
 
-def test_every_type_arrives_as_it_is(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_every_type_arrives_as_it_is(postgres: PostgresServer, read: Read) -> None:
     """The driver alone wraps infinity to the year -290279, gives money without its point, refuses
     long intervals, flattens arrays of arrays, and gives bytes for what it does not know."""
     script = [
@@ -209,9 +208,7 @@ def schemas(postgres: PostgresServer) -> str:
     return postgres.address(postgres.database(SCHEMAS))
 
 
-def test_public_is_read_and_keys_that_lead_out_are_told(
-    schemas: str, read: Callable[..., SourceData]
-) -> None:
+def test_public_is_read_and_keys_that_lead_out_are_told(schemas: str, read: Read) -> None:
     data = read(schemas)
     assert [table.name for table in data.tables] == ["orders"]
     assert data.tables[0].primary_key == ("id",)
@@ -221,15 +218,13 @@ def test_public_is_read_and_keys_that_lead_out_are_told(
     )
 
 
-def test_foreign_keys_cross_schemas(schemas: str, read: Callable[..., SourceData]) -> None:
+def test_foreign_keys_cross_schemas(schemas: str, read: Read) -> None:
     data = read(schemas, schemas=("public", "crm"))
     assert [table.name for table in data.tables] == ["crm.customers", "public.orders"]
     assert keys_of(data) == {"public.orders": ((("customer",), "crm.customers", ("id",)),)}
 
 
-def test_quoted_names_and_composite_keys(
-    schemas: str, read: Callable[..., SourceData], tmp_path: Path
-) -> None:
+def test_quoted_names_and_composite_keys(schemas: str, read: Read, tmp_path: Path) -> None:
     data = read(schemas, schemas=("Odd Name",))
     assert [table.name for table in data.tables] == ["Select", "lines"]
     assert named(data, "Select").column_names() == ["Group", 'or"der', "a.b"]
@@ -241,9 +236,7 @@ def test_quoted_names_and_composite_keys(
     assert list(store.parents(store.find("lines", 5))) == [store.find("Select", ("x", 1))]
 
 
-def test_schemas_and_tables_are_chosen_by_patterns(
-    schemas: str, read: Callable[..., SourceData]
-) -> None:
+def test_schemas_and_tables_are_chosen_by_patterns(schemas: str, read: Read) -> None:
     data = read(schemas, schemas=("tenant_*",))
     assert [table.name for table in data.tables] == ["tenant_a.t", "tenant_b.t"]
     data = read(schemas, schemas=("tenant_*",), excluded=("*_a.t",))
@@ -263,14 +256,14 @@ def test_schemas_and_tables_are_chosen_by_patterns(
     ],
 )
 def test_a_filter_that_matches_nothing_is_an_error(
-    schemas: str, read: Callable[..., SourceData], selection: dict[str, Any], message: str
+    schemas: str, read: Read, selection: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SourceError, match=message):
         read(schemas, **selection)
 
 
 def test_a_partitioned_table_is_one_and_inheritance_is_not(
-    postgres: PostgresServer, read: Callable[..., SourceData]
+    postgres: PostgresServer, read: Read
 ) -> None:
     script = """
         CREATE TABLE kinds (id int PRIMARY KEY);
@@ -297,9 +290,7 @@ def test_a_partitioned_table_is_one_and_inheritance_is_not(
     }
 
 
-def test_generated_dropped_and_no_columns(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_generated_dropped_and_no_columns(postgres: PostgresServer, read: Read) -> None:
     script = """
         CREATE TABLE t (a int, gone int, b int GENERATED ALWAYS AS (a * 2) STORED);
         ALTER TABLE t DROP COLUMN gone;
@@ -311,9 +302,7 @@ def test_generated_dropped_and_no_columns(
     assert data.notes == ("tables without columns are left out: public.bare",)
 
 
-def test_tables_of_extensions_are_not_the_users(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_tables_of_extensions_are_not_the_users(postgres: PostgresServer, read: Read) -> None:
     script = "CREATE TABLE mine (id int); CREATE TABLE theirs (id int);"
     script += "ALTER EXTENSION plpgsql ADD TABLE theirs;"
     data = read(postgres.address(postgres.database(script)))
@@ -337,9 +326,7 @@ def test_all_tables_are_of_one_moment(postgres: PostgresServer, tmp_path: Path) 
     assert [table.row_count for table in data.tables] == [1, 1]
 
 
-def test_the_connection_can_write_nothing(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_the_connection_can_write_nothing(postgres: PostgresServer, read: Read) -> None:
     """A view may call a function that writes: the transaction refuses it."""
     script = """
         CREATE TABLE log (id int);
@@ -350,9 +337,7 @@ def test_the_connection_can_write_nothing(
         read(postgres.address(postgres.database(script)), tables=("v",))
 
 
-def test_rows_that_a_policy_hides_are_an_error(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_rows_that_a_policy_hides_are_an_error(postgres: PostgresServer, read: Read) -> None:
     name = postgres.database("""
         CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2);
         ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON t USING (id = 1);
@@ -397,7 +382,7 @@ def test_the_password_comes_from_the_environment_and_is_written_nowhere(
 
 def test_the_password_comes_from_the_password_file(
     protected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    read: Callable[..., SourceData],
+    read: Read,
 ) -> None:  # fmt: skip
     file = tmp_path / "pgpass"
     file.write_text(f"127.0.0.1:*:*:guarded:{SECRET}\n")
@@ -504,9 +489,7 @@ def test_a_missing_driver_says_which_extra(
     assert "pip install 'headwater[postgres]'" in capsys.readouterr().err
 
 
-def test_text_of_another_encoding_arrives_as_unicode(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_text_of_another_encoding_arrives_as_unicode(postgres: PostgresServer, read: Read) -> None:
     name = postgres.database("", encoding="LATIN1")
     postgres.psql(name, "SET client_encoding = 'UTF8'; CREATE TABLE t (v text); "
                         "INSERT INTO t VALUES ('Zürich')")  # fmt: skip
@@ -514,9 +497,7 @@ def test_text_of_another_encoding_arrives_as_unicode(
     assert column(read, data, "v") == ("VARCHAR", ["Zürich"])
 
 
-def test_bytes_of_a_database_without_an_encoding(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_bytes_of_a_database_without_an_encoding(postgres: PostgresServer, read: Read) -> None:
     """Texts are UTF-8 where they can be; what cannot be is replaced, and counted."""
     name = postgres.database("", encoding="SQL_ASCII")
     postgres.psql(
@@ -529,9 +510,7 @@ def test_bytes_of_a_database_without_an_encoding(
     assert data.undecodable_count == 1
 
 
-def test_rows_arrive_in_the_table_s_order(
-    postgres: PostgresServer, read: Callable[..., SourceData]
-) -> None:
+def test_rows_arrive_in_the_table_s_order(postgres: PostgresServer, read: Read) -> None:
     """`on_duplicate_key` keeps the first or last of them."""
     script = "CREATE TABLE t (id int); INSERT INTO t SELECT i FROM generate_series(1, 50000) g(i)"
     data = read(postgres.address(postgres.database(script)))

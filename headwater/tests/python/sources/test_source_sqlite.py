@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import run_script
 from headwater.build.build import build
 from headwater.errors import SourceError
 from headwater.inference.infer import draft_source, infer
@@ -144,7 +145,7 @@ def test_texts_that_are_not_utf8_are_counted_in_all_tables(tmp_path: Path) -> No
         for i in range(3)
     )
     connection = open_database(tmp_path)
-    data = load_source(script(tmp_path / "t.db", tables), connection)
+    data = load_source(run_script(tmp_path / "t.db", tables), connection)
     assert data.undecodable_count == 3
     assert connection.execute("FROM raw.t2").fetchall() == [("\ufffdA",)]
     connection.close()
@@ -236,7 +237,7 @@ def test_a_lock_of_this_process_is_not_ended(tmp_path: Path, mode: str) -> None:
 
 
 def test_all_tables_are_of_one_moment(tmp_path: Path) -> None:
-    source = script(
+    source = run_script(
         tmp_path / "t.db", "PRAGMA journal_mode = WAL; CREATE TABLE a(x); CREATE TABLE b(x);"
     )
     told = []
@@ -261,7 +262,7 @@ def test_an_interrupt_ends_the_reading_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Also where the driver is in the middle of a table, here of one without end."""
-    source = script(
+    source = run_script(
         tmp_path / "t.db",
         "CREATE VIEW endless AS WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) "
         "SELECT i, 'text ' || i AS t FROM r",
@@ -312,17 +313,9 @@ def test_a_damaged_file_says_what_cannot_be_read(
         load(tmp_path, path)
 
 
-def script(path: Path, text: str) -> str:
-    database = sqlite3.connect(path)
-    database.executescript(text)
-    database.commit()
-    database.close()
-    return f"sqlite:///{path}"
-
-
 def test_views_are_read_where_they_are_named_and_listed_otherwise(tmp_path: Path) -> None:
     """They were left out without a word, and --table did not find them."""
-    source = script(
+    source = run_script(
         tmp_path / "d.db",
         "CREATE TABLE t (id INTEGER PRIMARY KEY, gone INTEGER REFERENCES nowhere);"
         "INSERT INTO t VALUES (1, 2); CREATE VIEW v AS SELECT id * 2 AS twice FROM t;",
@@ -339,7 +332,7 @@ def test_views_are_read_where_they_are_named_and_listed_otherwise(tmp_path: Path
 
 def test_what_an_index_of_full_texts_keeps_is_no_table(tmp_path: Path) -> None:
     """Its five inner tables were read, and the draft did not build for a key among them."""
-    source = script(
+    source = run_script(
         tmp_path / "d.db",
         "CREATE VIRTUAL TABLE notes USING fts5(title, body);"
         "INSERT INTO notes VALUES ('a title', 'a body');",
@@ -350,7 +343,7 @@ def test_what_an_index_of_full_texts_keeps_is_no_table(tmp_path: Path) -> None:
 
 def test_a_declared_key_may_hold_an_empty_text_but_no_null(tmp_path: Path) -> None:
     """The draft took the empty text for NULL, so that it could not be built."""
-    source = script(
+    source = run_script(
         tmp_path / "d.db",
         "CREATE TABLE labels (word TEXT, lang TEXT, PRIMARY KEY (word, lang));"
         "INSERT INTO labels VALUES ('a', ''), ('a', 'en'), ('b', '');"
@@ -367,7 +360,7 @@ def test_a_declared_key_may_hold_an_empty_text_but_no_null(tmp_path: Path) -> No
 
 
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    source = script(
+    source = run_script(
         tmp_path / "d.db",
         "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1);"
         "PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import headwater
 import pytest
-from databases import arrow_tables, bookstore, bookstore_metadata
+from databases import arrow_tables, asked, bookstore, bookstore_metadata
 from headwater import binding
 from headwater.build.build import build
 from headwater.cli.main import main
@@ -29,18 +29,9 @@ BEFORE, NOW = binding.VERIFIED["before"], binding.VERIFIED["now"]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    document = bookstore_metadata()
-    document["tasks"] = {
-        "reprint": {
-            "query": "SELECT book_id, sold_at AS obs_time, copies > 1 AS many, 'train' AS part "
-            "FROM sales",
-            "anchor_table": "books",
-            "target_column": "many",
-            "target_stype": "boolean",
-            "observation_time_column": "obs_time",
-            "split_column": "part",
-        }
-    }
+    query = "SELECT book_id, sold_at AS at, copies > 1 AS many, 'train' AS part FROM sales"
+    task = asked(query, "books", "many boolean", "at", split_column="part")
+    document = bookstore_metadata(reprint=task)
     path = tmp_path_factory.mktemp("bookstore") / "store"
     build(arrow_tables(bookstore()), path, document, cache=False)
     return path

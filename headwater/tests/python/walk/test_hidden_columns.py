@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import asked, run_script, typed
 from headwater.audit.run import audit
 from headwater.build.build import build
 from headwater.sampling.sampler import Sampler
@@ -35,57 +37,42 @@ HIDDEN = ["censuses.people", "lands.people"]
 def metadata(
     *, cutoff: str, cities_timed: bool = True, hidden: Sequence[str] = HIDDEN
 ) -> dict[str, Any]:
-    number = {"stype": "numerical"}
     time = {"time_resolution": "instant", "null_time": "visible"}
-    key = {"stype": "identifier"}
-    timestamp = {"stype": "timestamp"}
+    cities = typed("id identifier, land identifier lands.id, people numerical, counted timestamp")
+    censuses = typed("id identifier, city identifier cities.id, people numerical, held timestamp")
+    timed = {"temporal_column": "counted", **time} if cities_timed else {}
+    query = "SELECT id, people, TIMESTAMP '2024-01-10' AS at FROM cities"
+    rules = {"cutoff": cutoff, "context_labels": "all", "allow_future_anchor": True}
+    task = asked(query, "cities", "people numerical", "at", hidden_columns=list(hidden), **rules)
     return {
         "tables": {
-            "lands": {"primary_key": "id", "columns": {"id": key, "people": number}},
-            "cities": {
-                "primary_key": "id",
-                "columns": {
-                    "id": key, "land": {**key, "foreign_key": "lands.id"}, "people": number,
-                    "counted": timestamp,
-                },
-                **({"temporal_column": "counted", **time} if cities_timed else {}),
-            },
+            "lands": {"primary_key": "id", "columns": typed("id identifier, people numerical")},
+            "cities": {"primary_key": "id", "columns": cities, **timed},
             "censuses": {
-                "primary_key": "id", "temporal_column": "held", **time,
-                "columns": {
-                    "id": key, "city": {**key, "foreign_key": "cities.id"}, "people": number,
-                    "held": timestamp,
-                },
+                "primary_key": "id", "columns": censuses, "temporal_column": "held", **time,
             },
         },
-        "tasks": {
-            "people": {
-                "query": "SELECT id, people, TIMESTAMP '2024-01-10' AS at FROM cities",
-                "anchor_table": "cities", "target_column": "people",
-                "target_stype": "numerical", "observation_time_column": "at",
-                "cutoff": cutoff, "hidden_columns": list(hidden), "context_labels": "all",
-                "allow_future_anchor": True,
-            }
-        },
+        "tasks": {"people": task},
     }  # fmt: skip
 
 
 def build_cities(folder: Path, **options: Any) -> tuple[Path, str]:
     """The store, and the build's summary."""
-    with sqlite3.connect(folder / "cities.sqlite") as database:
-        database.execute("CREATE TABLE lands (id INTEGER PRIMARY KEY, people INTEGER)")
-        database.execute(
-            "CREATE TABLE cities (id INTEGER PRIMARY KEY, land INTEGER REFERENCES lands, "
-            "people INTEGER, counted TIMESTAMP)"
-        )
-        database.execute(
-            "CREATE TABLE censuses (id INTEGER PRIMARY KEY, city INTEGER REFERENCES cities, "
-            "people INTEGER, held TIMESTAMP)"
-        )
-        database.execute("INSERT INTO lands VALUES (1, 60)")
+    source = run_script(
+        folder / "cities.sqlite",
+        """
+        CREATE TABLE lands (id INTEGER PRIMARY KEY, people INTEGER);
+        CREATE TABLE cities (id INTEGER PRIMARY KEY, land INTEGER REFERENCES lands,
+            people INTEGER, counted TIMESTAMP);
+        CREATE TABLE censuses (id INTEGER PRIMARY KEY, city INTEGER REFERENCES cities,
+            people INTEGER, held TIMESTAMP);
+        INSERT INTO lands VALUES (1, 60);
+        """,
+    )
+    with closing(sqlite3.connect(folder / "cities.sqlite")) as database, database:
         database.executemany("INSERT INTO cities VALUES (?, ?, ?, ?)", CITIES)
         database.executemany("INSERT INTO censuses VALUES (?, ?, ?, ?)", CENSUSES)
-    report = build(f"sqlite:///{folder / 'cities.sqlite'}", folder / "store", metadata(**options))
+    report = build(source, folder / "store", metadata(**options))
     return folder / "store", str(report)
 
 

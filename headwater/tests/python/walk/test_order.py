@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from plain_database import Database, Options
 from reference_order import Order
-from world_store import Arrays, arrays_of, epoch_of, open_sampler, write_store
+from world_store import Arrays, arrays_of, epoch_of, open_sampler, sampled, write_store
 from worlds import random_database, random_options, star
 
 
@@ -27,12 +27,10 @@ def test_an_epoch_has_every_seed_once_over_all_ranks(
     world_size: int, dealt: bool, tmp_path: Path
 ) -> None:
     database = star(3, seeds=37)
-    path = write_store(database, tmp_path)
     found, lengths = [], []
     for rank in range(world_size):
         options = Options(batch_size=4, rank=rank, world_size=world_size, dealt=dealt)
-        with open_sampler(path, database, options) as sampler:
-            batches = epoch_of(sampler, 0, 0, index=2)
+        batches = sampled(database, tmp_path, options, epoch=2)
         found += seeds_of(batches)
         lengths.append(len(batches))
     assert sorted(found) == list(range(37))
@@ -100,16 +98,14 @@ def test_a_rank_without_seeds_has_empty_batches_and_as_many(tmp_path: Path) -> N
 
 def test_a_seed_has_the_same_context_on_whichever_rank_it_falls(tmp_path: Path) -> None:
     database = star(30, seeds=16)
-    path = write_store(database, tmp_path)
     contexts: dict[int, list[list[int]]] = {}
     for world_size in (1, 2, 4):
         for rank in range(world_size):
             options = Options(batch_size=2, child_width=4, rank=rank, world_size=world_size)
-            with open_sampler(path, database, options) as sampler:
-                for batch in epoch_of(sampler, 0, 0):
-                    for b in range(int(batch["num_sequences"][0])):
-                        rows = batch["row_ids"][b].tolist()
-                        contexts.setdefault(int(batch["seed_index"][b]), []).append(rows)
+            for batch in sampled(database, tmp_path, options):
+                for b in range(int(batch["num_sequences"][0])):
+                    rows = batch["row_ids"][b].tolist()
+                    contexts.setdefault(int(batch["seed_index"][b]), []).append(rows)
     assert all(len(rows) == 3 and rows[0] == rows[1] == rows[2] for rows in contexts.values())
 
 

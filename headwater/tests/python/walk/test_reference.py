@@ -14,33 +14,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from comparison import difference, maker_of
+from comparison import check_epochs, difference, maker_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_database import (
-    CATEGORICAL,
-    IDENTIFIER,
-    NEVER,
-    TIMESTAMP,
-    Column,
-    Database,
-    Key,
-    Options,
-    Seed,
-    Task,
-)
+from plain_database import CATEGORICAL, NEVER, Column, Database, Key, Options, Seed, Task
 from reference_batch import most_texts
 from reference_order import Order, Stream, hash64, permute, philox4x32
 from reference_sampler import sample, sample_ad_hoc
-from world_store import (
-    ad_hoc,
-    arrays_of,
-    epoch_of,
-    open_sampler,
-    write_store,
-)
+from world_store import ad_hoc, arrays_of, epoch_of, open_sampler, sampled, write_store
 from worlds import asking_for_a_key, at, random_database, random_options, star, table
 
 # ---- published algorithms ----------------------------------------------------------------------
@@ -95,18 +77,6 @@ def assert_uniform(counts: list[int], cells: int) -> None:
 
 
 # ---- the library against the reference ---------------------------------------------------------
-
-
-def check_epochs(sampler: Any, order: Order, index: int) -> None:
-    maker = maker_of(order, sampler.shape()["text_budget"])
-    for task in range(len(order.database.tasks)):
-        for split in range(3):
-            if not order.seeds(split, task):
-                continue
-            batches, plan = epoch_of(sampler, split, task, index), order.epoch(split, task, index)
-            assert len(batches) == len(plan)
-            for got, positions in zip(batches, plan, strict=True):
-                assert difference(maker.make(positions), got) is None
 
 
 def check_stream(sampler: Any, order: Order) -> None:
@@ -194,14 +164,11 @@ def test_texts_over_the_budget_become_text_0(seed: int, tmp_path: Path) -> None:
 
 def spokes_drawn(database: Database, options: Options, tmp_path: Path) -> list[list[int]]:
     """Per seed of a star the spokes of its context in visit order, from the library."""
-    path = write_store(database, tmp_path)
-    drawn = []
-    with open_sampler(path, database, options) as sampler:
-        for batch in epoch_of(sampler, 0, 0):
-            rows: npt.NDArray[np.uint32] = batch["row_ids"]
-            for b in range(int(batch["num_sequences"][0])):
-                drawn.append(rows[b, 2 : batch["num_rows"][b]].tolist())
-    return drawn
+    return [
+        batch["row_ids"][b, 2 : batch["num_rows"][b]].tolist()
+        for batch in sampled(database, tmp_path, options)
+        for b in range(int(batch["num_sequences"][0]))
+    ]
 
 
 @pytest.mark.parametrize(("spokes", "width"), [(5, 2), (6, 3), (4, 4), (3, 16)])
@@ -254,19 +221,18 @@ def markets(
     splits = [2 if i in asked else int(bool(val_every) and i % val_every == 0) for i in sales]
     days = [at(9 if i in asked else 1) for i in sales]
     columns = [
-        Column("trade_id", IDENTIFIER),
-        Column("market_id", IDENTIFIER),
+        "trade_id identifier, market_id identifier",
         Column("seller_id", CATEGORICAL, categories=names),
         Column("maker", CATEGORICAL, categories=names),
-        Column("made", TIMESTAMP),
+        "made timestamp",
     ]
     return Database(
         "markets",
         (
-            table("markets", [Column("market_id", IDENTIFIER)], [(True,)] * count),
+            table("markets", "market_id identifier", [(True,)] * count),
             table(
                 "sellers",
-                [Column("sellers_id", IDENTIFIER), Column("market_id", IDENTIFIER)],
+                "sellers_id identifier, market_id identifier",
                 [(True, True)] * (count * SELLERS),
                 (Key(("market_id",), "markets", tuple(np.arange(count * SELLERS) // SELLERS)),),
             ),

@@ -30,6 +30,9 @@ VECTORS: list[tuple[tuple[str, ...], str, int, int, int]] = [
 ]
 
 
+PLAIN = Options()
+
+
 def bucket_of(key: tuple[str, ...], task: str, split_seed: int) -> int:
     numbers = (hash64(key_bytes(key), 0), hash64(task.encode(), 0), split_seed)
     return hash64(b"".join(number.to_bytes(8, "little") for number in numbers), 0) % 1000
@@ -44,9 +47,12 @@ def customers(keys: Sequence[tuple[str, ...]], task: str) -> Database:
     return Database("splits", (table,), (replace(two_tables().tasks[0], name=task, seeds=seeds),))
 
 
-def splits_of(path: Path, database: Database, options: Options) -> list[int]:
-    with open_sampler(path, database, options) as sampler:
-        return [int(s) for s in np.asarray(sampler.splits(0, len(database.tasks[0].seeds)))]
+def splits_of(
+    database: Database, folder: Path, options: Options = PLAIN, task: int = 0, **more: Any
+) -> list[int]:
+    path = write_store(database, folder)
+    with open_sampler(path, database, options, **more) as sampler:
+        return [int(s) for s in np.asarray(sampler.splits(task, len(database.tasks[task].seeds)))]
 
 
 @pytest.mark.parametrize(("key", "task", "split_seed", "h", "bucket"), VECTORS)
@@ -62,11 +68,11 @@ def test_the_library_gives_the_vectors(
     key: tuple[str, ...], task: str, split_seed: int, h: int, bucket: int, tmp_path: Path
 ) -> None:
     database = customers([key], task)
-    path = write_store(database, tmp_path)
     below = bucket / 1000  # the bucket is not below this share, but below the next one
     for train, expected in ((below, False), (below + 0.001, True)):
         ratios = (train, 0.0, 1 - train)
-        found = splits_of(path, database, Options(split_ratios=ratios, split_seed=split_seed))
+        options = Options(split_ratios=ratios, split_seed=split_seed)
+        found = splits_of(database, tmp_path / str(train), options)
         assert (found == [0]) is expected
 
 
@@ -75,9 +81,7 @@ def test_all_seeds_of_an_anchor_share_a_split(tmp_path: Path) -> None:
     task = database.tasks[0]
     seeds = tuple(Seed(row, at(day), True) for row in range(60) for day in (1, 2, 3))
     database = Database("splits", database.tables, (replace(task, seeds=seeds),))
-    found = splits_of(
-        write_store(database, tmp_path), database, Options(split_ratios=(0.5, 0.25, 0.25))
-    )
+    found = splits_of(database, tmp_path, Options(split_ratios=(0.5, 0.25, 0.25)))
     assert all(len(set(found[row * 3 : row * 3 + 3])) == 1 for row in range(60))
     assert set(found) == {0, 1, 2}
 
@@ -88,14 +92,9 @@ def test_adding_a_row_or_a_task_moves_no_seed(tmp_path: Path) -> None:
     many = customers([(f"new {i}",) for i in range(9)] + [(str(i),) for i in range(40)], "late")
     other = replace(many.tasks[0], name="other")
     more = Database("splits", many.tables, (other, many.tasks[0]))
-    for name in ("few", "more"):
-        (tmp_path / name).mkdir()
     options = Options(split_ratios=(0.4, 0.3, 0.3))
-    before = splits_of(write_store(few, tmp_path / "few"), few, options)
-    path = write_store(more, tmp_path / "more")
-    with open_sampler(path, more, options) as sampler:
-        after = np.asarray(sampler.splits(1, 49)).tolist()
-        elsewhere = np.asarray(sampler.splits(0, 49)).tolist()
+    before = splits_of(few, tmp_path / "few", options)
+    elsewhere, after = (splits_of(more, tmp_path / str(t), options, t) for t in range(2))
     assert after[9:] == before
     assert elsewhere != after  # tasks do not share their splits
 
@@ -116,7 +115,7 @@ def test_a_time_split_deals_the_seeds_of_train_by_when_their_labels_are_known(
         Seed(1, at(5), True, split=2, known=at(6)),
     )
     database = two_tables(seeds=seeds, label_times=True)
-    assert dealt(database, tmp_path, (at(4), at(6))) == [0, 0, 3, 3, 1, 1, 3, 3, 3]
+    assert splits_of(database, tmp_path, time_split=(at(4), at(6))) == [0, 0, 3, 3, 1, 1, 3, 3, 3]
 
 
 def test_batches_have_the_seeds_of_their_split_by_time(tmp_path: Path) -> None:
@@ -134,7 +133,7 @@ def test_batches_have_the_seeds_of_their_split_by_time(tmp_path: Path) -> None:
 
 def test_without_label_times_a_time_split_takes_all_earlier_seeds(tmp_path: Path) -> None:
     database = two_tables(seeds=tuple(Seed(0, at(day), True, split=0) for day in (1, 2, 3)))
-    assert dealt(database, tmp_path, (at(2), at(3))) == [0, 1, 3]
+    assert splits_of(database, tmp_path, time_split=(at(2), at(3))) == [0, 1, 3]
 
 
 def test_train_on_val_gives_the_seeds_of_val_to_train(tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_train_on_val_gives_the_seeds_of_val_to_train(tmp_path: Path) -> None:
         Seed(0, at(day), True, split=split) for day, split in ((1, 0), (2, 1), (3, 2), (4, 1))
     )
     database = two_tables(seeds=seeds)
-    assert dealt(database, tmp_path, None, train_on_val=True) == [0, 0, 2, 0]
+    assert splits_of(database, tmp_path, train_on_val=True) == [0, 0, 2, 0]
     with open_sampler(tmp_path / "world.hw", database, Options(), train_on_val=True) as sampler:
         assert [sampler.seed_count(split, 0) for split in range(3)] == [3, 0, 1]
 
@@ -150,12 +149,9 @@ def test_train_on_val_gives_the_seeds_of_val_to_train(tmp_path: Path) -> None:
 def test_a_time_split_deals_the_seeds_of_val_too_where_they_are_trained_on(tmp_path: Path) -> None:
     seeds = tuple(Seed(0, at(day), True, split=day // 2) for day in (1, 2, 3, 4))
     database = two_tables(seeds=seeds)
-    assert dealt(database, tmp_path, (at(3), at(4)), train_on_val=True) == [0, 0, 1, 3]
-
-
-def dealt(
-    database: Database, folder: Path, time_split: tuple[int, int] | None, **options: Any
-) -> list[int]:
-    path = write_store(database, folder)
-    with open_sampler(path, database, Options(), time_split=time_split, **options) as sampler:
-        return [int(s) for s in np.asarray(sampler.splits(0, len(database.tasks[0].seeds)))]
+    assert splits_of(database, tmp_path, time_split=(at(3), at(4)), train_on_val=True) == [
+        0,
+        0,
+        1,
+        3,
+    ]

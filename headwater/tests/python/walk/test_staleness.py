@@ -11,22 +11,11 @@ from typing import Any
 import headwater
 import numpy as np
 import pytest
-from plain_database import (
-    BOOLEAN,
-    DAY,
-    IDENTIFIER,
-    NEVER,
-    TIMESTAMP,
-    Column,
-    Database,
-    Key,
-    Options,
-    Seed,
-)
+from plain_database import BOOLEAN, DAY, NEVER, Database, Key, Options, Seed
 from plain_database import Task as PlainTask
 from reference_order import Stream
 from tiny_store import write_tiny
-from world_store import Arrays, epoch_of, open_sampler, write_store
+from world_store import Arrays, differing, epoch_of, open_sampler, sampled, write_store
 from worlds import at, random_database, table
 
 TRAIN, VAL = 0, 1
@@ -38,14 +27,10 @@ def diary(seeds: int) -> Database:
 
     All seeds but the last are in the train split and differ in microseconds only.
     """
-    writers = table("writers", [Column("writer_id", IDENTIFIER)], [(True,)])
+    writers = table("writers", "writer_id identifier", [(True,)])
     entries = table(
         "entries",
-        [
-            Column("entry_id", IDENTIFIER),
-            Column("writer_id", IDENTIFIER),
-            Column("written", TIMESTAMP),
-        ],
+        "entry_id identifier, writer_id identifier, written timestamp",
         [(True, True, at(day)) for day in range(DAYS + 1)],
         (Key(("writer_id",), "writers", (0,) * (DAYS + 1)),),
         "written",
@@ -60,14 +45,11 @@ def epochs(
     database: Database, folder: Path, split: int, staleness: tuple[float, float] | None, **more: Any
 ) -> list[Arrays]:
     options = Options(batch_size=50, recent=True, staleness=staleness)
-    with open_sampler(write_store(database, folder), database, options, **more) as sampler:
-        return epoch_of(sampler, split, 0)
+    return sampled(database, folder, options, split, **more)
 
 
 def same(one: list[Arrays], two: list[Arrays]) -> bool:
-    return all(
-        a[name].tobytes() == b[name].tobytes() for a, b in zip(one, two, strict=True) for name in a
-    )
+    return not any(differing(a, b) for a, b in zip(one, two, strict=True))
 
 
 def newest_days(batches: list[Arrays]) -> Counter[int]:
@@ -151,9 +133,7 @@ def test_cutoffs_are_never_those_of_a_seed_with_another_gap(seed: int, tmp_path:
 
 def seed_ages(database: Database, folder: Path, split: int, **options: Any) -> list[float]:
     """By seed."""
-    path = write_store(database, folder)
-    with open_sampler(path, database, Options(batch_size=50, **options)) as sampler:
-        (batch,) = epoch_of(sampler, split, 0)
+    (batch,) = sampled(database, folder, Options(batch_size=50, **options), split)
     count = int(batch["num_sequences"][0])
     return batch["row_ages"][np.argsort(batch["seed_index"][:count]), 0].tolist()
 
@@ -235,11 +215,6 @@ def test_what_comes_after_the_question_changes_nothing(tmp_path: Path) -> None:
 # ---- the option --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("staleness"))
-
-
 @pytest.mark.parametrize(
     ("staleness", "message"),
     [
@@ -253,12 +228,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("ab", "staleness is 'ab', expected"),
     ],
 )
-def test_bad_gaps_are_named(path: Path, staleness: Any, message: str) -> None:
+def test_bad_gaps_are_named(staleness: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        headwater.Sampler(path, staleness=staleness)
+        headwater.Sampler(write_tiny(tmp_path), staleness=staleness)
 
 
-def test_a_state_knows_the_gaps(path: Path) -> None:
+def test_a_state_knows_the_gaps(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
     with headwater.Sampler(path) as plain, headwater.Sampler(path, staleness=(0.5, 3)) as stale:
         assert plain.state_dict()["options"]["staleness"] is None
         assert stale.state_dict()["options"]["staleness"] == [0.5, 3.0]
