@@ -105,9 +105,8 @@ static void val_does_not_starve_while_train_is_waited_for(void **state) {
 
 /* A pass with one batch has it made while nobody waits for it, and several are made in turn. */
 static void passes_of_one_batch_are_made_before_they_are_asked_for(void **state) {
-    (void)state;
     enum { PASSES = 5 };
-    hw_sampler *sampler = open_sampler();
+    hw_sampler *sampler = open_sampler(state);
     hw_pass *passes[PASSES];
     hw_error error = {0};
     for (uint32_t i = 0; i < PASSES; i++) {
