@@ -93,7 +93,7 @@ def measure(kind: str, source: str, memory_limit: str) -> dict[str, Any]:
     """Read a source once, in this process."""
     from headwater.metadata.selection import Selection
     from headwater.sources.database import open_database
-    from headwater.sources.load import load_source
+    from headwater.sources.open import load_source
 
     selection = Selection(tables=("bench_sources",)) if kind == "postgres" else Selection()
     with tempfile.TemporaryDirectory() as folder:

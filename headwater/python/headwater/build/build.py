@@ -57,7 +57,7 @@ from headwater.sources.database import (
     open_database,
     time_zones,
 )
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 from headwater.sources.source import Source, SourceData, brief
 from headwater.sources.value_sql import to_timestamp
 from headwater.store.inspection import file_sizes

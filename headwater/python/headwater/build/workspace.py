@@ -33,7 +33,7 @@ from headwater.build.ownership import (
     remove_work,
 )
 from headwater.errors import StoreError
-from headwater.sources.load import file_path
+from headwater.sources.open import file_path
 
 LOCK = ".lock"
 KEY_BYTES = 16

@@ -22,7 +22,7 @@ from headwater.metadata.check import csv_formats
 from headwater.metadata.schema import Schema
 from headwater.metadata.selection import Selection
 from headwater.sources.database import Connection, open_database
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 from headwater.sources.source import Source, SourceData, SourceTable
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
 

@@ -122,7 +122,8 @@ def struct_claims(name: str, kind: type[ctypes.Structure]) -> Iterator[str]:
 
 
 def is_of(expression: str, kind: str) -> str:
-    choice = f"_Generic({expression}, {kind}: 1, default: 0)"
+    kinds = {kind, kind.removeprefix("const ")}  # what ctypes reads, or writes too
+    choice = f"_Generic({expression}, {': 1, '.join(sorted(kinds))}: 1, default: 0)"
     return f"_Static_assert({choice}, {quoted(expression, kind)});"
 
 

@@ -15,7 +15,7 @@ from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_schema, draft_source
 from headwater.inference.overlaps import ValueIndex, measure_overlap
 from headwater.sources.database import open_database
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 
 ROWS = 60
 

@@ -17,7 +17,7 @@ from headwater.build.build import build
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.sources.database import open_database
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 from headwater.store.store import Store
 
 

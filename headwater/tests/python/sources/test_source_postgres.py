@@ -19,7 +19,7 @@ from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.metadata.selection import Selection
 from headwater.sources.database import open_database
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 from headwater.sources.postgres import check_address
 from headwater.sources.source import SourceData, SourceTable
 from headwater.store.store import Store

@@ -200,7 +200,7 @@ def test_rel_f1_laid_out_as_a_cache_gives_the_store_of_its_sqlite_file(tmp_path:
 
 def infer_tables(connection: Any, path: Path) -> dict[str, Any]:
     """Arrow tables of an SQLite file, with the types its values have."""
-    from headwater.sources.load import load_source
+    from headwater.sources.open import load_source
 
     tables = {}
     for table in load_source(f"sqlite:///{path}", connection).tables:

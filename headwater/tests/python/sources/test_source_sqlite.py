@@ -21,7 +21,7 @@ from headwater.metadata.selection import Selection
 from headwater.sources import sqlite_file as source_sqlite
 from headwater.sources.adbc import Reader
 from headwater.sources.database import open_database
-from headwater.sources.load import load_source
+from headwater.sources.open import load_source
 from headwater.sources.source import SourceData
 from headwater.store.store import Store
 
