@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater import binding
+from headwater.binding.options import OPTIONS
+from headwater.errors import named
 from headwater.sampling.ad_hoc_seeds import anchor_rows, observation_times
 from headwater.sampling.batch import Batch
 from headwater.sampling.epoch import Epoch
@@ -71,7 +73,7 @@ class Sampler:
         self._masks = given["objective"] != "task" or bool(given["mask_ratio"])
         if given["objective"] != "task" and given["mask_ratio"] == 0:
             raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
-        return members(
+        found = members(
             {
                 **given,
                 "tasks": None if given["tasks"] is None else self._seeds.numbers,
@@ -80,6 +82,9 @@ class Sampler:
                 "num_threads": thread_count(given["num_threads"], given["local_world_size"]),
             }
         )
+        if found["split_ratios"] != OPTIONS["split_ratios"].standard:
+            self._seeds.check_dealt(found["split_ratios"])
+        return found
 
     def _deciding(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The options that decide contexts, as a saved state holds them."""
@@ -116,12 +121,16 @@ class Sampler:
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Stop the threads and drop queued batches; idempotent, from any thread.
+        """Stop the threads, drop queued batches and, where it was opened by db_path, the store;
+        idempotent, from any thread.
 
-        Whoever waits for a batch gets `SamplerShutdown`. Batches handed out stay valid.
+        Whoever waits for a batch gets `SamplerShutdown`, and so does whoever asks for one later, or
+        for what only the library knows. Batches and arrays handed out stay valid, `state_dict` and
+        `stats` tell of the end.
         """
         if self._finalizer is not None:
             self._core.shutdown()
+            self._close_store()
 
     # ---- batches -------------------------------------------------------------------------
 
@@ -210,8 +219,8 @@ class Sampler:
         return table
 
     def database_metadata(self) -> dict[str, Any]:
-        """The store's metadata.json, with seed counts and target statistics of this sampler's
-        splits; times have mean_us and std_us under "time" where a task predicts one."""
+        """The store's `metadata`, with seed counts and statistics of this sampler's splits, and
+        scales by what was known at time_split."""
         tasks = [] if self._seeds.are_tables else self._seeds.numbers
         return sampler_metadata(self.store, self._core, tasks)
 
@@ -286,7 +295,7 @@ class Sampler:
             streams[split] = {"positions": named, "batches": batches}
         return {
             "version": STATE_VERSION,
-            "fingerprint": self.store.fingerprint,
+            "fingerprint": self.store.metadata["fingerprint"],
             "options": copy.deepcopy(self._options),
             "streams": streams,
         }
@@ -368,7 +377,8 @@ def _opened(given: Mapping[str, Any]) -> tuple[Store, bool]:
     if (path is None) == (store is None):
         raise ValueError("give either db_path or store")
     if path is not None:
-        return Store(path, load=given["load"], verify=given["verify"]), True
+        with named("db_path", path):
+            return Store(path, load=given["load"], verify=given["verify"]), True
     if not isinstance(store, Store):
         raise TypeError(f"store is {store!r}, expected a headwater.Store")
     return store, False

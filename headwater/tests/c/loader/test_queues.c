@@ -37,22 +37,26 @@ static int close_league(void **state) {
     return 0;
 }
 
-static hw_sampler *open_sampler(void) {
+static hw_sampler *open_with(uint32_t batch_size, int32_t num_prefetch) {
     static const uint32_t task = TASK_SCORE;
     hw_sampler_options options;
     hw_sampler_options_init(&options, sizeof options);
-    options.batch_size = 64; /* at least as much as the threads hold */
+    options.batch_size = batch_size;
     options.sequence_length = 24;
     options.max_rows = 8;
     options.tasks = &task;
     options.task_count = 1;
     options.num_threads = 1;
-    options.num_prefetch = PREFETCH;
+    options.num_prefetch = num_prefetch;
     options.num_prefetch_val = PREFETCH_VAL;
     hw_error error = {0};
     hw_sampler *sampler = NULL;
     fixture_check(hw_sampler_open(store, &options, &sampler, &error), &error, "open");
     return sampler;
+}
+
+static hw_sampler *open_sampler(void) {
+    return open_with(64, PREFETCH);
 }
 
 static void take(hw_sampler *sampler, hw_split split) {
@@ -81,6 +85,22 @@ static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **stat
     take(sampler, HW_VAL);
     wait_for_queues(sampler, PREFETCH, PREFETCH_VAL);
     hw_sampler_close(sampler);
+}
+
+/* One sequence a batch, of which a thread holds 8. */
+static void a_queue_is_as_long_as_it_is_said_to_be(void **state) {
+    (void)state;
+    for (int32_t prefetch = -1; prefetch < 4; prefetch += prefetch < 0 ? 2 : 1) {
+        uint32_t expected = prefetch < 0 ? 9 : (uint32_t)prefetch; /* chosen: and one to read */
+        hw_sampler *sampler = open_with(1, prefetch);
+        for (uint32_t taken = 0; taken < 40; taken++) {
+            take(sampler, HW_TRAIN);
+        }
+        wait_for_queues(sampler, expected, 0);
+        usleep(20000);
+        assert_int_equal(hw_sampler_get_stats(sampler).batches, 40 + expected);
+        hw_sampler_close(sampler);
+    }
 }
 
 static void train_stays_full_while_val_is_evaluated(void **state) {
@@ -140,6 +160,7 @@ static void val_does_not_starve_while_train_is_waited_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(val_is_made_ahead_from_the_first_batch_that_is_asked_for),
+        cmocka_unit_test(a_queue_is_as_long_as_it_is_said_to_be),
         cmocka_unit_test(train_stays_full_while_val_is_evaluated),
         cmocka_unit_test(val_does_not_starve_while_train_is_waited_for),
     };
