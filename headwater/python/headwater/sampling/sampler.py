@@ -8,10 +8,11 @@ listed in `Sampler.state_dict`, never on threads, prefetch or timing.
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,10 @@ from headwater.sampling.sampler_options import (
     deciding,
     help_text,
     members,
-    own_signature,
     split_number,
     thread_count,
 )
+from headwater.sampling.sampler_signature import init
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
 from headwater.store.row_keys import Time
@@ -45,10 +46,20 @@ ALL_TASKS = 2**32 - 1
 STATE_VERSION = 2
 STREAMS = ("train", "val")
 
+Parameters = ParamSpec("Parameters")
+
+
+def called_as(
+    shown: Callable[Parameters, None],
+) -> Callable[[Callable[..., None]], Callable[Parameters, None]]:
+    """Has people, editors and type checkers see the parameters of another function."""
+    return lambda function: functools.update_wrapper(function, shown, (), ())
+
 
 class Sampler:
     # Its docstring, with all options, is put together below.
 
+    @called_as(init)
     def __init__(self, *positional: Any, **named: Any) -> None:
         given = bound(positional, named)
         self.store, self._owns_store = _opened(given)
@@ -363,7 +374,6 @@ class Sampler:
         return binding.SPLITS[split]
 
 
-Sampler.__init__.__signature__ = own_signature()  # type: ignore[attr-defined]
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}

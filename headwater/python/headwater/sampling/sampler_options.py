@@ -117,12 +117,6 @@ def signature(table: Table = OPTIONS) -> inspect.Signature:
     )
 
 
-def own_signature() -> inspect.Signature:
-    """That of `Sampler.__init__`."""
-    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    return inspect.Signature([self, *signature().parameters.values()])
-
-
 def bound(positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """All options by name, with their defaults; TypeError for one that there is not."""
     made = signature()
