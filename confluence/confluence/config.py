@@ -111,7 +111,11 @@ class Config:
         (0.8, 0.1, 0.1), "train, val, test if not given"
     )
     split_seed: int = _expert(123, "decides who is in which split, nothing else")
-    num_prefetch: int = _expert(3, "batches prepared ahead; 0: made when asked for", "[0, inf]")
+    num_prefetch: int | None = _expert(
+        None,
+        "batches prepared ahead, at most; 0: made when asked for; None: headwater decides",
+        "[0, inf]",
+    )
     num_threads: int | None = _expert(
         None, "threads of the sampler; None: headwater decides", "[1, inf]"
     )

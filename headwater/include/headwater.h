@@ -363,6 +363,7 @@ HW_API const char *hw_store_fingerprint(const hw_store *store);
 typedef struct hw_store_counts {
     uint32_t table_count, column_count, key_count, task_count;
     uint32_t row_count, category_count, text_count, text_dim;
+    double time_mean_us, time_std_us; /* by which all times are shown */
 } hw_store_counts;
 HW_API hw_store_counts hw_store_get_counts(const hw_store *store);
 
@@ -498,7 +499,7 @@ typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
     hw_shard shard; /* docs/2-sampling.md, "Shards" */
-    double split_ratios[3]; /* all 0: 0.8, 0.1, 0.1 */
+    double split_ratios[3]; /* sum to 1 */
     uint64_t split_seed, seed; /* taken as given */
     uint32_t batch_size; /* 0: 32 */
     uint32_t sequence_length; /* 0: 1024 */
@@ -517,8 +518,8 @@ typedef struct hw_sampler_options {
     const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
     uint32_t num_threads; /* 0: the usable cores, at most 16 */
-    int32_t num_prefetch; /* batches made ahead, at least as many as the threads hold sequences of
-                             (docs/6-tuning.md). 0: synchronous, no threads */
+    int32_t num_prefetch; /* batches made ahead, at most. 0: synchronous, no threads; -1: 3, or as
+                             many as keep all threads at work (docs/6-tuning.md) */
     int32_t num_prefetch_val;
     uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
@@ -577,7 +578,7 @@ typedef struct hw_option_field {
     uint32_t offset, count; /* bytes; how many values there are, or NUMBERS: the offset of the
                                member that says so */
     double standard[3]; /* the defaults */
-    double least, most; /* the standard may be 0 and less than that: chosen, or off */
+    double least, most; /* the standard may be less than that: chosen, or off */
     const char *const *words; /* up to a NULL; NULL: not of type WORD */
     uint8_t decides_contexts; /* 0: other batches, threads or ranks, of the same contexts */
     const char *doc;

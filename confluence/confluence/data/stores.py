@@ -25,6 +25,7 @@ from confluence.data.tasks import (
     Labels,
     Task,
     TaskError,
+    deals_seeds,
     find_task,
     open_sampler,
     read_labels,
@@ -210,6 +211,7 @@ def open_stores(
                 )
             )  # fmt: skip
         check_together(stores)
+        check_dealt(stores, cfg)
         yield tuple(stores)
 
 
@@ -223,6 +225,18 @@ def _scored_in_training(
     is_dealt = metadata["tasks"][find_task(metadata, name)]["split"] == "hash"
     is_due = is_dealt and cfg.past is None and cfg.split_ratios[VAL] > 0
     return "val" if is_due or (labels.splits == VAL).any() else None
+
+
+def check_dealt(stores: Sequence[OpenStore], cfg: Config) -> None:
+    """Raise where `split_ratios` was given, and no task of the run is dealt by it."""
+    names = [place.name for store in stores for place in store.places]
+    if cfg.split_ratios != Config.split_ratios and not any(
+        deals_seeds(store.metadata, [place.name for place in store.places]) for store in stores
+    ):
+        raise TaskError(
+            f"split_ratios is {cfg.split_ratios}, but the seeds of {', '.join(map(repr, names))}"
+            " say themselves which split they are of: leave it out"
+        )
 
 
 def check_together(stores: Sequence[OpenStore]) -> None:

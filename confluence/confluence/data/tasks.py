@@ -118,8 +118,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     """A sampler of some tasks, or of all, with the run's options."""
     options = {
         "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "shard": "dealt",
-        "seed": cfg.seed,
-        "split_ratios": cfg.split_ratios, "split_seed": cfg.split_seed,
+        "seed": cfg.seed, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
@@ -130,6 +129,9 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
+    with open_store(store_path) as store:
+        if cfg.seed_tables is not None or deals_seeds(store.metadata, tasks):
+            options["split_ratios"] = cfg.split_ratios
     if cfg.masks_cells:
         options |= {
             "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
@@ -138,6 +140,12 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
     return headwater.Sampler(**{**options, **overrides})
+
+
+def deals_seeds(metadata: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether `split_ratios` deals the seeds of some of these tasks, or of all that there are."""
+    entries = [entry for entry in metadata["tasks"] if not names or entry["name"] in names]
+    return any(entry["split"] == "hash" for entry in entries)
 
 
 def open_seeds(store_path: str, cfg: Config, names: Sequence[str] | None, **overrides: Any) -> Any:

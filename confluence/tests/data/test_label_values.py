@@ -12,6 +12,7 @@ import pytest
 
 import confluence
 from confluence.config import Config
+from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import SPLITS, US_PER_DAY, Labels, TaskError
 from confluence.runs.backtest import _check_spans
 from confluence.runs.pipeline import check_scored
@@ -100,6 +101,20 @@ def test_labels_that_differ_are_no_fault(store: Path) -> None:
     check_scored(store, "even", Config(), "test")
     check_scored(store, "late", Config(), "val")
     check_scored(store, "flat", Config(), "train")
+
+
+def test_ratios_that_deal_no_seed_of_a_run_are_refused(store: Path) -> None:
+    cfg = Config(split_ratios=(0.5, 0.25, 0.25))
+    refused = r"split_ratios is \(0.5, 0.25, 0.25\), but the seeds of 'late', 'flat' say"
+    with (
+        pytest.raises(TaskError, match=refused),
+        open_stores(find_places([str(store)], ["late", "flat"]), cfg, num_prefetch=0),
+    ):
+        pass
+    with open_stores(find_places([str(store)], ["flat", "even"]), cfg, num_prefetch=0) as (opened,):
+        flat, even = (np.bincount(labels.splits, minlength=3) for labels in opened.labels)
+        assert flat.tolist() == [40, 10, 10] and even[0] < 40
+    check_scored(store, "flat", cfg, "train")  # one of them, asked of such a run
 
 
 def has_both(store: Path, task: str, split_seed: int) -> bool:

@@ -39,6 +39,18 @@ class TaskError(HeadwaterError):
 
 
 @contextmanager
+def named(parameter: str, value: object) -> Iterator[None]:
+    """Errors about a parameter say which it is, and what was given."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if parameter in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{parameter} is {value!r}: {error}") from error
+
+
+@contextmanager
 def collected(problems: list[HeadwaterError]) -> Iterator[None]:
     """Go on after a HeadwaterError, which is kept."""
     try:

@@ -21,6 +21,7 @@
 
 enum {
     DEFAULT_MAX_THREADS = 16,
+    LEAST_CHOSEN_PREFETCH = 3,
     SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
 };
 #define MOST_RAISED_BYTES ((uint64_t)1 << 30)
@@ -175,7 +176,7 @@ static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count,
     if (bytes > memory_bytes / batch_count) {
         return hwi_fail(error, HW_NO_MEMORY,
                         "%u batches of %llu bytes do not fit into the %llu bytes of this machine's "
-                        "memory (batch size %u, sequence length %u, max_rows %u, text budget %u)",
+                        "memory (batch_size %u, sequence_length %u, max_rows %u, text_budget %u)",
                         batch_count, (unsigned long long)bytes, (unsigned long long)memory_bytes,
                         plan->shape.batch_size, plan->shape.sequence_length, plan->shape.max_rows,
                         plan->shape.text_budget);
@@ -221,21 +222,21 @@ static hw_status open_workers(hw_sampler *sampler, uint32_t count, hw_error *err
 }
 
 /*
- * Batches that the train stream may have ready or in production: num_prefetch, but no fewer than
- * the sequences that fill all workers make, and one for the reader. With less, full queues would
- * leave most of many threads without work. Not more than 1 GB is added.
+ * Batches that the train stream may have ready or in production where the caller does not say: no
+ * fewer than the sequences that fill all workers make, and one for the reader. With less, full
+ * queues would leave most of many threads without work. Not more than 1 GB is added.
  */
-static uint32_t raised_prefetch(const hw_sampler *sampler, uint32_t prefetch) {
+static uint32_t chosen_prefetch(const hw_sampler *sampler) {
     uint64_t held = 0, slab_bytes = sampler->plan->slab_bytes;
     for (uint32_t i = 0; i < sampler->worker_count; i++) {
         held += hwi_worker_room(sampler->threads[i].worker);
     }
     uint32_t context_count = sampler->plan->shape.contexts_per_batch;
     uint64_t needed = 1 + (held + context_count - 1) / context_count;
-    uint64_t most = prefetch + MOST_RAISED_BYTES / (slab_bytes > 0 ? slab_bytes : 1);
+    uint64_t most = LEAST_CHOSEN_PREFETCH + MOST_RAISED_BYTES / (slab_bytes > 0 ? slab_bytes : 1);
     needed = needed < most ? needed : most;
     needed = needed < HWI_MAX_PREFETCH ? needed : HWI_MAX_PREFETCH;
-    return needed > prefetch ? (uint32_t)needed : prefetch;
+    return needed > LEAST_CHOSEN_PREFETCH ? (uint32_t)needed : LEAST_CHOSEN_PREFETCH;
 }
 
 /* Starts the threads with every signal blocked: signals are the caller's business. They wait for
@@ -274,7 +275,9 @@ static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
 /* Queues, memory and threads, by the plan. */
 static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     const hw_sampler_options planned = sampler->plan->options;
-    int32_t train = planned.num_prefetch, val = train == 0 ? 0 : planned.num_prefetch_val;
+    int is_chosen = planned.num_prefetch < 0;
+    int32_t train = is_chosen ? LEAST_CHOSEN_PREFETCH : planned.num_prefetch;
+    int32_t val = train == 0 ? 0 : planned.num_prefetch_val;
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
     uint32_t count = planned.num_threads;
     if (count == 0) {
@@ -282,7 +285,9 @@ static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     }
     if (train > 0) {
         HW_TRY(open_workers(sampler, count, error));
-        train = (int32_t)raised_prefetch(sampler, (uint32_t)train);
+    }
+    if (is_chosen) {
+        train = (int32_t)chosen_prefetch(sampler);
     }
     HW_TRY(hwi_pool_open(sampler->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &sampler->pool,
                          error));

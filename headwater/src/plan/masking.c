@@ -32,7 +32,7 @@ static hw_status check_masked(struct hwi_plan *plan, hw_error *error) {
     if (options->max_targets_per_type > options->sequence_length ||
         (options->max_targets_per_type > 0 && options->mask_ratio == 0)) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "max_targets_per_type is %u, expected at most the sequence length, %u, and "
+                        "max_targets_per_type is %u, expected at most sequence_length, %u, and "
                         "none without mask_ratio",
                         options->max_targets_per_type, options->sequence_length);
     }

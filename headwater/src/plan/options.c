@@ -71,8 +71,9 @@ static const hw_option_field FIELDS[] = {
      "by split a time after which nothing is ever shown"},
     {"num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
      "threads that make batches; by default the usable cores, at most 16"},
-    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {3}, 0, HWI_MAX_PREFETCH, NULL, 0,
-     "batches made ahead; 0: each is made when it is asked for, without threads"},
+    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
+     "batches made ahead, at most; 0: each is made when it is asked for, without threads; by default"
+     " 3, or as many as keep all threads at work (docs/6-tuning.md)"},
     {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "the same of the stream of val"},
     {"text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
@@ -228,7 +229,7 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
     }
     if (options->contexts_per_batch != 0 && !options->packing) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "contexts_per_batch is %u, without packing it is the batch size",
+                        "contexts_per_batch is %u, without packing it is batch_size",
                         options->contexts_per_batch);
     }
     return HW_OK;
@@ -249,9 +250,9 @@ hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error) {
         if (is_list(field)) {
             continue;
         }
-        if ((field->least > 0 || field->count > 1) && is_zero(field, options)) {
+        if (field->least > 0 && is_zero(field, options)) {
             set_default(field, options);
-        } else {
+        } else if (field->count > 1 || read_value(field, options, 0) != field->standard[0]) {
             HW_TRY(check_range(field, options, error));
         }
     }

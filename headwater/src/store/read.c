@@ -30,6 +30,8 @@ hw_store_counts hw_store_get_counts(const hw_store *store) {
         .category_count = info->category_count,
         .text_count = info->text_count,
         .text_dim = info->text_dim,
+        .time_mean_us = info->time_mean_us,
+        .time_std_us = info->time_std_us,
     };
 }
 

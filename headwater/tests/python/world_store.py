@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import headwater
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -101,7 +102,11 @@ def metadata_of(database: Database) -> dict[str, Any]:
                 "foreign_keys": keys,
             }
         )
-    columns = [{"name": column.name} for table in database.tables for column in table.columns]
+    columns = [
+        {"name": column.name, "stype": headwater.SemanticType(column.stype).name.lower()}
+        for table in database.tables
+        for column in table.columns
+    ]
     tasks = [{"name": task.name} for task in database.tasks]
     return {"name": database.name, "tables": tables, "columns": columns, "tasks": tasks}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ctypes import (
     addressof,
@@ -47,6 +48,17 @@ LISTS: dict[int, Any] = {
     HW_OPTION_NUMBERS: u32_array,
     HW_OPTION_WEIGHTS: weights,
 }
+# What Python calls otherwise than C: the first two by seed 000.
+NAMES = {
+    "batch_size": "default_batch_size", "sequence_length": "default_sequence_length",
+    "child_width": "bfs_child_width", "width_scope": "child_width_per",
+    "staleness_max_days": "staleness",
+}  # fmt: skip
+
+
+def in_python(text: str) -> str:
+    """A text of the library, with the options called what Python calls them."""
+    return re.sub(r"\b\w+\b", lambda found: NAMES.get(found[0], found[0]), text)
 
 
 @dataclass(frozen=True)

@@ -32,27 +32,30 @@ class Pass:
         *,
         chosen: tuple[Any, Any] | None = None,
     ) -> None:
-        handle = Handle(lib.hw_pass_close, keeps=sampler.handle)
+        made_by = sampler.open_handle()
+        handle = Handle(lib.hw_pass_close, keeps=made_by)
         out = byref(handle.out)
         if chosen is not None:
             seeds, epochs = map(u32_array, chosen)
             if len(epochs) != len(seeds):
                 raise ValueError("expected one epoch per seed")
-            call(lib.hw_pass_open_chosen, sampler.handle, u32(task), seeds, epochs, len(seeds), out)
+            call(lib.hw_pass_open_chosen, made_by, u32(task), seeds, epochs, len(seeds), out)
         elif anchors is None:
-            call(lib.hw_pass_open, sampler.handle, u32(split), u32(task), u32(index), out)
+            call(lib.hw_pass_open, made_by, u32(split), u32(task), u32(index), out)
         else:
             rows, times = u32_array(anchors), i64_array(obs_times or ())
             if len(times) != len(rows):
                 raise ValueError("expected one obs_time per anchor")
-            call(lib.hw_pass_open_seeds, sampler.handle, u32(task), rows, times, len(rows), out)
+            call(lib.hw_pass_open_seeds, made_by, u32(task), rows, times, len(rows), out)
         self._sampler = sampler
         self._handle: Handle | None = handle
+        sampler.passes[id(self)] = self
 
     def next(self, timeout: float | None, /) -> Batch | None:
-        """None at the end."""
+        """None at the end, or once it was closed."""
         handle = self._handle
         if handle is None:
+            self._sampler.open_handle()  # was it shut down?
             return None
         batch = self._sampler.wait(lib.hw_pass_next, (handle,), timeout)
         if self._handle is None:

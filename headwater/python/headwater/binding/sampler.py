@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
+from contextlib import suppress
 from ctypes import byref, c_double, c_uint32, c_uint64
 from typing import Any, SupportsIndex
 
@@ -12,25 +14,37 @@ from numpy.typing import NDArray
 
 from headwater.binding.batch import Batch, Layout
 from headwater.binding.conversions import u32, u64
-from headwater.binding.header import HW_END, HW_NO_MEMORY, HW_OK, HW_TIMED_OUT, STRUCTS
+from headwater.binding.header import (
+    HW_BAD_ARGUMENT,
+    HW_END,
+    HW_NO_MEMORY,
+    HW_OK,
+    HW_TIMED_OUT,
+    STRUCTS,
+)
 from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own
-from headwater.binding.options import SamplerOptions
+from headwater.binding.options import SamplerOptions, in_python
 from headwater.binding.store import Store
+from headwater.errors import SamplerShutdown
 
 SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
 MOST_SECONDS = 1e12
+STREAMS = (0, 1)  # train, val
 ADVICE = "; lower num_prefetch, default_batch_size or default_sequence_length"
 
 
 def call(function: Any, *arguments: Any) -> None:
-    """Call a function of a sampler; of memory, its error names the settings to lower."""
+    """Call a function of a sampler; its error names options as Python does, and of memory those to
+    lower."""
     error = Error()
     if function(*arguments, byref(error)) != HW_OK:
         raise advised(error)
 
 
 def advised(error: Any) -> BaseException:
-    return error_of(error, ADVICE if error.status == HW_NO_MEMORY else "")
+    found = error_of(error, ADVICE if error.status == HW_NO_MEMORY else "")
+    is_of_options = error.status in (HW_BAD_ARGUMENT, HW_NO_MEMORY)
+    return type(found)(in_python(str(found))) if is_of_options else found
 
 
 class Sampler:
@@ -47,27 +61,47 @@ class Sampler:
         given = SamplerOptions(options)
         handle = Handle(lib.hw_sampler_close)
         call(lib.hw_sampler_open, opened, given.address, byref(handle.out))
-        self.handle = handle
+        self._handle: Handle | None = handle
+        self.passes: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.layout: Layout | None = None  # known with the first batch
         more = counts["table_count"] if options.get("seed_tables") is not None else 0
         self._position_count = counts["task_count"] + more
 
+    def open_handle(self) -> Handle:
+        """The sampler; SamplerShutdown if it was shut down."""
+        handle = self._handle
+        if handle is None:
+            raise SamplerShutdown("the sampler was shut down")
+        return handle
+
     def shutdown(self) -> None:
-        """Ends production; idempotent, any thread."""
-        lib.hw_sampler_shutdown(self.handle)
+        """Ends production, closes passes and drops the store; idempotent, any thread. Positions and
+        counters stay."""
+        handle = self._handle
+        if handle is None:
+            return
+        lib.hw_sampler_shutdown(handle)
+        with suppress(RuntimeError):  # a forked child has none
+            self._last_positions = [self._position(handle, split) for split in STREAMS]
+            self._last_stats = as_dict(lib.hw_sampler_get_stats(handle))
+        self._handle = None
+        for reference in self.passes.valuerefs():
+            run = reference()
+            if run is not None:
+                run.close()
 
     # ---- batches -----------------------------------------------------------------------------
 
     def next(self, split: SupportsIndex, timeout: float | None, /) -> Batch:
         """Next batch of the stream of train or val."""
-        batch = self.wait(lib.hw_sampler_next, (self.handle, u32(split)), timeout)
+        batch = self.wait(lib.hw_sampler_next, (self.open_handle(), u32(split)), timeout)
         assert batch is not None
         return batch
 
     def batch(self, split: SupportsIndex, k: SupportsIndex, /) -> Batch:
         """Batch k of a split's stream."""
         handle = Handle(lib.hw_batch_release)
-        call(lib.hw_sampler_batch, self.handle, u32(split), u64(k), byref(handle.out))
+        call(lib.hw_sampler_batch, self.open_handle(), u32(split), u64(k), byref(handle.out))
         return self._made(handle)
 
     def wait(
@@ -101,39 +135,43 @@ class Sampler:
     def shape(self) -> dict[str, int]:
         """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
         contexts_per_batch, contexts_per_sequence, max_targets_per_type."""
-        return as_dict(lib.hw_sampler_shape(self.handle))
+        return as_dict(lib.hw_sampler_shape(self.open_handle()))
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
         """Seeds of a (split, task) over all ranks."""
         count = c_uint32()
-        call(lib.hw_sampler_seed_count, self.handle, u32(split), u32(task), byref(count))
+        call(lib.hw_sampler_seed_count, self.open_handle(), u32(split), u32(task), byref(count))
         return count.value
 
     def splits(self, task: SupportsIndex, seed_count: SupportsIndex, /) -> NDArray[np.uint8]:
         """uint8 [seed_count]: the split of every seed of the task."""
         count = u32(seed_count)
         splits = np.zeros(count, np.uint8)
-        call(lib.hw_sampler_splits, self.handle, u32(task), splits.ctypes.data, count)
+        call(lib.hw_sampler_splits, self.open_handle(), u32(task), splits.ctypes.data, count)
         return own(splits)
 
     def column_scale(self, column: SupportsIndex, /) -> tuple[float, float]:
         """Mean and deviation by which a column of a table is shown; times in µs."""
         mean, std = c_double(), c_double()
-        call(lib.hw_sampler_column_scale, self.handle, u32(column), byref(mean), byref(std))
+        call(lib.hw_sampler_column_scale, self.open_handle(), u32(column), byref(mean), byref(std))
         return mean.value, std.value
 
     def target_stats(self, task: SupportsIndex, /) -> dict[str, int | float]:
         """train_count, null_count, mean, std, column_mean, column_std."""
         stats = STRUCTS["hw_target_stats"]()
-        call(lib.hw_sampler_target_stats, self.handle, u32(task), byref(stats))
+        call(lib.hw_sampler_target_stats, self.open_handle(), u32(task), byref(stats))
         return as_dict(stats)
 
     # ---- positions and statistics ------------------------------------------------------------
 
     def get_position(self, split: SupportsIndex, /) -> tuple[list[int], int]:
         """Global positions consumed by task of the store, and batches."""
+        handle = self._handle
+        return self._position(handle, split) if handle else self._last_positions[split]
+
+    def _position(self, handle: Handle, split: SupportsIndex) -> tuple[list[int], int]:
         positions, batches = (c_uint64 * self._position_count)(), c_uint64()
-        call(lib.hw_sampler_get_position, self.handle, u32(split), positions, byref(batches))
+        call(lib.hw_sampler_get_position, handle, u32(split), positions, byref(batches))
         return list(positions), batches.value
 
     def set_position(
@@ -144,11 +182,12 @@ class Sampler:
             count = self._position_count
             raise ValueError(f"expected {count} positions, one per task of the store")
         given = (c_uint64 * len(positions))(*map(u64, positions))
-        call(lib.hw_sampler_set_position, self.handle, u32(split), given, u64(batches))
+        call(lib.hw_sampler_set_position, self.open_handle(), u32(split), given, u64(batches))
 
     def stats(self) -> dict[str, int]:
         """The counters of hw_sampler_stats."""
-        return as_dict(lib.hw_sampler_get_stats(self.handle))
+        handle = self._handle
+        return as_dict(lib.hw_sampler_get_stats(handle)) if handle else self._last_stats
 
 
 def _seconds(timeout: float) -> float:

@@ -8,17 +8,19 @@ listed in `Sampler.state_dict`, never on threads, prefetch or timing.
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater import binding
-from headwater.errors import SamplerShutdown
+from headwater.binding.options import OPTIONS
+from headwater.errors import SamplerShutdown, named
 from headwater.sampling.ad_hoc_seeds import anchor_rows, observation_times
 from headwater.sampling.batch import Batch
 from headwater.sampling.chosen_seeds import Numbers, chosen_seeds
@@ -30,11 +32,11 @@ from headwater.sampling.sampler_options import (
     deciding,
     help_text,
     members,
-    own_signature,
     split_number,
     thread_count,
     whole,
 )
+from headwater.sampling.sampler_signature import init
 from headwater.sampling.saved_state import check_saved
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
@@ -49,10 +51,20 @@ ALL_TASKS = 2**32 - 1
 STATE_VERSION = 2
 STREAMS = ("train", "val")
 
+Parameters = ParamSpec("Parameters")
+
+
+def called_as(
+    shown: Callable[Parameters, None],
+) -> Callable[[Callable[..., None]], Callable[Parameters, None]]:
+    """Has people, editors and type checkers see the parameters of another function."""
+    return lambda function: functools.update_wrapper(function, shown, (), ())
+
 
 class Sampler:
     # Its docstring, with all options, is put together below.
 
+    @called_as(init)
     def __init__(self, *positional: Any, **named: Any) -> None:
         given = bound(positional, named)
         self.store, self._owns_store = _opened(given)
@@ -71,7 +83,7 @@ class Sampler:
             self._close_store()
             raise
         self.rank, self.world_size = found["rank"], found["world_size"]
-        self.num_prefetch = found["num_prefetch"]
+        self.num_prefetch = found["num_prefetch"] if given["num_prefetch"] is not None else 3
         self._is_fixed = given["shard"] == "fixed"
         if self._is_fixed:
             self._options["world_size"] = self.world_size
@@ -83,7 +95,7 @@ class Sampler:
         self._masks = given["objective"] != "task" or bool(given["mask_ratio"])
         if given["objective"] != "task" and given["mask_ratio"] == 0:
             raise ValueError("mask_ratio is 0, objective 'masked_cells' needs more than 0")
-        return members(
+        found = members(
             {
                 **given,
                 "tasks": None if given["tasks"] is None else self._seeds.numbers,
@@ -92,6 +104,9 @@ class Sampler:
                 "num_threads": thread_count(given["num_threads"], given["local_world_size"]),
             }
         )
+        if found["split_ratios"] != OPTIONS["split_ratios"].standard:
+            self._seeds.check_dealt(found["split_ratios"])
+        return found
 
     def _deciding(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The options that decide contexts, as a saved state holds them."""
@@ -128,13 +143,19 @@ class Sampler:
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Stop the threads and drop queued batches; idempotent, from any thread.
+        """Stop the threads, drop queued batches and, where it was opened by db_path, the store;
+        idempotent, from any thread.
 
-        Whoever waits for a batch gets `SamplerShutdown`. Batches handed out stay valid.
+        Whoever waits for a batch gets `SamplerShutdown`, and so does whoever asks for one later, or
+        for what only the library knows. Batches and arrays handed out stay valid, `state_dict` and
+        `stats` tell of the end.
         """
         self._is_shut_down = True
         if self._finalizer is not None:
             self._core.shutdown()
+            if "_one_context" in vars(self):
+                self._one_context.shutdown()
+            self._close_store()
 
     # ---- batches -------------------------------------------------------------------------
 
@@ -269,8 +290,8 @@ class Sampler:
         return table
 
     def database_metadata(self) -> dict[str, Any]:
-        """The store's metadata.json, with seed counts and target statistics of this sampler's
-        splits; times have mean_us and std_us under "time" where a task predicts one."""
+        """The store's `metadata`, with seed counts and statistics of this sampler's splits, and
+        scales by what was known at time_split."""
         tasks = [] if self._seeds.are_tables else self._seeds.numbers
         return sampler_metadata(self.store, self._core, tasks)
 
@@ -351,7 +372,7 @@ class Sampler:
             streams[split] = {"positions": self._seeds.named(positions), "batches": batches}
         return {
             "version": STATE_VERSION,
-            "fingerprint": self.store.fingerprint,
+            "fingerprint": self.store.metadata["fingerprint"],
             "options": copy.deepcopy(self._options),
             "streams": streams,
         }
@@ -431,7 +452,6 @@ class Sampler:
         return binding.SPLITS[split]
 
 
-Sampler.__init__.__signature__ = own_signature()  # type: ignore[attr-defined]
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}
@@ -445,7 +465,8 @@ def _opened(given: Mapping[str, Any]) -> tuple[Store, bool]:
     if (path is None) == (store is None):
         raise ValueError("give either db_path or store")
     if path is not None:
-        return Store(path, load=given["load"], verify=given["verify"]), True
+        with named("db_path", path):
+            return Store(path, load=given["load"], verify=given["verify"]), True
     if not isinstance(store, Store):
         raise TypeError(f"store is {store!r}, expected a headwater.Store")
     return store, False

@@ -12,26 +12,19 @@ import functools
 import inspect
 import operator
 import os
-import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headwater import binding
-from headwater.binding.options import OPTIONS, Option
-from headwater.errors import nearest
+from headwater.binding.options import NAMES, OPTIONS, Option, in_python
+from headwater.errors import named, nearest
 from headwater.store.row_keys import NO_TIME_US, Time, time_us
 from headwater.store.store import word
 
 MAX_THREADS = 16
 MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
-# What Python calls otherwise than C: the first two by seed 000.
-NAMES = {
-    "batch_size": "default_batch_size", "sequence_length": "default_sequence_length",
-    "child_width": "bfs_child_width", "width_scope": "child_width_per",
-    "staleness_max_days": "staleness",
-}  # fmt: skip
 UNSEEN = ("staleness_zero_share", "never_masked")  # set with another, or by the front itself
 DOCS = {  # of those that Python takes in another form
     "max_hops": "most hops from the seed to a row; None: no limit",
@@ -39,7 +32,8 @@ DOCS = {  # of those that Python takes in another form
     "staleness": "(p0, days): a train seed sees less by a gap of up to so many days, of none with"
     ' probability p0 (docs/2-sampling.md, "Staleness"); None: no gap',
     "tasks": "which tasks of the store, by name; None: all",
-    "task_weights": "how often each task has its turn, by name; None: equally often",
+    "task_weights": "how often each task has its turn, by name, or a list in the order of `tasks`,"
+    " or of the store without; None: equally often",
     "seed_tables": "with masked cells: the rows of these tables, each at its own time, are the"
     " seeds; functions that take a task then take a table",
     "time_split": "(at, until): deals the seeds of train anew, for a backtest: train are those"
@@ -101,8 +95,8 @@ def _default(name: str, option: Option) -> Any:
 
 
 def _is_chosen(option: Option) -> bool:
-    """Whether C chooses a value, and has 0 for that."""
-    return not option.is_list and option.standard[0] == 0 < option.least
+    """Whether C chooses a value, and has a default below the least for that."""
+    return not option.is_list and option.standard[0] < option.least
 
 
 # ---- signature and help ------------------------------------------------------------------------
@@ -121,12 +115,6 @@ def signature(table: Table = OPTIONS) -> inspect.Signature:
             for place, name in enumerate(order)
         ]
     )
-
-
-def own_signature() -> inspect.Signature:
-    """That of `Sampler.__init__`."""
-    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    return inspect.Signature([self, *signature().parameters.values()])
 
 
 def bound(positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -156,9 +144,7 @@ def help_text(table: Table = OPTIONS) -> str:
 def meaning(choice: Choice) -> str:
     """Which words an option takes, and what it means."""
     words = [f'"{one}"' for one in choice.option.words if one != "default"]
-    doc = DOCS.get(choice.name, choice.option.doc)
-    for of_c, name in NAMES.items():
-        doc = re.sub(rf"\b{of_c}\b", name, doc)
+    doc = DOCS.get(choice.name, in_python(choice.option.doc))
     return f"{', '.join(words)}: {doc}" if words else doc
 
 
@@ -170,7 +156,8 @@ def members(given: Mapping[str, Any], table: Table = OPTIONS) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, choice in choices(table).items():
         read = READERS.get(name, functools.partial(_plain, choice))
-        found[choice.option.name] = read(given[name])
+        with named(name, given[name]):
+            found[choice.option.name] = read(given[name])
     shares = found["staleness_max_days"]
     found["staleness_zero_share"], found["staleness_max_days"] = shares
     return found
@@ -181,7 +168,7 @@ def _plain(choice: Choice, value: Any) -> Any:
     if option.is_list:
         return value
     if value is None and choice.default is None:
-        return 0
+        return int(option.standard[0])
     if option.words:
         return word(choice.name, value, {one: i for i, one in enumerate(option.words)})
     if option.type == binding.header.HW_OPTION_FLAG:
@@ -231,15 +218,15 @@ def _kept(choice: Choice, found: Mapping[str, Any]) -> Any:
     if option.words:
         word = option.words[value]
         return None if word == "default" else word
-    if _is_chosen(option) and value == 0:
+    if _is_chosen(option) and value == option.standard[0]:
         return None
     return list(value) if isinstance(value, tuple) else value
 
 
-def split_ratios_of(given: Sequence[float]) -> tuple[float, ...]:
+def split_ratios_of(given: Iterable[float]) -> tuple[float, ...]:
     ratios = tuple(float(ratio) for ratio in given)
     if len(ratios) != 3:
-        raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3")
+        raise ValueError(f"split_ratios has {len(ratios)} entries, expected 3: train, val, test")
     for split, ratio in zip(binding.SPLITS, ratios, strict=True):
         if not 0 <= ratio <= 1:
             raise ValueError(f"split_ratios: '{split}' is {ratio:g}, expected 0 to 1")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headwater.errors import named
 from headwater.sampling.sampler_options import whole
 from headwater.store.store import Store
+
+MOST_WEIGHT = 1e12
 
 
 class SeedSources:
@@ -18,7 +21,10 @@ class SeedSources:
         self.store = store
         self.task_count = len(store.metadata["tasks"])
         self.are_tables = tables is not None
-        self.numbers = self._chosen(tasks, tables)
+        given = tables if self.are_tables else tasks
+        with named("seed_tables" if self.are_tables else "tasks", given):
+            self.numbers = self._chosen(tasks, tables)
+        self._given = self.names() if given is None else list(given)
 
     def _chosen(self, tasks: Sequence[str] | None, tables: Sequence[str] | None) -> list[int]:
         if tables is not None:
@@ -81,14 +87,31 @@ class SeedSources:
             return None
         return [number - self.task_count for number in self.numbers]
 
-    def weights(self, given: Mapping[str, float] | None) -> list[float] | None:
-        """task_weights in the order of the numbers."""
+    def weights(self, given: Mapping[str, float] | Sequence[float] | None) -> list[float] | None:
+        """task_weights in the order of the numbers; a list has that of the names as given."""
         if given is None:
             return None
         names = self.names()
-        if set(given) != set(names):
-            raise ValueError(f"task_weights names {sorted(given)}, expected each of {names}")
-        return [float(given[name]) for name in names]
+        with named("task_weights", given):
+            if not isinstance(given, Mapping):
+                if len(given) != len(names):
+                    raise ValueError(f"expected one for each of {self._given}, in this order")
+                given = dict(zip(self._given, given, strict=True))
+            if set(given) != set(names):
+                raise ValueError(f"expected one for each of {names}, and no others")
+            weights = [float(given[name]) for name in names]
+            if not all(0 <= weight <= MOST_WEIGHT for weight in weights):
+                raise ValueError(f"expected 0 to {MOST_WEIGHT:g}")
+        return weights
+
+    def check_dealt(self, ratios: object) -> None:
+        """ValueError if split_ratios were given, and no seed is dealt by them."""
+        tasks = [] if self.are_tables else [self.store.metadata["tasks"][n] for n in self.numbers]
+        if tasks and all(task.get("split") == "given" for task in tasks):
+            raise ValueError(
+                f"split_ratios is {ratios}, but the seeds of {', '.join(map(repr, self.names()))}"
+                " say themselves which split they are of: leave it out"
+            )
 
 
 def _distinct(option: str, names: Sequence[str], index_of: Callable[[str], int]) -> list[int]:

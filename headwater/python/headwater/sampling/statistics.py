@@ -28,11 +28,12 @@ STATE = ("threads", *QUEUES, "slab_bytes", "slab_count")  # not counters
 def sampler_metadata(store: Store, core: binding.Sampler, tasks: list[int]) -> dict[str, Any]:
     """metadata.json with seed counts and statistics of this sampler's splits for its tasks."""
     metadata = copy.deepcopy(store.metadata)
-    for table in metadata["tables"]:
-        for number in range(*table["column_range"]):
-            if metadata["columns"][number]["stype"] == "numerical":
-                mean, std = core.column_scale(number)
-                metadata["columns"][number]["stats"] |= {"mean": mean, "std": std}
+    for number, column in enumerate(metadata["columns"]):
+        if column["stype"] == "numerical" and column["table"] is not None:
+            mean, std = core.column_scale(number)
+            column["stats"] |= {"mean": mean, "std": std}
+        elif column["stype"] == "timestamp":
+            metadata["time"] = dict(zip(metadata["time"], core.column_scale(number), strict=True))
     for number in tasks:
         entry = metadata["tasks"][number]
         column = metadata["columns"][entry["target_column_id"]]
@@ -55,11 +56,6 @@ def sampler_metadata(store: Store, core: binding.Sampler, tasks: list[int]) -> d
         if entry["target_stype"] == "numerical" and entry["kind"] == "derived":
             scale = {"mean": moments["column_mean"], "std": moments["column_std"]}
             column["stats"] = {**column.get("stats", {}), **scale}
-        if entry["target_stype"] == "timestamp":
-            metadata["time"] = {
-                "mean_us": moments["column_mean"],
-                "std_us": moments["column_std"],
-            }
     return metadata
 
 

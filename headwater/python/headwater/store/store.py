@@ -86,7 +86,8 @@ class Store:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """metadata.json of the build, with its fingerprint."""
+        """metadata.json of the build, with its fingerprint and, if there are times, "time": the
+        mean_us and std_us by which all of them are shown."""
         file = Path(self.core.directory()) / "metadata.json"
         try:
             metadata = json.loads(file.read_text(encoding="utf-8"))
@@ -95,6 +96,9 @@ class Store:
         missing = {"tables", "columns", "tasks"} - set(metadata)
         if missing:
             raise StoreError(f"'{file}' lacks {sorted(missing)}")
+        if any(column["stype"] == "timestamp" for column in metadata["columns"]):
+            scale = self.core.counts()
+            metadata["time"] = {name: scale[f"time_{name}"] for name in ("mean_us", "std_us")}
         return {**metadata, "fingerprint": self.fingerprint}
 
     # ---- rows ----------------------------------------------------------------------------
@@ -379,7 +383,7 @@ def key_name(child: str, key: Mapping[str, Any]) -> str:
 
 def word(option: str, value: str, words: dict[str, int]) -> int:
     """The number of a word of an option; ValueError names the words there are."""
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise ValueError(f"{option} is {value!r}, expected one of {', '.join(map(repr, words))}")
     return words[value]
 

@@ -635,10 +635,10 @@ static void an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory(vo
     hw_sampler_close(sampler);
 }
 
-static void a_prefetch_too_small_to_keep_the_threads_busy_is_raised(void **state) {
+static void the_prefetch_that_is_chosen_keeps_all_threads_busy(void **state) {
     hw_sampler_options options = small_options();
     options.batch_size = 2;
-    options.num_prefetch = 1;
+    options.num_prefetch = -1;
     hw_sampler *sampler = open_sampler(state, &options);
     uint32_t limit = sampler->endless[HW_TRAIN].capacity;
     assert_true(limit > 3);
@@ -689,7 +689,7 @@ int main(void) {
         LETTERS_TEST(large_batches_are_the_same_for_any_thread_count),
         LETTERS_TEST(a_shutdown_at_any_moment_leaves_nothing_behind),
         LETTERS_TEST(an_error_in_one_of_many_sequences_is_latched_and_spoils_no_memory),
-        LOADER_TEST(a_prefetch_too_small_to_keep_the_threads_busy_is_raised),
+        LOADER_TEST(the_prefetch_that_is_chosen_keeps_all_threads_busy),
         LOADER_TEST(time_is_accounted_for_while_threads_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,11 +184,12 @@ static void sample_one_batch_of(struct shop *shop, hw_store *(*make)(const char 
 /* Vectors so many that a batch is on pages of its own. */
 static void a_large_batch_is_made(void **state) {
     struct shop *shop = *state;
-    shop->options = (hw_sampler_options){.struct_bytes = sizeof(hw_sampler_options),
-                                         .batch_size = 256,
-                                         .sequence_length = 8,
-                                         .max_rows = 2,
-                                         .text_budget = 1200};
+    hw_sampler_options_init(&shop->options, sizeof shop->options);
+    shop->options.batch_size = 256;
+    shop->options.sequence_length = 8;
+    shop->options.max_rows = 2;
+    shop->options.text_budget = 1200;
+    shop->options.num_prefetch = shop->options.num_prefetch_val = 0;
     sample_one_batch_of(shop, letters);
 }
 

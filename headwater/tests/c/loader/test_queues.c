@@ -14,19 +14,23 @@
 
 enum { PREFETCH = 6, PREFETCH_VAL = 4, TRAIN_BATCHES = 4000 };
 
-static hw_sampler *open_sampler(void **state) {
+static hw_sampler *open_with(void **state, uint32_t batch_size, int32_t num_prefetch) {
     static const uint32_t task = TASK_SCORE;
     hw_sampler_options options;
     hw_sampler_options_init(&options, sizeof options);
-    options.batch_size = 64; /* at least as much as the threads hold */
+    options.batch_size = batch_size;
     options.sequence_length = 24;
     options.max_rows = 8;
     options.tasks = &task;
     options.task_count = 1;
     options.num_threads = 1;
-    options.num_prefetch = PREFETCH;
+    options.num_prefetch = num_prefetch;
     options.num_prefetch_val = PREFETCH_VAL;
     return fixture_sampler(store_of(state), &options);
+}
+
+static hw_sampler *open_sampler(void **state) {
+    return open_with(state, 64, PREFETCH);
 }
 
 static void take(hw_sampler *sampler, hw_split split) {
@@ -51,6 +55,21 @@ static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **stat
     take(sampler, HW_VAL);
     wait_for_queues(sampler, PREFETCH, PREFETCH_VAL);
     hw_sampler_close(sampler);
+}
+
+/* One sequence a batch, of which a thread holds 8. */
+static void a_queue_is_as_long_as_it_is_said_to_be(void **state) {
+    for (int32_t prefetch = -1; prefetch < 4; prefetch += prefetch < 0 ? 2 : 1) {
+        uint32_t expected = prefetch < 0 ? 9 : (uint32_t)prefetch; /* chosen: and one to read */
+        hw_sampler *sampler = open_with(state, 1, prefetch);
+        for (uint32_t taken = 0; taken < 40; taken++) {
+            take(sampler, HW_TRAIN);
+        }
+        wait_for_queues(sampler, expected, 0);
+        usleep(20000);
+        assert_int_equal(hw_sampler_get_stats(sampler).batches, 40 + expected);
+        hw_sampler_close(sampler);
+    }
 }
 
 static void train_stays_full_while_val_is_evaluated(void **state) {
@@ -131,6 +150,7 @@ static void passes_of_one_batch_are_made_before_they_are_asked_for(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(val_is_made_ahead_from_the_first_batch_that_is_asked_for),
+        cmocka_unit_test(a_queue_is_as_long_as_it_is_said_to_be),
         cmocka_unit_test(train_stays_full_while_val_is_evaluated),
         cmocka_unit_test(val_does_not_starve_while_train_is_waited_for),
         cmocka_unit_test(passes_of_one_batch_are_made_before_they_are_asked_for),

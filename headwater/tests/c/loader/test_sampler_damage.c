@@ -93,6 +93,7 @@ static void assert_named(const struct patient *patient, hw_split split, uint32_t
     hw_batch *batch = NULL;
     hw_error error = {.message = ""};
     hw_sampler_options options = {.struct_bytes = sizeof options,
+                                  .split_ratios = {0.8, 0.1, 0.1},
                                   .batch_size = 8,
                                   .sequence_length = 64,
                                   .max_rows = 32,

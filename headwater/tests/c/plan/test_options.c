@@ -28,7 +28,7 @@ static void defaults_are_those_of_the_python_front(void **state) {
     assert_int_equal(options.batch_size, 32);
     assert_int_equal(options.sequence_length, 1024);
     assert_int_equal(options.child_width, 16);
-    assert_int_equal(options.num_prefetch, 3);
+    assert_int_equal(options.num_prefetch, -1);
     assert_int_equal(options.num_prefetch_val, 1);
     assert_int_equal(options.max_rows, 0);
     assert_int_equal(options.layout, HW_LAYOUT_DENSE);
@@ -91,12 +91,14 @@ static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
 
 static void values_out_of_range_are_named(void **state) {
     ASSERT_REFUSED(sequence_length = 1, "sequence_length is 1, expected 2 to 65535");
-    ASSERT_REFUSED(num_prefetch = -1, "num_prefetch is -1, expected 0 to 1024");
+    ASSERT_REFUSED(num_prefetch = -2, "num_prefetch is -2, expected 0 to 1024");
     ASSERT_REFUSED(child_order = (hw_child_order)2, "child_order is 2, expected 0 to 1");
     ASSERT_REFUSED(mask_ratio = NAN, "mask_ratio is nan, expected 0 to 1");
     ASSERT_REFUSED(packing = 2, "packing is 2, expected 0 to 1");
     ASSERT_REFUSED(split_ratios[1] = -0.1, "split_ratios[1] is -0.1, expected 0 to 1");
     ASSERT_REFUSED(split_ratios[0] = 0.9, "split_ratios sum to 1.1, expected 1");
+    ASSERT_REFUSED(split_ratios[0] = options.split_ratios[1] = options.split_ratios[2] = 0,
+                   "split_ratios sum to 0, expected 1");
     ASSERT_REFUSED(rank = 1, "rank is 1, expected 0 to 0");
 }
 

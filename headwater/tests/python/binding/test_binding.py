@@ -122,8 +122,9 @@ def struct_claims(name: str, kind: type[ctypes.Structure]) -> Iterator[str]:
 
 
 def is_of(expression: str, kind: str) -> str:
-    kinds = {kind, kind.removeprefix("const ")}  # what ctypes reads, or writes too
-    choice = f"_Generic({expression}, {': 1, '.join(sorted(kinds))}: 1, default: 0)"
+    writable = kind.removeprefix("const ")  # ctypes does not tell the two apart
+    kinds = kind if writable == kind else f"{kind}: 1, {writable}"
+    choice = f"_Generic({expression}, {kinds}: 1, default: 0)"
     return f"_Static_assert({choice}, {quoted(expression, kind)});"
 
 

@@ -316,6 +316,18 @@ def test_metadata_holds_the_splits_and_statistics_of_this_sampler(
     assert metadata["fingerprint"] == sampler.store.fingerprint
 
 
+def test_the_scale_of_times_is_in_the_metadata_of_every_task(path: Path) -> None:
+    """Times are the 24 of the orders, a day apart: (24² - 1) / 12 is their variance."""
+    scale = {"mean_us": 12.5 * DAY_US, "std_us": (575 / 12) ** 0.5 * DAY_US}
+    assert headwater.Store(path).metadata["time"] == pytest.approx(scale)
+    with headwater.Sampler(path, **SMALL, tasks=["quantity"]) as sampler:
+        assert sampler.database_metadata()["time"] == pytest.approx(scale)
+    cutoff = ("1970-01-05", "1970-01-09")  # of orders 1 to 4: 1.25 is the variance
+    with headwater.Sampler(path, **SMALL, tasks=["quantity"], time_split=cutoff) as sampler:
+        scale = {"mean_us": 2.5 * DAY_US, "std_us": 1.25**0.5 * DAY_US}
+        assert sampler.database_metadata()["time"] == pytest.approx(scale)
+
+
 def test_embeddings_are_copies(sampler: headwater.Sampler) -> None:
     columns = sampler.column_embeddings()
     columns[0] = 1
@@ -435,7 +447,7 @@ def test_samplers_share_a_store(path: Path) -> None:
         ({"child_order": "oldest"}, "child_order is 'oldest', expected one of 'uniform', 'recent'"),
         ({"split_ratios": (0.5, 0.1, 0.1)}, "split_ratios sum to 0.7"),
         ({"tasks": ["chrn"]}, "did you mean 'churn'"),
-        ({"task_weights": {"churn": 1.0}}, "expected each of"),
+        ({"task_weights": {"churn": 1.0}}, "expected one for each of"),
         ({"rank": 2, "world_size": 2}, "rank is 2"),
         ({"default_batch_size": 0}, "default_batch_size is 0"),
         ({"num_threads": 100_000}, "num_threads is 100000"),
@@ -474,6 +486,43 @@ def test_shutdown_is_idempotent_and_final(path: Path, prefetch: int) -> None:
             ask()
     with pytest.raises(headwater.SamplerShutdown):
         sampler.batch("train", 0)
+
+
+def mapped(path: Path) -> bool:
+    return f"{path}/" in Path("/proc/self/maps").read_text()
+
+
+def test_shutdown_lets_go_of_a_store_that_the_sampler_opened(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    with headwater.Sampler(path, **SMALL) as sampler:
+        store, run = sampler.store, sampler.epoch("train")
+        for _ in range(3):
+            batch = sampler.next_train_batch()
+        first, before = next(run), batch["column_ids"].copy()
+        rows = store.task_seeds("churn")["anchor_row"]  # an array over the store
+        assert mapped(path)
+    assert mapped(path) and rows.tolist() == [row for row in range(6) for _ in range(3)]
+    del rows
+    assert not mapped(path)  # with batches, a pass and the closed store at hand
+    assert (batch["column_ids"] == before).all() and first["num_sequences"][0] == 4
+    state = sampler.state_dict()
+    assert state["streams"]["train"]["batches"] == 3 and sampler.stats()["sequences"] >= 12
+    for ask in (sampler.database_metadata, lambda: sampler.num_seeds("train"), lambda: next(run)):
+        with pytest.raises(headwater.SamplerShutdown, match="the sampler was shut down"):
+            ask()
+    with pytest.raises(ValueError, match="the store is closed"):
+        sampler.column_embeddings()
+    with headwater.Sampler(path, **SMALL) as other:
+        other.load_state_dict(state)
+
+
+def test_shutdown_leaves_a_shared_store_open(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    with headwater.Store(path) as store:
+        with headwater.Sampler(store=store, **SMALL) as sampler:
+            sampler.next_train_batch()
+        assert mapped(path) and sampler.column_embeddings().shape == (10, 8)
+    assert not mapped(path)
 
 
 def test_shutdown_wakes_waiting_threads(path: Path) -> None:
@@ -646,6 +695,11 @@ def test_a_task_without_seeds_in_a_split_is_left_out_with_one_warning(tmp_path: 
     }
     headwater.build({"people": people}, tmp_path / "town.hw", metadata=metadata)
     options = {**SMALL, "num_threads": 1}
+    with pytest.raises(
+        ValueError, match=r"split_ratios is \(0.6, 0.2, 0.2\), but the seeds of 'old', 'aged' say"
+    ):
+        headwater.Sampler(tmp_path / "town.hw", **options)
+    options["split_ratios"] = (0.8, 0.1, 0.1)  # the default
     with headwater.Sampler(db_path=tmp_path / "town.hw", **options) as sampler:
         sampler.next_train_batch()
         with pytest.warns(UserWarning, match="'aged' has no seeds in split 'val'") as told:

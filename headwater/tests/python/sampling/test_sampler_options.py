@@ -22,7 +22,7 @@ from headwater.sampling.sampler_options import (
     members,
     signature,
 )
-from tiny_store import write_tiny
+from tiny_store import DAY_US, write_tiny
 
 ROOT = Path(__file__).resolve().parents[4]
 WINDS = Option(
@@ -91,12 +91,33 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
         ({"max_hops": 2**32}, "max_hops is 4294967296, expected 0 to 4294967294"),
         ({"default_batch_size": 4.0}, "default_batch_size is 4.0, expected a whole number"),
         ({"split_ratios": (0.5, -0.1, 0.6)}, "split_ratios: 'val' is -0.1, expected 0 to 1"),
+        ({"split_ratios": (0, 0, 0)}, "split_ratios sum to 0, expected 1"),
+        ({"split_ratios": 0.8}, "split_ratios is 0.8: 'float' object is not iterable"),
+        ({"rank": -1}, "rank is -1, expected 0 to 4294967295"),
+        ({"child_order": ["recent"]}, "child_order is ['recent'], expected one of 'uniform'"),
+        ({"tasks": 3}, "tasks is 3: "),
+        ({"tasks": ["churn", 3]}, "tasks is ['churn', 3]: the task is 3, expected its name"),
+        ({"visible_until": "soon"}, "visible_until is 'soon': 'soon' is no ISO 8601 time"),
+        ({"visible_until": 1.5}, "visible_until is 1.5: expected a time"),
+        ({"contexts_per_batch": 3}, "3, without packing it is default_batch_size"),
+        (
+            {"max_rows": 65_535, "bfs_child_width": 4096, "default_sequence_length": 65_535},
+            "and bfs_child_width 4096 needs more than 2147483648 bytes of scratch for each thread:"
+            " lower max_rows or bfs_child_width",
+        ),
+        (
+            {"default_batch_size": 65_536, "default_sequence_length": 65_535, "max_rows": 65_535},
+            "lower default_batch_size, default_sequence_length, max_rows or text_budget",
+        ),
+        ({"max_targets_per_type": 2000, "mask_ratio": 0.1}, "at most default_sequence_length"),
+        ({"task_weights": [1.0]}, "is [1.0]: expected one for each of ['churn', 'quantity'], in"),
+        ({"task_weights": [1.0, -1.0]}, "task_weights is [1.0, -1.0]: expected 0 to 1e+12"),
     ],
 )
 def test_values_out_of_their_range_are_named_as_they_were_given(
     given: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         headwater.Sampler(write_tiny(tmp_path), **given)
 
 
@@ -113,14 +134,36 @@ def test_a_state_is_the_same_for_the_same_values_and_json(tmp_path: Path) -> Non
         "child_counts": np.True_, "seed": np.int64(7), "max_hops": np.int32(2), "packing": 0,
         "split_ratios": (share for share in (0.5, 0.25, 0.25)), "context_labels": "default",
         "task_weights": {"churn": np.float32(1), "quantity": 2},
+        "label_rows": np.int64(2), "default_sequence_length": np.int32(64), "max_rows": np.uint(16),
+        "visible_until": np.int64(9 * DAY_US), "staleness": (np.float32(0.5), np.int64(3)),
     }  # fmt: skip
     plain: dict[str, Any] = {
         "child_counts": True, "seed": 7, "max_hops": 2, "split_ratios": (0.5, 0.25, 0.25),
         "task_weights": {"churn": 1.0, "quantity": 2.0},
+        "label_rows": 2, "default_sequence_length": 64, "max_rows": 16,
+        "visible_until": 9 * DAY_US, "staleness": (0.5, 3.0),
     }  # fmt: skip
     with headwater.Sampler(path, **given) as one, headwater.Sampler(path, **plain) as other:
         other.load_state_dict(json.loads(json.dumps(one.state_dict())))
         assert one.state_dict() == other.state_dict()
+        state = other.state_dict()
+        state["streams"]["train"] = {
+            "positions": {"churn": np.uint64(64), "quantity": np.int32(32)}, "batches": np.int64(3),
+        }  # fmt: skip
+        one.load_state_dict(state)
+        moved = json.loads(json.dumps(one.state_dict()))["streams"]["train"]
+        assert moved == {"positions": {"churn": 64, "quantity": 32}, "batches": 3}
+
+
+def test_a_list_of_weights_has_the_order_of_the_tasks_as_they_are_given(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    for tasks, churn in ((None, 1.0), (["churn", "quantity"], 1.0), (["quantity", "churn"], 3.0)):
+        options = {"tasks": tasks, "default_batch_size": 1, "default_sequence_length": 8}
+        with headwater.Sampler(path, task_weights=[1, 3], **options) as sampler:
+            weights = {"churn": churn, "quantity": 4.0 - churn}
+            assert sampler.state_dict()["options"]["task_weights"] == weights
+            found = [int(sampler.batch("train", k)["task_idx"][0]) for k in range(1024)]
+            assert found.count(0) == 256 * churn
 
 
 def test_the_document_lists_the_options_as_the_table_does() -> None:
