@@ -55,7 +55,9 @@ class Judged:
 
     @property
     def asked_depth(self) -> int:
-        return NO_TIME if self.asked.max_hops is None else self.asked.max_hops
+        """Hops from the first row: a derived task's anchor has one."""
+        hops = self.asked.max_hops
+        return NO_TIME if hops is None else hops + (not self.task.is_cell)
 
     def passes(self, times: Array, rows: Array | None = None, chain: Array | None = None) -> Array:
         """Whether times of rows (by default all) pass the cutoff of their sequence."""
