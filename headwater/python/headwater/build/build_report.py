@@ -20,7 +20,7 @@ from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
 from headwater.sources.value_sql import LAST_US
-from headwater.store.inspection import NO_TIMES, losses_of, no_times_reached
+from headwater.store.inspection import NO_TIMES, losses_of, no_times_reached, timeless_of
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class BuildReport:
                     f"{name} has no temporal column: its rows are shown at any time, though they "
                     f"point at {parents[0]}, which has one"
                 )
+        lines += timeless_of(self.metadata)
         for task in self.metadata["tasks"]:
             for name, column in timed.items():
                 if column is not None and f"{name}.{column}" in task["hidden_columns"]:
@@ -370,6 +371,7 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         if seeds.latest_train_us is None
         else iso_time(seeds.latest_train_us),
         "obs_time_range": None if span is None else [iso_time(span[0]), iso_time(span[1])],
+        "sees_everything": task.sees_everything,
         "cutoff": "exclusive" if seeds.exclusive else "inclusive",
         "context_labels": task.context_labels,
         "label_window_us": task.label_window_us,

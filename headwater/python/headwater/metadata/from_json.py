@@ -57,9 +57,10 @@ COLUMN_KEYS = (
 )  # fmt: skip
 TASK_KEYS = (
     "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
-    "observation_time_column", "label_window", "label_known_at", "split_column",
+    "observation_time_column", "sees_everything", "label_window", "label_known_at", "split_column",
     "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor", "note",
 )  # fmt: skip
+NULLABLE = ("observation_time_column",)  # null says the same as no key
 
 
 def is_usable(name: str) -> bool:
@@ -299,6 +300,7 @@ class Reader:
             ),
             anchor_key=self.one_or_list(entry, "anchor_key", where),
             observation_time_column=self.text(entry, "observation_time_column", where),
+            sees_everything=self.flag(entry, "sees_everything", where, default=False),
             label_window_us=self.duration(entry, "label_window", where),
             label_known_at=self.text(entry, "label_known_at", where),
             split_column=self.text(entry, "split_column", where),
@@ -355,7 +357,7 @@ class Reader:
                 self.problems.append(f"{where} has the key {key!r}, expected a string")
             elif names and key not in names:
                 self.problems.append(f"{where} has an unknown key '{key}'{nearest(key, names)}")
-            elif names and entry is None:
+            elif names and entry is None and key not in NULLABLE:
                 self.problems.append(f"'{key}' of {where} is null; give a value or leave it out")
             else:
                 found[key] = entry

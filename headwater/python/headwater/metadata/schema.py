@@ -220,6 +220,7 @@ class Task:
     seeds: tuple[tuple[str, str], ...] = ()  # (split, path) in the order train, val, test
     anchor_key: tuple[str, ...] = ()  # columns of the result; empty: named as the primary key
     observation_time_column: str | None = None
+    sees_everything: bool = False  # consent to seeds without a time in a database with times
     label_window_us: int | None = None
     label_known_at: str | None = None
     split_column: str | None = None
@@ -255,6 +256,8 @@ class Task:
             entry["kind"] = self.kind
         if self.observation_time_column is not None:
             entry["observation_time_column"] = self.observation_time_column
+        if self.sees_everything:
+            entry["sees_everything"] = True
         if self.label_window_us is not None:
             entry["label_window"] = format_duration(self.label_window_us)
         if self.label_known_at is not None:
