@@ -297,10 +297,10 @@ def small() -> Config:
 def demo() -> Config:
     """For `make demo`: the shop of `headwater.shop`; about 2 minutes on two CPU cores, AUROC 0.86.
 
-    Four hops lead from a customer over orders and products to what others made of the same things.
+    Three hops lead from a customer over orders and products to what others made of the same things.
     """
     return Config(
-        width=64, heads=4, layers=2, sequence_length=96, max_rows=32, max_hops=4, child_width=4,
+        width=64, heads=4, layers=2, sequence_length=96, max_rows=32, max_hops=3, child_width=4,
         batch_size=32, steps=1000, learning_rate=3e-3,
     )  # fmt: skip
 

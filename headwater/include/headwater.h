@@ -506,7 +506,7 @@ typedef struct hw_sampler_options {
     uint32_t max_rows; /* 0: chosen (docs/2-sampling.md, "Budgets") and reported by
                           hw_sampler_shape */
     uint32_t child_width; /* 0: 16 */
-    uint32_t max_hops; /* 0: no limit; else limit + 1 (1 = only the seed's row) */
+    uint32_t max_hops; /* from the anchor. 0: no limit; else limit + 1 (1 = no row beyond it) */
     hw_width_scope width_scope;
     hw_child_order child_order;
     hw_identifier_cells identifier_cells;

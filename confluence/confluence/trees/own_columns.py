@@ -35,11 +35,11 @@ def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) 
     entry = store.metadata["tasks"][task.index]
     table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
     low, high = table["column_range"]
-    anchor = 1 if entry["kind"] == "derived" else 0  # local row of the anchor, and its hops
+    anchor = 1 if entry["kind"] == "derived" else 0  # local row of the anchor
     about = store.metadata["columns"][low:high]
     chosen = [c for c, column in enumerate(about) if column["stype"] in FEATURE_STYPES]
     sampler = open_sampler(
-        store_path, cfg, task.name, max_hops=anchor, max_rows=2, identifier_cells="none",
+        store_path, cfg, task.name, max_hops=0, max_rows=2, identifier_cells="none",
         default_sequence_length=high - low + 3, default_batch_size=SAMPLE_BATCH,
         layout="dense", child_counts=False, label_rows=0, peer_labels=0, staleness=None,
     )  # fmt: skip

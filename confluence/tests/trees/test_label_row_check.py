@@ -43,7 +43,7 @@ def check(store: Path, cfg: Config, task: str) -> None:
     [
         ("rating", {}, "'rating' asks for a cell"),
         ("subscribed", {}, "'subscribed' states neither label_window nor label_known_at"),
-        ("churn", {"max_hops": 1}, "'churn' has them from 2 hops on, but max_hops is 1"),
+        ("churn", {"max_hops": 0}, "'churn' has them one hop from the anchor, but max_hops is 0"),
         ("next_order", {}, ALONE),  # its split is by the key of the customer
         ("churn", {"context_labels": "none"}, "'churn' shows no labels"),
     ],

@@ -49,7 +49,7 @@ static const hw_option_field FIELDS[] = {
     {"child_width", HW_OPTION_UINT32, AT(child_width), 1, {16}, 1, HWI_MAX_CHILD_WIDTH, NULL,
      CONTENTS, "most children taken of a row, per foreign key or in all (width_scope)"},
     {"max_hops", HW_OPTION_UINT32, AT(max_hops), 1, {0}, 1, MOST_U32, NULL, CONTENTS,
-     "most hops from the seed to a row, and 1 more; 0: no limit"},
+     "most hops from the anchor to a row, and 1 more; 0: no limit"},
     {"width_scope", HW_OPTION_WORD, AT(width_scope), 1, {HW_WIDTH_PER_KEY}, 0, HW_WIDTH_PER_ROW,
      WIDTH_SCOPES, CONTENTS, "what child_width is per"},
     {"child_order", HW_OPTION_WORD, AT(child_order), 1, {HW_CHILDREN_UNIFORM}, 0,

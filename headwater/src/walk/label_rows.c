@@ -9,11 +9,10 @@ enum { PEER_POOL = 4 }; /* peers are drawn from so many times as many labels, th
 void hwi_labels_start(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
     const hw_seeds *seeds = &plan->store->seeds[walk->view.task->task];
-    uint32_t most = plan->options.max_hops; /* label rows have two hops */
     walk->labels.count = walk->labels.next = 0;
     walk->labels.sought = (plan->options.label_rows > 0 || plan->options.peer_labels > 0) &&
                           !walk->view.is_cell && seeds->label_times != NULL &&
-                          (most == 0 || most > 2);
+                          walk->deepest >= HWI_LABEL_DEPTH;
     if (walk->labels.sought && walk->seed.split != HWI_SPLIT_AD_HOC && walk->seed.index > 0) {
         uint32_t before = walk->seed.index - 1;
         __builtin_prefetch(seeds->anchors + before);

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#define HWI_LABEL_DEPTH 2u /* hops from the seed's row, one more than from the anchor */
+
 struct hwi_walk;
 
 struct hwi_labels {

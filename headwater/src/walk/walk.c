@@ -216,12 +216,6 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
 
 /* ---- visits ------------------------------------------------------------------------------ */
 
-/* Whether the walk may go on from a row of so many hops. */
-static int goes_on(const struct hwi_walk *walk, uint32_t depth) {
-    uint32_t most = walk->plan->options.max_hops;
-    return most == 0 || depth + 1 < most;
-}
-
 /* Visits a row that is marked already; its parents and children are reached if it is to `push`. */
 static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
                            uint8_t chain, int push, int was_asked, hw_error *error) {
@@ -298,6 +292,12 @@ static uint32_t draw_staleness(struct hwi_walk *walk) {
     return hwi_rng_below(&walk->rng, plan->stale_seconds + 1);
 }
 
+/* max_hops from the anchor, which has 1 hop from the first row where that is the seed's. */
+static uint32_t deepest_of(const struct hwi_plan *plan, const struct hwi_view *view) {
+    uint32_t most = plan->options.max_hops;
+    return most == 0 ? UINT32_MAX : most - 1 + !view->is_cell;
+}
+
 hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     const struct hwi_task_info *info = plan->tasks[seed->task].info;
@@ -311,6 +311,7 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
                              plan->tasks[seed->task].task * 4 + seed->split);
     hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
     renew_cutoffs(walk, &last);
+    walk->deepest = deepest_of(plan, &walk->view);
     walk->newest =
         walk->view.is_cell ? INT64_MIN : hwi_newest_visible(&walk->cutoffs, plan, &walk->view);
     walk->row_count = walk->cell_count = walk->list_count = walk->withheld_count = 0;
@@ -331,9 +332,7 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
     if (!walk->view.is_cell) {
         visit_seed(walk);
     }
-    if (walk->view.is_cell || plan->options.max_hops != 1) {
-        push_anchor(walk);
-    }
+    push_anchor(walk);
     return HW_OK;
 }
 
@@ -351,7 +350,7 @@ static hw_status visit_parent(struct hwi_walk *walk, hw_error *error) {
     if (walk->row_count > 0) { /* else it is the anchor itself */
         walk->local_parents[place] = (uint16_t)walk->row_count;
     }
-    int push = !entry->is_end && goes_on(walk, entry->depth);
+    int push = !entry->is_end && entry->depth < walk->deepest;
     return visit_row(walk, entry->row, entry->table, entry->depth, entry->chain, push, 0, error);
 }
 
@@ -368,8 +367,8 @@ static hw_status visit_child(struct hwi_walk *walk, const struct hwi_drawn *draw
     if (mark_visited(walk, drawn->row) != HWI_NONE) {
         return HW_OK;
     }
-    int push = goes_on(walk, drawn->depth);
-    return visit_row(walk, drawn->row, table, drawn->depth, 0, push, 1, error);
+    return visit_row(walk, drawn->row, table, drawn->depth, 0, drawn->depth < walk->deepest, 1,
+                     error);
 }
 
 /* Which rows were drawn; asks for their records. */
@@ -437,7 +436,7 @@ static hw_status push_peer(struct hwi_walk *walk, uint32_t anchor, hw_error *err
         ask_for_record(where, anchor);
         walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
             .row = anchor,
-            .depth = 3,
+            .depth = HWI_LABEL_DEPTH + 1,
             .asked = walk->step,
             .table = (uint16_t)table,
             .child = (uint16_t)walk->row_count,
@@ -462,7 +461,7 @@ static hw_status visit_label(struct hwi_walk *walk, hw_error *error) {
     walk->visits[walk->row_count] = (struct hwi_visit){
         .row = HWI_NONE,
         .table = HWI_NONE,
-        .depth = 2,
+        .depth = HWI_LABEL_DEPTH,
         .cell_start = walk->cell_count,
         .cell_count = room < 2 ? room : 2,
         .key_count = 1,

@@ -86,6 +86,7 @@ struct hwi_walk {
     uint32_t *cell_lists;
     uint32_t row_count, cell_count, list_count;
     uint32_t withheld_count; /* cells of visited rows, emitted columns alone */
+    uint32_t deepest; /* hops from the first row beyond which no row is reached */
     uint32_t target_cell; /* position in the sequence; HWI_NONE: no task is asked */
     int64_t newest; /* time of the newest row of any table that the seed sees, or INT64_MIN; for the
                        age of the seed's row, where it has one */

@@ -211,7 +211,8 @@ class Walk:
     def run(self) -> Context:
         options, context = self.options, self.context
         waiting: deque[tuple[int | None, int, bool]] = deque()
-        waiting.append((None if self.task.derived and self.asks else self.anchor, 0, True))
+        has_seed_row = self.task.derived and self.asks
+        waiting.append((None if has_seed_row else self.anchor, 0, True))
         visited: set[int | None] = set()
         while len(context.cells) < options.sequence_length and len(context.rows) < options.max_rows:
             if waiting:
@@ -235,7 +236,7 @@ class Walk:
             self.visit(row, hops, chain)
             if row in self.ends:
                 continue
-            if options.max_hops is None or hops < options.max_hops:
+            if options.max_hops is None or hops - has_seed_row < options.max_hops:
                 waiting.extend((p, hops + 1, chain) for p in self.visible_parents(row, chain))
                 if row is not None:
                     self.add_groups(row, hops + 1)
@@ -245,9 +246,7 @@ class Walk:
     def find_labels(self) -> deque[int]:
         """Label rows come after the first rows that wait as parents, before any child."""
         options = self.options
-        if not (self.task.derived and self.asks) or (
-            options.max_hops is not None and options.max_hops < 2
-        ):
+        if not (self.task.derived and self.asks) or options.max_hops == 0:
             return deque()
         known = self.known_labels()
         own = [i for i in known if self.is_own(i) and self.is_earlier(i)]

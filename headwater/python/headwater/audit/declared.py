@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.audit.findings import Findings
 from headwater.audit.rules import known_text
-from headwater.audit.stored import DAYS, NULL_TIME_VISIBLE, Stored, StoredTask
+from headwater.audit.stored import DAYS, NO_TIME, NULL_TIME_VISIBLE, Stored, StoredTask
 from headwater.audit.view import time_text
 
 ROWS_AT_ONCE = 1_000_000
@@ -56,6 +56,10 @@ def _declared_of_task(
         "target_column": (stored.columns[task.target_column].name, entry["target_column"]),
         "cutoff": ("exclusive" if task.is_exclusive else "inclusive", entry.get("cutoff")),
         "context_labels": (labels, entry.get("context_labels")),
+        "sees_everything": (
+            bool((task.obs_times == NO_TIME).all()),
+            entry.get("sees_everything") or None,
+        ),
         "hidden_columns": (hidden, sorted(declared) if isinstance(declared, list) else None),
     }
 

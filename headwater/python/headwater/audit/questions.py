@@ -80,6 +80,8 @@ def check_times(stored: Stored, task: StoredTask, findings: Findings) -> None:
             f"{timeless:,} of {len(task.anchors):,} seeds have no observation time: their contexts "
             f"show all rows of {', '.join(timed[:EXAMPLES_MAX])}, whatever their times"
         )
+        if stored.metadata["tasks"][task.number].get("sees_everything"):
+            text += ', as its "sees_everything" says'
         findings.to_check("no time", task.name, text, timeless)
 
 

@@ -44,8 +44,8 @@ class Judged:
     def grow_chain(self, shown: Array) -> None:
         """Chain rows: the first row, the anchor, and what parents of chain rows are."""
         view, links = self.view, self.view.links
-        hops = NO_TIME if self.asked.max_hops is None else self.asked.max_hops
-        steps = shown & (hops > view.depth[links.child])
+        hops, more = self.asked.max_hops, not self.task.is_cell  # a derived task's anchor has 1
+        steps = shown & ((NO_TIME if hops is None else hops + more) > view.depth[links.child])
         times = view.time[links.parent]
         steps &= (times <= view.until[links.parent]) | (view.until[links.parent] == NO_TIME)
         while True:

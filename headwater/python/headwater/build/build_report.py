@@ -20,7 +20,13 @@ from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
 from headwater.sources.value_sql import LAST_US
-from headwater.store.inspection import NO_TIMES, bytes_text, losses_of, no_times_reached
+from headwater.store.inspection import (
+    NO_TIMES,
+    bytes_text,
+    losses_of,
+    no_times_reached,
+    timeless_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,7 @@ class BuildReport:
                     f"{name} has no temporal column: its rows are shown at any time, though they "
                     f"point at {parents[0]}, which has one"
                 )
+        lines += timeless_of(self.metadata)
         for task in self.metadata["tasks"]:
             for name, column in timed.items():
                 if column is not None and f"{name}.{column}" in task["hidden_columns"]:
@@ -348,6 +355,7 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "split": "given" if seeds.given_split else "hash",
         "latest_train_time": None if latest is None else iso_time(latest),
         "obs_time_range": None if span is None else list(map(iso_time, span)),
+        "sees_everything": task.sees_everything,
         "cutoff": "exclusive" if seeds.exclusive else "inclusive",
         "context_labels": task.context_labels,
         "label_window_us": task.label_window_us,

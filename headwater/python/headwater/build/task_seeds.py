@@ -157,13 +157,15 @@ class _SeedMaker:
         """A derived task without a time of its own would see its own label window."""
         observed, target = self.task.observation_time_column, self.task.target_column
         temporal = [t.table.name for t in self.tables if t.temporal and t.table.graph]
-        if self.kind == "derived" and observed is None and temporal:
+        consents = self.task.sees_everything
+        if self.kind == "derived" and observed is None and temporal and not consents:
             raise TaskError(
                 f"{self.where} needs an 'observation_time_column': the database has times "
-                f"(table '{temporal[0]}'), and without one a context would show the label window"
+                f"(table '{temporal[0]}'), and without one a context would show the label window; "
+                'if contexts may show everything, state "sees_everything": true'
             )
         is_time = self.kind == "cell" and target == self.anchor.table.temporal_column
-        if is_time and observed in (None, target):
+        if is_time and observed in (None, target) and not consents:
             raise TaskError(
                 f"{self.where} predicts the time of its own rows ('{target}'); name another "
                 "'observation_time_column'"
@@ -356,8 +358,10 @@ class _SeedMaker:
         at = self.anchor.time("p.") if self.anchor.temporal else "NULL::BIGINT"
         if self.task.observation_time_column is not None:
             obs = "s.obs"
+        elif self.anchor.temporal and not self.task.sees_everything:
+            obs = at
         else:
-            obs = at if self.anchor.temporal else f"{FOREVER_US}::BIGINT"
+            obs = f"{FOREVER_US}::BIGINT"
         null_key = " OR ".join(f"k{i} IS NULL" for i in range(len(parts)))
         newer = "false" if self.task.allow_future_anchor else "visible_at > obs_time"
         unlabelled = "labelled AND target IS NULL" if self.task.require_label else "false"

@@ -211,6 +211,18 @@ def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
                 )
     if task.seeds and task.split_column is not None:
         problems.append(f"{where} has label tables per split and a 'split_column'")
+    if task.sees_everything:
+        for name, value in (
+            ("observation_time_column", task.observation_time_column),
+            ("label_window", task.label_window_us),
+            ("label_known_at", task.label_known_at),
+            ("allow_future_anchor", task.allow_future_anchor or None),
+        ):
+            if value is not None:
+                problems.append(
+                    f"{where} has 'sees_everything' and '{name}': a question that sees everything "
+                    "has no time; leave out one of them"
+                )
     if task.kind == "cell" and task.anchor_table in tables:
         named = [c for c in tables[task.anchor_table].columns if c.name == task.target_column]
         if not named or named[0].stype != task.target_stype:

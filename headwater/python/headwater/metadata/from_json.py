@@ -49,6 +49,8 @@ TIME_MARKS = (
 
 ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252", "ascii")
 
+NULLABLE = ("observation_time_column",)  # null says the same as no key
+
 
 def is_usable(name: str) -> bool:
     """Whether a table, column or task may be called so."""
@@ -287,6 +289,7 @@ class Reader:
             ),
             anchor_key=self.one_or_list(entry, "anchor_key", where),
             observation_time_column=self.text(entry, "observation_time_column", where),
+            sees_everything=self.flag(entry, "sees_everything", where, default=False),
             label_window_us=self.duration(entry, "label_window", where),
             label_known_at=self.text(entry, "label_known_at", where),
             split_column=self.text(entry, "split_column", where),
@@ -343,7 +346,7 @@ class Reader:
                 self.problems.append(f"{where} has the key {key!r}, expected a string")
             elif names and key not in names:
                 self.problems.append(f"{where} has an unknown key '{key}'{nearest(key, names)}")
-            elif names and entry is None:
+            elif names and entry is None and key not in NULLABLE:
                 self.problems.append(f"'{key}' of {where} is null; give a value or leave it out")
             else:
                 found[key] = entry

@@ -40,8 +40,8 @@ COLUMN_KEYS = (
 )  # fmt: skip
 TASK_KEYS = (
     "note", "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
-    "observation_time_column", "label_window", "label_known_at", "split_column", "hidden_columns",
-    "cutoff", "context_labels", "require_label", "allow_future_anchor",
+    "observation_time_column", "sees_everything", "label_window", "label_known_at", "split_column",
+    "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor",
 )  # fmt: skip
 
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
@@ -191,6 +191,7 @@ class Task:
     seeds: tuple[tuple[str, str], ...] = ()  # (split, path) in the order train, val, test
     anchor_key: tuple[str, ...] = ()  # columns of the result; empty: named as the primary key
     observation_time_column: str | None = None
+    sees_everything: bool = False  # consent to seeds without a time in a database with times
     label_window_us: int | None = None
     label_known_at: str | None = None
     split_column: str | None = None

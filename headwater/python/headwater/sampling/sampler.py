@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ALL_TASKS = 2**32 - 1
-STATE_VERSION = 2
+STATE_VERSION = 3
 STREAMS = ("train", "val")
 
 Parameters = ParamSpec("Parameters")

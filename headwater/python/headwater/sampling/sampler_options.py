@@ -27,7 +27,7 @@ MAX_THREADS = 16
 MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
 UNSEEN = ("staleness_zero_share", "never_masked")  # set with another, or by the front itself
 DOCS = {  # of those that Python takes in another form
-    "max_hops": "most hops from the seed to a row; None: no limit",
+    "max_hops": "most hops from the anchor to a row; None: no limit",
     "num_threads": "threads that make batches; None: usable cores / local_world_size, at most 16",
     "staleness": "(p0, days): a train seed sees less by a gap of up to so many days, of none with"
     ' probability p0 (docs/2-sampling.md, "Staleness"); None: no gap',

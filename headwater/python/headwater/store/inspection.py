@@ -141,6 +141,7 @@ def _losses(metadata: dict[str, Any]) -> list[str]:
         for entry in table["conversions"]:
             value = f"{name}.{entry['column']}"
             lines.append(f"{entry['count']:,} values of {value} became NULL: {entry['reason']}")
+    taken += timeless_of(metadata)
     lines += losses_of(metadata)
     parts = ["", "as the metadata say:", *(f"  {line}" for line in taken)] if taken else []
     return parts + (["", "not taken as it was:", *(f"  {x}" for x in lines)] if lines else [])
@@ -184,6 +185,21 @@ def no_times_reached(metadata: dict[str, Any], anchor_table: str) -> bool:
         reached = reached.union(*(link for link in links if link & reached))
     timed = {table["name"] for table in metadata["tables"] if table["temporal_column"] is not None}
     return not reached & timed
+
+
+def timeless_of(metadata: dict[str, Any]) -> list[str]:
+    """How many seeds of each task have no time, in a database with times."""
+    if all(table["temporal_column"] is None for table in metadata["tables"]):
+        return []
+    lines = []
+    for task in metadata["tasks"]:
+        count = sum(task["seeds"][split] for split in SPLITS)
+        if count and task["obs_time_range"] is None:
+            lines.append(
+                f"{count:,} seeds of task {task['name']} have no time: they see all rows, those of"
+                " the future too" + ' ("sees_everything")' * task.get("sees_everything", False)
+            )
+    return lines
 
 
 def losses_of(metadata: dict[str, Any]) -> list[str]:

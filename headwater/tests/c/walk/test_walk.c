@@ -363,11 +363,11 @@ static void hashed_splits_decide_which_labels_show(void **state) {
 
 /* ---- widths and limits ------------------------------------------------------------------- */
 
-/* form, seed 0, two hops: team 0 has 3 children by home (6 newest) and 2 by away (4 newest). Per
+/* form, seed 0, one hop: team 0 has 3 children by home (6 newest) and 2 by away (4 newest). Per
  * key and width 1: one of each. Per row and width 3: dealt home, away, home. */
 static void widths_are_per_key_or_dealt_to_the_keys_of_a_row(void **state) {
     hw_sampler_options options = recent();
-    options.max_hops = 3;
+    options.max_hops = 2;
     options.child_width = 1;
     ASSERT_SEED(league_of(state), &options, TASK_FORM, 0,
                 {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}});
@@ -377,17 +377,32 @@ static void widths_are_per_key_or_dealt_to_the_keys_of_a_row(void **state) {
                 {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}});
 }
 
-static void hops_are_limited_and_one_leaves_only_the_first_row(void **state) {
-    struct walked walked;
+/*
+ * form, seed 0 and score, seed 4 (above): 0, 1 and 2 hops from the anchor. Of form, 1 has the
+ * newest of team 0's home 6, 3, 2 and away 4, 3 in turn; 2 also has what 6 and 3 point at, which is
+ * all.
+ */
+static void hops_are_counted_from_the_anchor_for_both_kinds_of_tasks(void **state) {
     hw_sampler_options options = recent();
     options.max_hops = 1;
-    start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
-    ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}});
-    walk_seed(&walked, TASK_SCORE, 4);
-    ASSERT_WALK(&walked, {{6, 0, 5}});
-    end(&walked);
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 0, {{SEED_ROW, 0, 2}, {0, 1, 1}});
+    ASSERT_SEED(league_of(state), &options, TASK_SCORE, 4, {{6, 0, 5}});
     options.max_hops = 2;
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 0,
+                {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}, {2, 2, 5}});
     ASSERT_SEED(league_of(state), &options, TASK_SCORE, 4, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}});
+    options.max_hops = 3;
+    ASSERT_SEED(league_of(state), &options, TASK_FORM, 0,
+                {{SEED_ROW, 0, 2},
+                 {0, 1, 1},
+                 {6, 2, 5},
+                 {1, 3, 1},
+                 {4, 3, 5},
+                 {3, 2, 5},
+                 {5, 3, 5},
+                 {2, 2, 5}});
+    ASSERT_SEED(league_of(state), &options, TASK_SCORE, 4,
+                {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}, {3, 2, 6}, {2, 2, 6}});
 }
 
 /* form, seed 0 (above): 2 + 1 + 5 + 1 + 5 ... cells. */
@@ -419,7 +434,7 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     struct walked walked;
     hw_sampler_options options = recent();
     options.peer_labels = 2;
-    options.max_hops = 3;
+    options.max_hops = 2;
     start_seed(&walked, league_of(state), &options, TASK_FORM, 1);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2},
                           {0, 1, 1},
@@ -442,7 +457,7 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     assert_int_equal(walked.walk.visits[2].list, 0);
     assert_int_equal(walked.walk.stopped_by_rows, 1);
     end(&walked);
-    options.max_hops = 2;
+    options.max_hops = 1;
     ASSERT_SEED(league_of(state), &options, TASK_FORM, 1, {{SEED_ROW, 0, 2}, {0, 1, 1}});
 }
 
@@ -528,14 +543,14 @@ static void assert_drawn(hw_store *store, const hw_sampler_options *options, con
 }
 
 /*
- * form, seed 0, two hops, uniform, width 2 of home's 3 (2, 3, 6) and away's 2 (3, 4). The array is
+ * form, seed 0, one hop, uniform, width 2 of home's 3 (2, 3, 6) and away's 2 (3, 4). The array is
  * [home, home, away, away]; the draws are those of the documentation, spelled out.
  */
 static void uniform_draws_are_those_of_the_documentation(void **state) {
     static const uint32_t lists[2][3] = {{2, 3, 6}, {3, 4, 0}};
     hw_sampler_options options = recent();
     options.child_order = HW_CHILDREN_UNIFORM;
-    options.max_hops = 3;
+    options.max_hops = 2;
     options.child_width = 2;
     for (options.seed = 0; options.seed < 50; options.seed++) {
         struct hwi_rng rng = hwi_rng_make(options.seed, 0, 0, TASK_FORM * 4 + HW_TRAIN);
@@ -567,7 +582,7 @@ static void a_pooled_width_draws_over_the_lists_of_all_keys(void **state) {
     hw_sampler_options options = recent();
     options.child_order = HW_CHILDREN_UNIFORM;
     options.width_scope = HW_WIDTH_PER_ROW;
-    options.max_hops = 3;
+    options.max_hops = 2;
     options.child_width = 3;
     for (options.seed = 0; options.seed < 50; options.seed++) {
         struct hwi_rng rng = hwi_rng_make(options.seed, 0, 0, TASK_FORM * 4 + HW_TRAIN);
@@ -618,7 +633,7 @@ int main(void) {
         cmocka_unit_test(labels_of_other_seeds_follow_context_labels),
         cmocka_unit_test(hashed_splits_decide_which_labels_show),
         cmocka_unit_test(widths_are_per_key_or_dealt_to_the_keys_of_a_row),
-        cmocka_unit_test(hops_are_limited_and_one_leaves_only_the_first_row),
+        cmocka_unit_test(hops_are_counted_from_the_anchor_for_both_kinds_of_tasks),
         cmocka_unit_test(a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells),
         cmocka_unit_test(labels_come_before_children_and_bring_their_anchors),
         cmocka_unit_test(peers_of_seeds_given_by_the_caller),

@@ -274,7 +274,7 @@ def last_of_ann(batch: Batch) -> int | None:
 
 
 def test_peer_labels_have_no_leak(tmp_path: Path) -> None:
-    """What the tests below start from; at 3 hops the anchor of a peer is beyond max_hops."""
+    """What the tests below start from; the anchor of a peer is beyond max_hops."""
     path = write_store(two_patients(), tmp_path)
     shown: list[list[int]] = []
 
@@ -282,7 +282,7 @@ def test_peer_labels_have_no_leak(tmp_path: Path) -> None:
         if (b := last_of_ann(batch)) is not None:
             shown.append(batch.info["row_ids"][b, :4].tolist())
 
-    for more in ({}, {"max_hops": 2}, {"label_rows": 3}, {"child_counts": True}):
+    for more in ({}, {"max_hops": 1}, {"label_rows": 3}, {"child_counts": True}):
         options = PEERS.with_(**more)
         assert audited(path, two_patients(), options, change=look).leaks == ()
     task, ann, bob = 2**32 - 1, 0, 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain_database import NEVER, NUMERICAL, Database, Options, Seed
+from plain_database import BOOLEAN, NEVER, NUMERICAL, Database, Options, Seed, Task
 from world_store import Arrays, sampled, text_vector
 from worlds import at, bookstore, two_tables
 
@@ -177,10 +177,35 @@ def test_the_target_takes_the_last_place_if_it_would_be_cut(tmp_path: Path) -> N
     assert batch["is_target"][0].tolist() == [0, 0, 1]
 
 
-def test_max_hops_0_is_the_first_row_alone(tmp_path: Path) -> None:
-    batch = batch_of(bookstore(), tmp_path, sequence_length=24, max_hops=0)
-    assert batch["num_rows"][0] == 1
-    assert batch["num_cells"][0] == 5
+# Loan 7 (day 2) is of reader 3 and book 2; before day 2 reader 3 had loan 5, and book 2 no loan but
+# a first part, book 1, and an author.
+@pytest.mark.parametrize(
+    ("hops", "rows", "depths"),
+    [(0, [7], [0]), (1, [7, 3, 2], [0, 1, 1]), (2, [7, 3, 2, 0, 1, 5], [0, 1, 1, 2, 2, 2])],
+)
+def test_hops_of_a_cell_task_are_from_its_anchor(
+    hops: int, rows: list[int], depths: list[int], tmp_path: Path
+) -> None:
+    batch = batch_of(bookstore(), tmp_path, sequence_length=40, max_rows=8, max_hops=hops)
+    count = int(batch["num_rows"][0])
+    assert batch["row_ids"][0, :count].tolist() == rows
+    assert batch["row_depths"][0, :count].tolist() == depths
+
+
+# Reader 3 on day 4: loans 7 and 5, the latest first, with their books 2 and 1.
+@pytest.mark.parametrize(
+    ("hops", "rows", "depths"),
+    [(0, [3], [1]), (1, [3, 7, 5], [1, 2, 2]), (2, [3, 7, 2, 5, 1], [1, 2, 3, 2, 3])],
+)
+def test_hops_of_a_derived_task_are_from_its_anchor_too(
+    hops: int, rows: list[int], depths: list[int], tmp_path: Path
+) -> None:
+    task = Task("late", "readers", "late", BOOLEAN, seeds=(Seed(0, at(4), True, split=0),))
+    database = replace(bookstore(), tasks=(task,))
+    batch = batch_of(database, tmp_path, sequence_length=40, max_rows=8, max_hops=hops)
+    count = int(batch["num_rows"][0])
+    assert batch["row_ids"][0, :count].tolist() == [2**32 - 1, *rows]
+    assert batch["row_depths"][0, :count].tolist() == [0, *depths]
 
 
 def test_inclusive_shows_what_happened_at_the_same_moment(tmp_path: Path) -> None:

@@ -212,15 +212,14 @@ def test_seeds_given_by_hand_have_peers(tmp_path: Path) -> None:
 # ---- the anchors -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hops", [0, 1])
-def test_contexts_of_fewer_than_two_hops_have_none(hops: int, tmp_path: Path) -> None:
-    options = OPTIONS.with_(max_hops=hops)
+def test_contexts_of_the_anchor_alone_have_none(tmp_path: Path) -> None:
+    options = OPTIONS.with_(max_hops=0)
     context = context_of(shop(), tmp_path, ANNS_SEED, TEST, options)
     without = context_of(shop(), tmp_path, ANNS_SEED, TEST, options.with_(peer_labels=0))
     assert not differing(context, without)
 
 
-@pytest.mark.parametrize("hops", [2, 3, None])
+@pytest.mark.parametrize("hops", [1, 2, None])
 def test_the_walk_does_not_go_on_from_an_anchor(hops: int | None, tmp_path: Path) -> None:
     """Neither the south, where bob lives, nor the orders of bob and dan; north leads to dan."""
     options = OPTIONS.with_(max_hops=hops)
@@ -228,12 +227,12 @@ def test_the_walk_does_not_go_on_from_an_anchor(hops: int | None, tmp_path: Path
     assert {BOB, CID, DAN} < set(rows_of(context))
     assert not {SOUTH, BOBS, DANS} & set(rows_of(context))
     without = context_of(shop(), tmp_path, ANNS_SEED, TEST, options.with_(peer_labels=0))
-    assert (DAN in rows_of(without)) == (hops != 2)
+    assert (DAN in rows_of(without)) == (hops != 1)
     assert (DANS in rows_of(without)) == (hops is None)
 
 
 def test_an_anchor_that_the_walk_came_to_first_stays_where_it_was(tmp_path: Path) -> None:
-    """Bob is ann's friend: a chain row at two hops, and the walk goes on from him."""
+    """Bob is ann's friend: a chain row at one hop from her, and the walk goes on from him."""
     friends = (1, None, None, None)
     context = context_of(shop(friends=friends), tmp_path, ANNS_SEED, TEST)
     rows = rows_of(context)
@@ -341,7 +340,7 @@ def test_a_context_that_is_full_without_them_is_cut_only_if_there_are_any(tmp_pa
     for seeds, is_stopped in ((SEEDS, 1), (own, 0), (later, 0)):
         task = replace(orderless.tasks[0], seeds=seeds)
         database = replace(orderless, tasks=(task,))
-        options = OPTIONS.with_(max_rows=3, max_hops=2)
+        options = OPTIONS.with_(max_rows=3, max_hops=1)
         path = write_store(database, tmp_path / str(len(seeds)))
         with open_sampler(path, database, options, text_budget=99) as sampler:
             epoch_of(sampler, TEST, 0)

@@ -20,12 +20,14 @@ from databases import (
     typed,
     write_csv,
 )
+from headwater.audit import audit
 from headwater.build.build import build
 from headwater.build.build_report import BuildReport
 from headwater.build.label_tables import name_files
 from headwater.errors import SchemaError, TaskError
 from headwater.metadata.schema import Schema
 from headwater.sampling.sampler import Sampler
+from headwater.store.inspection import describe, open_metadata
 from headwater.store.store import Store
 
 FOREVER_US = 2**63 - 1
@@ -255,8 +257,53 @@ def test_answers_that_are_no_cells_of_their_name_are_said(
 
 def test_a_derived_task_in_a_database_with_times_names_its_own(tmp_path: Path) -> None:
     task = {key: value for key, value in SOLD.items() if key != "observation_time_column"}
-    with pytest.raises(TaskError, match=r"needs an 'observation_time_column'.*table 'books'"):
+    says = r"needs an 'observation_time_column'.*table 'books'.*state \"sees_everything\": true"
+    with pytest.raises(TaskError, match=says):
         build_task(tmp_path, task)
+
+
+def test_a_task_that_consents_sees_everything_and_no_other_task_does(tmp_path: Path) -> None:
+    """Book 10 (row 5) of author 0 was sold on 15 March (row 8) and on 1 April (row 10)."""
+    query = "SELECT 10 AS book_id, 1 AS sold, 'train' AS part, TIMESTAMP '2020-03-20' AS at"
+    task = {**SOLD, "query": query, "split_column": "part"}
+    consents = {**task, "observation_time_column": None, "sees_everything": True}
+    metadata = bookstore_metadata()
+    metadata["tasks"] = {"everything": consents, "then": task}
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    assert [seed[1] for seed in seeds_of(tmp_path)] == [FOREVER_US]
+    shown = {}
+    for name in metadata["tasks"]:
+        with Sampler(
+            tmp_path / "s", tasks=[name], child_order="recent", max_hops=1, with_rows=True,
+            default_batch_size=1, default_sequence_length=64, max_rows=16,
+        ) as sampler, sampler.epoch("train") as batches:  # fmt: skip
+            batch = next(iter(batches))
+            count = int(batch["num_rows"][0])
+            rows = batch.info["row_ids"][0, :count].tolist()
+            shown[name] = (rows[1:], batch["row_ages"][0, :count].max() >= 0)
+    assert shown == {"everything": ([5, 0, 10, 8], False), "then": ([5, 0, 8], True)}
+    said = (
+        "1 seeds of task everything have no time: they see all rows, those of the future too"
+        ' ("sees_everything")'
+    )
+    assert [note for note in report.notes() if "have no time:" in note] == [said]
+    assert f"  {said}" in describe(*open_metadata(tmp_path / "s"), None).splitlines()
+    found = audit(tmp_path / "s")
+    assert found.is_clean
+    assert [(f.task, f.count) for f in found.to_check if f.check == "no time"] == [
+        ("everything", 1)
+    ]
+    assert 'as its "sees_everything" says' in str(found)
+
+
+def test_a_cell_task_that_consents_leaves_the_time_of_its_row(tmp_path: Path) -> None:
+    task = {
+        "query": "SELECT shop, number, copies FROM sales WHERE number = 1",
+        "anchor_table": "sales", "target_column": "copies", "target_stype": "numerical",
+        "sees_everything": True,
+    }  # fmt: skip
+    build_task(tmp_path, task)
+    assert {seed[1] for seed in seeds_of(tmp_path)} == {FOREVER_US}
 
 
 def test_without_any_times_every_seed_sees_everything(tmp_path: Path) -> None:

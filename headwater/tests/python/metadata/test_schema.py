@@ -330,6 +330,25 @@ def test_a_schema_can_be_edited_as_data() -> None:
     assert column.to_dict() == {"stype": "numerical", "null_values": ["-"]}
 
 
+def test_what_sees_everything_has_no_time_and_no_label_that_is_known_later() -> None:
+    document = bookstore_metadata()
+    task = {"query": "SELECT 1", "anchor_table": "books", "target_column": "x",
+            "target_stype": "boolean", "sees_everything": True}  # fmt: skip
+    document["tasks"] = {"t": {**task, "observation_time_column": None}}
+    schema = Schema.from_dict(document)
+    assert schema.tasks[0].sees_everything and schema.tasks[0].observation_time_column is None
+    assert Schema.from_dict(schema.to_dict()) == schema
+    for name, value in (
+        ("observation_time_column", "at"), ("label_window", "0 days"), ("label_known_at", "at"),
+        ("allow_future_anchor", True),
+    ):  # fmt: skip
+        document["tasks"] = {"t": {**task, name: value}}
+        assert problems(document) == [
+            f"task 't' has 'sees_everything' and '{name}': a question that sees everything has no "
+            "time; leave out one of them"
+        ]
+
+
 def test_null_and_empty_values_are_problems() -> None:
     """A NULL stype was 'ignored', a NULL target_stype 'numerical', an empty anchor table a crash
     in the build."""

@@ -84,7 +84,7 @@ def test_exclusive_seeds_do_not_count_what_is_simultaneous(tmp_path: Path) -> No
 
 
 def test_a_row_at_the_last_hop_counts_as_well(tmp_path: Path) -> None:
-    batch = first_batch(two_tables(), tmp_path, COUNTED.with_(max_hops=1))
+    batch = first_batch(two_tables(), tmp_path, COUNTED.with_(max_hops=0))
     assert batch["num_rows"][0] == 2
     assert counts_of(batch, 9)[0][0] == pytest.approx(log1p(2) / 4)
 

@@ -116,7 +116,7 @@ def test_contexts_of_random_worlds_keep_every_rule(seed: int, tmp_path: Path) ->
                         context = {name: a[b] for name, a in batch.items() if len(a) > b}
                         no_row_is_later_than_its_seed(database, context, int(until[b]))
                         no_cell_is_before_it_is_known(database, context, int(until[b]), task)
-                        limits_are_kept_and_no_row_is_visited_twice(options, context)
+                        limits_are_kept_and_no_row_is_visited_twice(options, context, task)
 
 
 def no_row_is_later_than_its_seed(database: Database, context: Arrays, until: int) -> None:
@@ -150,11 +150,14 @@ def no_cell_is_before_it_is_known(
         assert (made.name, column.name) not in task.hidden or row != context["anchor_rows"]
 
 
-def limits_are_kept_and_no_row_is_visited_twice(options: Options, context: Arrays) -> None:
+def limits_are_kept_and_no_row_is_visited_twice(
+    options: Options, context: Arrays, task: Task
+) -> None:
     rows = context["row_ids"][: int(context["num_rows"])]
     assert len(set(rows[rows != 2**32 - 1].tolist())) == (rows != 2**32 - 1).sum()
     depths = context["row_depths"][: len(rows)]
-    assert options.max_hops is None or depths.max() <= options.max_hops
+    most = None if options.max_hops is None else options.max_hops + task.derived
+    assert most is None or depths.max() <= most
     assert len(rows) <= options.max_rows
     assert context["num_cells"] <= options.sequence_length
 
