@@ -1,2 +1,2 @@
-"""Batches from a store: the sampler, its options and seeds, passes over seeds, and batches as
-arrays."""
+"""Batches from a store: the sampler and its options, pools of seeds, passes over seeds, loaders,
+and batches as arrays."""

@@ -139,7 +139,9 @@ class SeedPool:
         They run on into the task's next epoch, which has another order. A pool that has no seeds
         of the task, because other ranks have them, gives none.
         """
-        number, drawn = self._core.next(whole("n", n))
+        if not 1 <= whole("n", n) <= MOST:
+            raise ValueError(f"n is {n}, expected 1 to {MOST}")
+        number, drawn = self._core.next(n)
         return SeedBatch(self._sources.name(number), **drawn)
 
     def partition_for_rank(self, rank: int, world_size: int) -> None:

@@ -170,3 +170,6 @@ def test_wrong_words_are_named(store: Store, given: dict[str, Any], message: str
         SeedPool(store, **given)
     with pytest.raises(ValueError, match="rank is 2 of 2"):
         SeedPool(store).partition_for_rank(2, 2)
+    for n in (0, -1, 2**32):
+        with pytest.raises(ValueError, match=f"n is {n}, expected 1 to"):
+            SeedPool(store).next_batch(n)
