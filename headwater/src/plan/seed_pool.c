@@ -149,25 +149,23 @@ hw_status hw_seed_pool_open(hw_store *store, const hw_sampler_options *options, 
 
 /* ---- parts, counts and positions ---------------------------------------------------------- */
 
-static void begin(struct hw_seed_pool *pool) {
-    memset(pool->positions, 0, pool->plan->task_count * sizeof *pool->positions);
-    pool->batch_count = 0;
-}
-
 hw_status hw_seed_pool_keep(hw_seed_pool *pool, uint32_t first, uint32_t step, uint32_t most,
                             hw_error *error) {
     if (step == 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "step is 0, expected at least 1");
     }
     for (uint32_t t = 0; t < pool->plan->task_count; t++) {
-        struct hwi_shard *shard = &pool->shards[t];
-        uint32_t count = first < shard->count ? (shard->count - first - 1) / step + 1 : 0;
-        uint64_t longer = (uint64_t)shard->step * step;
-        shard->first += count > 0 ? first * shard->step : 0;
-        shard->step = longer < UINT32_MAX ? (uint32_t)longer : UINT32_MAX; /* of one seed: unused */
-        shard->count = count < most ? count : most;
+        struct hwi_shard shard = hwi_order_shard(pool->plan, pool->split, t);
+        uint32_t count = first < shard.count ? (shard.count - first - 1) / step + 1 : 0;
+        uint64_t longer = (uint64_t)shard.step * step;
+        pool->shards[t] = (struct hwi_shard){
+            .first = count > 0 ? shard.first + first * shard.step : 0,
+            .step = longer < UINT32_MAX ? (uint32_t)longer : UINT32_MAX, /* of one seed: unused */
+            .count = count < most ? count : most,
+        };
     }
-    begin(pool);
+    memset(pool->positions, 0, pool->plan->task_count * sizeof *pool->positions);
+    pool->batch_count = 0;
     return HW_OK;
 }
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_double, c_int64, c_uint32, c_uint64, cast
+from threading import Lock
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.binding.conversions import u32, u32_array, u64
+from headwater.binding.conversions import UINT32_MAX, u32, u32_array, u64
 from headwater.binding.header import STRUCTS
 from headwater.binding.library import Handle, call, lib, own
 from headwater.binding.options import SamplerOptions
@@ -21,8 +22,14 @@ DRAWN: tuple[tuple[str, type[np.generic], type[Any]], ...] = (
 )  # fmt: skip
 
 
+Piece = tuple[int, int, int]  # of each task's seeds: first, step, most
+Position = tuple[Sequence[int], int]  # seeds drawn by task of the store, and calls of draw
+WHOLE: Piece = (0, 1, UINT32_MAX)
+
+
 class SeedPool:
-    """One thread at a time. options: members of hw_sampler_options; None is left at its default."""
+    """Any thread: it stands nowhere, each call says where. options: members of hw_sampler_options;
+    None is left at its default."""
 
     def __init__(
         self, store: Store, split: SupportsIndex, *, require_label: bool,
@@ -30,49 +37,51 @@ class SeedPool:
     ) -> None:  # fmt: skip
         counts = store.counts()
         more = counts["table_count"] if options.get("seed_tables") is not None else 0
-        self._position_count = counts["task_count"] + more
+        self.task_count = counts["task_count"] + more
         given = SamplerOptions(options)
         columns = None if label_columns is None else u32_array(label_columns)
+        self._lock = Lock()
         self._handle = Handle(lib.hw_seed_pool_close)
         call(
             lib.hw_seed_pool_open, store.open_handle(), given.address, u32(split),
             int(require_label), columns, byref(self._handle.out),
         )  # fmt: skip
 
-    def keep(self, first: SupportsIndex, step: SupportsIndex, most: SupportsIndex, /) -> None:
-        """Keeps entry first, first + step, ... of each task's seeds, and begins anew."""
-        call(lib.hw_seed_pool_keep, self._handle, u32(first), u32(step), u32(most))
+    def begin(self) -> Position:
+        return [0] * self.task_count, 0
 
-    def count(self) -> int:
-        return int(lib.hw_seed_pool_count(self._handle))
+    def count(self, piece: Piece, /) -> int:
+        with self._lock:
+            self._put(piece)
+            return int(lib.hw_seed_pool_count(self._handle))
 
-    def remaining(self) -> int:
-        return int(lib.hw_seed_pool_remaining(self._handle))
+    def remaining(self, piece: Piece, position: Position, /) -> int:
+        with self._lock:
+            self._put(piece, position)
+            return int(lib.hw_seed_pool_remaining(self._handle))
 
-    def next(self, count: SupportsIndex, /) -> tuple[int, dict[str, NDArray[Any]]]:
-        """The task's number, and by name of hw_drawn_seeds its next seeds, [count] or [0]."""
-        task, taken, size = c_uint32(), c_uint32(), u32(count)
+    def draw(
+        self, piece: Piece, position: Position, count: SupportsIndex, /
+    ) -> tuple[int, dict[str, NDArray[Any]], Position]:
+        """The task's number, by name of hw_drawn_seeds its next seeds, [count] or [0], and where
+        that ends."""
+        task, taken, batches, size = c_uint32(), c_uint32(), c_uint64(), u32(count)
         arrays = {name: np.empty(size, dtype) for name, dtype, _ in DRAWN}
         drawn = STRUCTS["hw_drawn_seeds"]()
         for name, _, item in DRAWN:
             setattr(drawn, name, cast(arrays[name].ctypes.data, POINTER(item)))
-        call(
-            lib.hw_seed_pool_next, self._handle, size, byref(drawn), byref(task), byref(taken)
-        )  # fmt: skip
-        return task.value, {name: own(array[: taken.value]) for name, array in arrays.items()}
+        ends = (c_uint64 * self.task_count)()
+        with self._lock:
+            self._put(piece, position)
+            call(
+                lib.hw_seed_pool_next, self._handle, size, byref(drawn), byref(task), byref(taken)
+            )  # fmt: skip
+            lib.hw_seed_pool_get_position(self._handle, ends, byref(batches))
+        found = {name: own(array[: taken.value]) for name, array in arrays.items()}
+        return task.value, found, (list(ends), batches.value)
 
-    def get_position(self) -> tuple[list[int], int]:
-        """Seeds drawn by task of the store, and calls of next."""
-        positions, batches = (c_uint64 * self._position_count)(), c_uint64()
-        lib.hw_seed_pool_get_position(self._handle, positions, byref(batches))
-        return list(positions), batches.value
-
-    def start_at(self, position: int, /) -> None:
-        """Puts every task there."""
-        self.set_position([position] * self._position_count, 0)
-
-    def set_position(self, positions: list[int], batches: SupportsIndex, /) -> None:
-        if len(positions) != self._position_count:
-            raise ValueError(f"expected {self._position_count} positions, one per task")
-        given = (c_uint64 * len(positions))(*map(u64, positions))
-        lib.hw_seed_pool_set_position(self._handle, given, u64(batches))
+    def _put(self, piece: Piece, position: Position | None = None) -> None:
+        call(lib.hw_seed_pool_keep, self._handle, *map(u32, piece))
+        if position is not None:
+            positions = (c_uint64 * self.task_count)(*map(u64, position[0]))
+            lib.hw_seed_pool_set_position(self._handle, positions, u64(position[1]))

@@ -11,16 +11,17 @@ no state.
 from __future__ import annotations
 
 import copy
-import sys
+import functools
+import importlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from headwater.sampling.batch import Batch
 from headwater.sampling.epoch import Epoch
 from headwater.sampling.sampler import Sampler
 from headwater.sampling.sampler_options import whole
-from headwater.sampling.saved_state import check_saved
+from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_pool import SeedBatch, SeedPool
 
 LOADER_STATE_VERSION = 1
@@ -34,11 +35,11 @@ class Items:
     """
 
     def __init__(self, sampler: Sampler, split: str, task: str, pieces: tuple[Piece, ...]) -> None:
-        self.task, self.pieces, self.position = task, pieces, 0
+        self.sampler, self.split, self.task, self.pieces = sampler, split, task, pieces
+        self.position = 0  # batches
         self._size = sampler.shape["contexts_per_batch"]
-        self._cores = [sampler.seeds_of_piece(split, task, *piece) for piece in pieces]
 
-    def __len__(self) -> int:
+    def most_of_a_rank(self) -> int:
         return sum(count for _, _, count in self.pieces)
 
     def batches(self) -> list[int]:
@@ -49,80 +50,96 @@ class Items:
         """The next seeds, at most n; fewer, or none, at the end of a piece."""
         counts = self.batches()
         epoch, batch = divmod(self.position, sum(counts))
-        piece = 0
-        while batch >= counts[piece]:
-            batch, piece = batch - counts[piece], piece + 1
+        place = 0
+        while batch >= counts[place]:
+            batch, place = batch - counts[place], place + 1
+        core, piece = self.sampler.seeds_of(self.split, self.task), self.pieces[place]
+        own = core.count(piece)
+        start = ([epoch * own + min(batch * n, own)] * core.task_count, 0)
+        drawn = core.draw(piece, start, min(max(own - batch * n, 0), n))[1]
         self.position += 1
-        core = self._cores[piece]
-        own = core.count()
-        core.start_at(epoch * own + batch * n)
-        return SeedBatch(self.task, **core.next(min(max(own - batch * n, 0), n))[1])
+        return SeedBatch(self.task, **drawn)
 
     def copy(self) -> Items:
         return copy.copy(self)
+
+    def place(self) -> int:
+        return self.position
 
     def state_dict(self) -> dict[str, Any]:
         return {"batches": self.position}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.position = whole("batches", state["batches"])
+        if not isinstance(state, Mapping) or "batches" not in state:
+            raise ValueError(f"the state is not whole: 'seeds' is {state!r}")
+        self.position = natural("batches", state["batches"])
 
 
 class Loader:
     """Batches of one split of a sampler, as a data set of a training.
 
     Without a pool each iteration is an epoch: every seed of this rank's fixed shard once, in an
-    order of its own; the last batch may be short. Items are the seeds in stored order. parts=n
-    interleaves them: item j stands for seed p * n + i, where i, p = divmod(j, num_items() / n), so
-    that n equal slices are the parts of n ranks. All parts have as many batches, with empty
-    sequences where they lack a seed, so that collectives never wait.
+    order of its own; the last batch may be short. split None is train; task None the sampler's only
+    one. Items are the seeds in stored order. parts=n interleaves them: item j stands for seed
+    p * n + i, where i, p = divmod(j, num_items() / n), so that n equal slices are the parts of n
+    ranks. All ranks and all parts have as many batches, with empty sequences where they lack a
+    seed, so that collectives never wait.
 
     With a pool, which the caller owns, batches are what `pool.next_batch` gives, of the sampler's
     batch size; an iteration is len(loader) of them. The pool stands where the batches handed out
     end; if the caller moves it, the loader follows.
 
-    The next iterator continues one that was left early. The sampler is shared, and its `shutdown`
-    ends the loader. For one thread at a time.
+    The next iterator continues one that was left early. The sampler is shared: its `shutdown` ends
+    the loader, and its own train stream is filled once besides. num_prefetch=None keeps three
+    batches ahead. For one thread at a time.
     """
 
     def __init__(
-        self, sampler: Sampler, split: str = "train", task: str | None = None, *, parts: int = 1,
-        pool: SeedPool | None = None,
+        self, sampler: Sampler, split: str | None = None, task: str | None = None, *,
+        parts: int = 1, pool: SeedPool | None = None,
     ) -> None:  # fmt: skip
-        self.sampler, self.device = sampler, None
+        for name, value, kind in (("sampler", sampler, Sampler), ("pool", pool, SeedPool)):
+            if not (isinstance(value, kind) or (name == "pool" and value is None)):
+                raise TypeError(f"{name} is {value!r}, expected a {kind.__name__}")
+        self.sampler = sampler
+        self._put: Callable[[Batch], Any] | None = None  # on a device
         self._seeds: SeedPool | Items
         self._of: dict[str, Any]
         if pool is not None:
-            if task is not None or parts != 1:
-                raise ValueError("give task and parts without a pool, which has its own")
+            if split is not None or task is not None or parts != 1:
+                raise ValueError("give split, task and parts without a pool, which has its own")
+            sampler.check_pool(pool)
             self._of, self._seeds = {"pool": True}, pool
         else:
-            if whole("parts", parts) < 1:
-                raise ValueError(f"parts is {parts}, expected at least 1")
-            task = sampler.only_task(task)
-            count = sampler.seeds_of_piece(split, task, 0, 1, 2**32 - 1).count()
-            size = -(-count // parts)
-            self._of = {"split": split, "task": task}
-            self._seeds = Items(sampler, split, task, tuple((i, parts, size) for i in range(parts)))
+            self._of = {"split": split or "train", "task": sampler.only_task(task)}
+            sampler.seeds_of(**self._of)  # TaskError if there are none
+            shard = -(-sampler.num_seeds(**self._of) // sampler.world_size)
+            if not 1 <= whole("parts", parts) <= shard:
+                raise ValueError(f"parts is {parts}, expected 1 to {shard}, the seeds of a rank")
+            size = -(-shard // parts)
+            self._seeds = self._items((i, parts, size) for i in range(parts))
         self._begin()
 
-    def _begin(self) -> None:
-        self._given = 0  # batches of this iteration
+    def _items(self, pieces: Iterable[Piece]) -> Items:
+        return Items(self.sampler, self._of["split"], self._of["task"], tuple(pieces))
+
+    def _begin(self, given: int = 0) -> None:
+        self._given = given  # batches of this iteration
         self._ahead: deque[Epoch] = deque()
-        self._twin = self._seeds.copy()  # which draws ahead
-        self._expected = self._seeds.state_dict()  # if nobody moves the pool
+        self._twin: SeedPool | Items | None = None  # which draws ahead
+        self._expected: Any = None  # where the seeds stand if nobody moves them
 
     # ---- items -----------------------------------------------------------------------------
 
     def num_items(self) -> int:
-        """Seeds of an epoch on this rank; with parts rounded up to as many for each."""
-        return len(self._seeds)
+        """Seeds of an epoch on each rank, rounded up; with parts rounded up to as many for each."""
+        return self._seeds.most_of_a_rank()
 
     def __len__(self) -> int:
-        """Batches of an epoch on this rank, the short last one of each part included."""
+        """Batches of an epoch on each rank, the short last one of each part included."""
         if isinstance(self._seeds, Items):
             return sum(self._seeds.batches())
-        return -(-len(self._seeds) // self.sampler.shape["contexts_per_batch"])
+        return -(-self.num_items() // self.sampler.shape["contexts_per_batch"])
 
     def slice(self, start: int, end: int) -> Loader:
         """A loader over the items from start to before end, from epoch 0. The parts that it touches
@@ -141,46 +158,51 @@ class Loader:
             if low < high:
                 pieces.append((first + low * step, step, high - low))
         made = copy.copy(self)
-        made._seeds = Items(self.sampler, self._of["split"], self._of["task"], tuple(pieces))
+        made._seeds = self._items(pieces)
         made._begin()
         return made
 
     def to_device(self, device: Any) -> Loader:
         """A loader of the same seeds, from where this one stands, whose batches `jax.device_put`
         puts on a device or sharding of JAX. A pool serves one of the two at a time."""
+        jax: Any = importlib.import_module("jax")
         made = copy.copy(self)
-        made.device = device
+        made._put = functools.partial(jax.device_put, device=device)
         if isinstance(self._seeds, Items):
             made._seeds = self._seeds.copy()
-        made._begin()
-        made._given = self._given
+        made._begin(self._given)
         return made
 
     # ---- batches ---------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Batch]:
+        if self._given >= len(self):
+            self._given = 0
         while self._given < len(self):
             yield self._next()
-        self._given = 0
 
     def _next(self) -> Batch:
-        if self._seeds.state_dict() != self._expected:
-            self._ahead.clear()
-        if not self._ahead:
-            self._twin = self._seeds.copy()
+        if self._twin is None or self._seeds.place() != self._expected:
+            self._begin(self._given)
+            self._twin, self._expected = self._seeds.copy(), self._seeds.place()
+        try:
             self._open(1)
-        run = self._ahead.popleft()
+            with self._ahead[0] as run:
+                batch = next(run)
+        except BaseException:
+            self._begin(self._given)
+            raise
+        self._ahead.popleft()
         self._seeds.next_batch(self.sampler.shape["contexts_per_batch"])
-        self._expected = self._seeds.state_dict()
+        self._expected = self._seeds.place()
         self._given += 1
         self._open(self.sampler.num_prefetch)
-        with run:
-            batch = next(run)
-        return batch if self.device is None else sys.modules["jax"].device_put(batch, self.device)
+        return batch if self._put is None else self._put(batch)
 
     def _open(self, count: int) -> None:
         """Opens passes until so many are ahead."""
         while len(self._ahead) < count:
+            assert self._twin is not None
             drawn = self._twin.next_batch(self.sampler.shape["contexts_per_batch"])
             run = self.sampler.batches_of(drawn.seeds, drawn.task, epoch=drawn.epochs)
             self._ahead.append(run)
@@ -192,15 +214,17 @@ class Loader:
     # ---- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the batches handed out end, JSON-able; it names rank and number of ranks."""
+        """Where the batches handed out end, JSON-able; it names rank, number of ranks and size."""
         sampler = self.sampler
         pieces = self._seeds.pieces if isinstance(self._seeds, Items) else None
+        saved = sampler.state_dict()
         return {
             "version": LOADER_STATE_VERSION,
-            "fingerprint": sampler.store.fingerprint,
+            "fingerprint": saved["fingerprint"],
             "options": {
-                **sampler.state_dict()["options"], **self._of, "rank": sampler.rank,
+                **saved["options"], **self._of, "rank": sampler.rank,
                 "world_size": sampler.world_size, "pieces": pieces and [*map(list, pieces)],
+                "contexts_per_batch": sampler.shape["contexts_per_batch"],
             },
             "given": self._given,
             "seeds": self._seeds.state_dict(),
@@ -209,6 +233,6 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state` was taken, the pool too; ValueError names what differs."""
         check_saved(state, self.state_dict(), "loader")
+        given = natural("given", state["given"], len(self))
         self._seeds.load_state_dict(state["seeds"])
-        self._begin()
-        self._given = whole("given", state["given"])
+        self._begin(given)

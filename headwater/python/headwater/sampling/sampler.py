@@ -34,18 +34,19 @@ from headwater.sampling.sampler_options import (
     members,
     split_number,
     thread_count,
-    whole,
 )
 from headwater.sampling.sampler_signature import init
-from headwater.sampling.saved_state import check_saved
+from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
 from headwater.sampling.subgraph import Subgraph, one_context, subgraph_of
-from headwater.store.row_keys import Time
+from headwater.store.row_keys import NO_TIME_US, Time
 from headwater.store.store import Store
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from headwater.sampling.seed_pool import SeedPool
 
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 3
@@ -87,7 +88,8 @@ class Sampler:
         self._is_fixed = given["shard"] == "fixed"
         if self._is_fixed:
             self._options["world_size"] = self.world_size
-        self._told_left_out: set[str] = set()
+        self._told_left_out: set[tuple[str, int]] = set()
+        self._pools: dict[tuple[str, str], binding.SeedPool] = {}
 
     def _numbers(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What the library gets of the options."""
@@ -153,6 +155,7 @@ class Sampler:
         self._is_shut_down = True
         if self._finalizer is not None:
             self._core.shutdown()
+            self._pools.clear()
             if "_one_context" in vars(self):
                 self._one_context.shutdown()
             self._close_store()
@@ -182,8 +185,7 @@ class Sampler:
         `num_sequences`. The same index gives the same contexts. task None: all tasks in turn.
         """
         chosen = split_number(split)
-        if task is None:
-            self._tell_left_out(split)
+        self._tell_left_out(split, task)
         number = ALL_TASKS if task is None else self._seeds.number(task)
         return Epoch(binding.Pass(self._core, chosen, number, index))
 
@@ -369,7 +371,7 @@ class Sampler:
         streams = {}
         for split in STREAMS:
             positions, batches = self._core.get_position(binding.SPLITS[split])
-            streams[split] = {"positions": self._seeds.named(positions), "batches": batches}
+            streams[split] = {"positions": self._seeds.by_name(positions), "batches": batches}
         return {
             "version": STATE_VERSION,
             "fingerprint": self.store.metadata["fingerprint"],
@@ -397,22 +399,53 @@ class Sampler:
         number = binding.SPLITS[split]
         count = len(self._core.get_position(number)[0])
         positions = self._seeds.numbered(stream["positions"], count)
-        return number, positions, whole("batches", stream["batches"])
+        if self._is_fixed and any(position % self.world_size for position in positions):
+            raise ValueError(
+                f"the state is not whole: positions of '{split}' are {positions}, expected"
+                f" multiples of world_size, {self.world_size}"
+            )
+        return number, positions, natural("batches", stream["batches"])
 
-    def seeds_of_piece(
-        self, split: str, task: str, first: int, step: int, most: int
-    ) -> binding.SeedPool:
-        """For `Loader`: entries first, first + step, ... of this rank's fixed shard of a task."""
-        number = self._seeds.number(task)
-        source = {"tasks": [number]}
-        if self._seeds.are_tables:
-            source = {"seed_tables": [number - self._seeds.task_count]}
-        core = binding.SeedPool(
-            self.store.core, split_number(split), require_label=False, label_columns=None,
-            **{**self._members, "task_weights": None, **source},
-        )  # fmt: skip
-        core.keep(first, step, most)
-        return core
+    def seeds_of(self, split: str, task: str) -> binding.SeedPool:
+        """For `Loader`: the seeds of this rank's fixed shard of a task; `shutdown` drops them."""
+        if self._is_shut_down:
+            raise SamplerShutdown("the sampler was shut down")
+        if (split, task) not in self._pools:
+            number = self._seeds.number(task)
+            source = {"tasks": [number]}
+            if self._seeds.are_tables:
+                source = {"seed_tables": [number - self._seeds.task_count]}
+            self._tell_left_out(split, task)
+            self._pools[split, task] = binding.SeedPool(
+                self.store.core, split_number(split), require_label=False, label_columns=None,
+                **{**self._members, "task_weights": None, **source},
+            )  # fmt: skip
+        return self._pools[split, task]
+
+    def check_pool(self, pool: SeedPool) -> None:
+        """ValueError that names why batches of this sampler cannot be of a pool's seeds."""
+        mine, faults = self._options, []
+        if pool.fingerprint != self.store.metadata["fingerprint"]:
+            faults.append("it is of another store")
+        its = pool.options
+        strange = sorted(set(its["tasks"]) - set(mine["tasks"]))
+        if strange or its["seed_tables"] != mine["seed_tables"]:
+            kinds = ["tasks", "seed tables"]
+            faults.append(
+                f"its {kinds[its['seed_tables']]} {its['tasks']} are not among the sampler's"
+                f" {kinds[mine['seed_tables']]} {mine['tasks']}"
+            )
+        for name in ("split_seed", "split_ratios"):
+            if its[name] != mine[name]:
+                faults.append(f"{name} is {its[name]}, of the sampler {mine[name]}")
+        until = mine["visible_until"] if mine["seed_tables"] else None
+        for name, value in (("time_split", mine["time_split"]), ("visible_until", until)):
+            if value is not None and set(value) != {NO_TIME_US}:
+                faults.append(f"the sampler has {name}, which a pool does not know")
+        if mine["train_on_val"]:
+            faults.append("the sampler has train_on_val, which a pool does not know")
+        if faults:
+            raise ValueError("the pool does not go with the sampler: " + "; ".join(faults))
 
     def only_task(self, task: str | None) -> str:
         """Its name; None: that of the only one. ValueError if there are several."""
@@ -427,16 +460,15 @@ class Sampler:
         if self._owns_store:
             self.store.close()
 
-    def _tell_left_out(self, split: str) -> None:
+    def _tell_left_out(self, split: str, task: str | None = None) -> None:
         """Warns once of each task that has no seeds in a split where others have, and of each of
-        which this rank has none."""
-        if split in self._told_left_out:
-            return
-        self._told_left_out.add(split)
+        which this rank has none. task None: all."""
         number = binding.SPLITS[split]
-        counts = {task: self._core.seed_count(number, task) for task in self._seeds.numbers}
-        for task, count in counts.items():
-            told = f"task '{self._seeds.name(task)}' has"
+        chosen = [n for n in self._seeds.chosen(task) if (split, n) not in self._told_left_out]
+        self._told_left_out.update((split, n) for n in chosen)
+        counts = {n: self._core.seed_count(number, n) for n in chosen}
+        for n, count in counts.items():
+            told = f"task '{self._seeds.name(n)}' has"
             if count == 0 and any(counts.values()):
                 warnings.warn(f"{told} no seeds in split '{split}', left out", stacklevel=3)
             elif self._is_fixed and count and not self._own(count):

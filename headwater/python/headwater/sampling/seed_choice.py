@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headwater.errors import named
-from headwater.sampling.sampler_options import whole
+from headwater.sampling.saved_state import natural
 from headwater.store.store import Store
 
 MOST_WEIGHT = 1e12
@@ -68,17 +68,18 @@ class SeedSources:
         """One by its name, or all."""
         return self.numbers if name is None else [self.number(name)]
 
-    def named(self, positions: Sequence[int]) -> dict[str, int]:
+    def by_name(self, positions: Sequence[int]) -> dict[str, int]:
         """Positions by number to those by name, as a saved state has them."""
         return {self.name(number): positions[number] for number in self.numbers}
 
-    def numbered(self, named: Mapping[str, Any], count: int) -> list[int]:
+    def numbered(self, given: Any, count: int) -> list[int]:
         """The way back, [count]; ValueError that names what is missing."""
         positions = [0] * count
         for number in self.numbers:
-            if self.name(number) not in named:
-                raise ValueError(f"the state is not whole: it lacks '{self.name(number)}'")
-            positions[number] = whole("position", named[self.name(number)])
+            name = self.name(number)
+            if not isinstance(given, Mapping) or name not in given:
+                raise ValueError(f"the state is not whole: it lacks the position of '{name}'")
+            positions[number] = natural(name, given[name])
         return positions
 
     def table_numbers(self) -> list[int] | None:

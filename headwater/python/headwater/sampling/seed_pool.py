@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater import binding
-from headwater.errors import nearest
+from headwater.errors import named, nearest
 from headwater.sampling.sampler_options import split_number, split_ratios_of, whole
-from headwater.sampling.saved_state import check_saved
+from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
 from headwater.store.store import Store
 
 MOST = 2**32 - 1
+MOST_DRAWN = 2**26  # of one next_batch: 2 GB
 POOL_STATE_VERSION = 1
+SPLIT_RATIOS = (0.8, 0.1, 0.1)
+LABELS = ("numerical", "boolean", "categorical", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,10 @@ class SeedPool:
 
     tasks: names; None: all tasks of the store. seed_tables: the rows of these tables instead, each
     at its own time. require_label: only seeds whose label is there and not NULL. With seed_tables
-    it names the column whose cells are the labels, one name for all tables or {table: column}.
-    rng_seed, split_seed, split_ratios, task_weights: as `seed` and the others of `Sampler`; a
-    sampler of the same values has the same seeds in the same order.
+    it names the column whose cells are the labels, one name for all tables or {table: column};
+    they have the precision of cells, float32. rng_seed, split_seed, split_ratios, task_weights: as
+    `seed` and the others of `Sampler`; a sampler of the same values has the same seeds in the same
+    order, if require_label leaves out none.
 
     TaskError if no seed is left. One thread at a time.
     """
@@ -60,78 +65,90 @@ class SeedPool:
         require_label: bool | str | Mapping[str, str] = False,
         rng_seed: int = 42,
         split_seed: int = 123,
-        split_ratios: Sequence[float] = (0.8, 0.1, 0.1),
-        task_weights: Mapping[str, float] | None = None,
+        split_ratios: Sequence[float] = SPLIT_RATIOS,
+        task_weights: Mapping[str, float] | Sequence[float] | None = None,
     ) -> None:
         self.store = store if isinstance(store, Store) else Store(store)
         self._sources = SeedSources(self.store, tasks, seed_tables)
-        labels = self._label_columns(require_label)
-        self._members: dict[str, Any] = {
-            "split": split_number(split),
-            "require_label": bool(require_label),
-            "label_columns": labels,
-            "tasks": None if tasks is None else self._sources.numbers,
-            "seed_tables": self._sources.table_numbers(),
-            "seed": whole("rng_seed", rng_seed),
-            "split_seed": whole("split_seed", split_seed),
-            "split_ratios": split_ratios_of(split_ratios),
-            "task_weights": self._sources.weights(task_weights),
-        }
-        self._core = binding.SeedPool(self.store.core, **self._members)
-        self._options: dict[str, Any] = {
-            "tasks": self._sources.names(),
-            "seed_tables": self._sources.are_tables,
-            "split": split,
-            "label_columns": labels if self._sources.are_tables else bool(require_label),
-            "rng_seed": int(rng_seed),
-            "split_seed": int(split_seed),
-            "split_ratios": [float(ratio) for ratio in split_ratios],
-            "task_weights": task_weights and {k: float(v) for k, v in task_weights.items()},
-            "rank": 0,
-            "world_size": 1,
-        }
+        with named("require_label", require_label):
+            labels = self._label_columns(require_label)
+        with named("split_ratios", split_ratios):
+            ratios = split_ratios_of(split_ratios)
+        if ratios != SPLIT_RATIOS:
+            self._sources.check_dealt(ratios)
+        weights = self._sources.weights(task_weights)
+        options = {
+            "seed": _seed("rng_seed", rng_seed), "split_seed": _seed("split_seed", split_seed),
+            "split_ratios": ratios, "task_weights": weights,
+        }  # fmt: skip
+        self._core = binding.SeedPool(
+            self.store.core, split_number(split), require_label=bool(require_label),
+            label_columns=labels, tasks=None if tasks is None else self._sources.numbers,
+            seed_tables=self._sources.table_numbers(), **options,
+        )  # fmt: skip
+        self._position = self._core.begin()
+        self.rank, self.world_size = 0, 1
+        self.fingerprint = self.store.fingerprint
+        self.options: dict[str, Any] = {
+            **options, "split": split, "split_ratios": list(ratios),
+            "tasks": self._sources.names(), "seed_tables": self._sources.are_tables,
+            "label_columns": labels or bool(require_label),
+        }  # fmt: skip
 
-    def _label_columns(self, require_label: bool | str | Mapping[str, str]) -> list[int] | None:
+    def _label_columns(self, given: bool | str | Mapping[str, str]) -> list[int] | None:
         """Global columns by seed table; None where tasks have the labels, or nobody."""
-        if not self._sources.are_tables:
-            if not isinstance(require_label, bool):
-                raise TypeError(f"require_label is {require_label!r}, of tasks it is True or False")
-            return None
         names = self._sources.names()
-        if require_label is True:
-            raise ValueError("require_label is True, of seed_tables it names a column")
-        if isinstance(require_label, str):
-            require_label = dict.fromkeys(names, require_label)
-        chosen = require_label or {}
+        if not self._sources.are_tables:
+            if not isinstance(given, bool | np.bool_):
+                raise TypeError("expected True or False, as tasks have labels of their own")
+            return None
+        if isinstance(given, bool | np.bool_):
+            if given:
+                raise ValueError("expected the column of seed_tables that has the labels")
+            given = {}
+        chosen = dict.fromkeys(names, given) if isinstance(given, str) else given
+        if not isinstance(chosen, Mapping):
+            raise TypeError("expected a column, or {table: column}")
         strange = sorted(set(chosen) - set(names))
         if strange:
-            raise ValueError(f"require_label names {strange}, expected some of {names}")
+            raise ValueError(f"there is no seed table {strange}, expected some of {names}")
         return [self._column(name, chosen[name]) if name in chosen else MOST for name in names]
 
     def _column(self, table: str, column: str) -> int:
         metadata = self.store.metadata
         first, end = metadata["tables"][self.store.table_index(table)]["column_range"]
-        names = [entry["name"] for entry in metadata["columns"][first:end]]
-        if column not in names:
+        stypes = {entry["name"]: entry["stype"] for entry in metadata["columns"][first:end]}
+        if column not in stypes:
+            hint = nearest(str(column), stypes)
+            raise ValueError(f"table '{table}' has no column '{column}'{hint}")
+        if stypes[column] not in LABELS:
             raise ValueError(
-                f"require_label: table '{table}' has no column '{column}'{nearest(column, names)}"
+                f"column '{table}.{column}' is of type {stypes[column]}, expected one of {LABELS}"
             )
-        return int(first) + names.index(column)
+        return int(first) + list(stypes).index(column)
 
     def __repr__(self) -> str:
-        options = self._options
+        options = self.options
         return (
             f"<SeedPool of '{self.store.path}': {', '.join(options['tasks'])}; {options['split']};"
-            f" {len(self)} seeds, {options['rank']} of {options['world_size']}>"
+            f" {len(self)} seeds, {self.rank} of {self.world_size}>"
         )
+
+    @property
+    def _piece(self) -> tuple[int, int, int]:
+        return self.rank, self.world_size, MOST
 
     def __len__(self) -> int:
         """Seeds of this pool, of all its tasks: of this rank's part."""
-        return self._core.count()
+        return self._core.count(self._piece)
+
+    def most_of_a_rank(self) -> int:
+        """Seeds of the largest part, rank 0's."""
+        return self._core.count((0, self.world_size, MOST))
 
     def remaining(self) -> int:
         """Seeds to the end of the epoch, summed over the epochs that the tasks are in."""
-        return self._core.remaining()
+        return self._core.remaining(self._piece, self._position)
 
     def next_batch(self, n: int) -> SeedBatch:
         """The next n seeds of one task; a task takes its turn as in a sampler's stream.
@@ -139,48 +156,60 @@ class SeedPool:
         They run on into the task's next epoch, which has another order. A pool that has no seeds
         of the task, because other ranks have them, gives none.
         """
-        if not 1 <= whole("n", n) <= MOST:
-            raise ValueError(f"n is {n}, expected 1 to {MOST}")
-        number, drawn = self._core.next(n)
+        if not 1 <= whole("n", n) <= MOST_DRAWN:
+            raise ValueError(f"n is {n}, expected 1 to {MOST_DRAWN}")
+        number, drawn, self._position = self._core.draw(self._piece, self._position, n)
         return SeedBatch(self._sources.name(number), **drawn)
 
     def partition_for_rank(self, rank: int, world_size: int) -> None:
         """Keep the seeds i mod world_size = rank of the present ones, for all epochs; begin anew.
 
-        Parts differ by at most one seed, and each epoch shuffles a part by itself.
+        Parts differ by at most one seed, and each epoch shuffles a part by itself. A part without
+        seeds is a warning.
         """
         rank, world_size = whole("rank", rank), whole("world_size", world_size)
-        if not 0 <= rank < world_size <= MOST:
+        if not 0 <= rank < world_size or self.world_size * world_size > MOST:
             raise ValueError(f"rank is {rank} of {world_size}, expected 0 to world_size - 1")
-        self._core.keep(rank, world_size, MOST)
-        self._options["rank"] += rank * self._options["world_size"]
-        self._options["world_size"] *= world_size
+        self.rank += rank * self.world_size
+        self.world_size *= world_size
+        self._position = self._core.begin()
+        if len(self) == 0:
+            warnings.warn(
+                f"the pool has no seeds for rank {self.rank} of {self.world_size}: its batches are"
+                " empty",
+                stacklevel=2,
+            )
 
     def copy(self) -> SeedPool:
         """Another pool of the same seeds that stands where this one does."""
-        made = copy.copy(self)
-        made._options = copy.copy(self._options)
-        made._core = binding.SeedPool(self.store.core, **self._members)
-        made._core.keep(self._options["rank"], self._options["world_size"], MOST)
-        made._core.set_position(*self._core.get_position())
-        return made
+        return copy.copy(self)
+
+    def place(self) -> tuple[Any, ...]:
+        """Changes whenever the pool is moved."""
+        return self.rank, self.world_size, self._position
 
     # ---- state ---------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pool stands, JSON-able; it names the rank and the number of ranks."""
-        positions, batches = self._core.get_position()
+        positions, batches = self._position
+        own = {"rank": self.rank, "world_size": self.world_size}
         return {
             "version": POOL_STATE_VERSION,
-            "fingerprint": self.store.fingerprint,
-            "options": copy.deepcopy(self._options),
-            "positions": self._sources.named(positions),
+            "fingerprint": self.fingerprint,
+            "options": copy.deepcopy(self.options) | own,
+            "positions": self._sources.by_name(positions),
             "batches": batches,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state` was taken; ValueError names everything that differs."""
         check_saved(state, self.state_dict(), "pool")
-        count = len(self._core.get_position()[0])
-        positions = self._sources.numbered(state["positions"], count)
-        self._core.set_position(positions, whole("batches", state["batches"]))
+        positions = self._sources.numbered(state["positions"], self._core.task_count)
+        self._position = positions, natural("batches", state["batches"])
+
+
+def _seed(name: str, value: Any) -> int:
+    if not 0 <= whole(name, value) < 2**64:
+        raise ValueError(f"{name} is {value}, expected 0 to 2^64 - 1")
+    return int(value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import headwater
@@ -169,9 +171,112 @@ def test_a_state_resumes_within_an_epoch(store: Store, with_pool: bool) -> None:
     third.shutdown()
 
 
+@pytest.mark.parametrize("with_pool", [False, True])
+@pytest.mark.parametrize("world", [4, 20])
+def test_all_ranks_have_as_many_batches(store: Store, world: int, with_pool: bool) -> None:
+    """18 seeds on 4 ranks: 5, 5, 4 and 4, of 4 a batch; on 20 ranks two have none."""
+    lengths, found = set(), []
+    for rank in range(world):
+        is_empty = rank >= 18
+        pool = None
+        with (
+            Sampler(store=store, tasks=["churn"], rank=rank, world_size=world, **SMALL) as sampler,
+            pytest.warns(UserWarning, match="none for rank|no seeds for rank")
+            if is_empty
+            else nullcontext(),
+        ):
+            if with_pool:
+                pool = SeedPool(store, tasks=["churn"], split_ratios=ALL)
+                pool.partition_for_rank(rank, world)
+            loader = Loader(sampler, pool=pool)
+            batches = list(loader)
+        lengths |= {len(loader), len(batches)}
+        own = {seed for batch in batches for seed in seeds_of(batch)}
+        assert own == set(range(rank, 18, world))
+        found += sorted(own)
+    assert len(lengths) == 1 and sorted(found) == list(range(18))
+
+
+def test_an_epoch_that_was_taken_without_asking_for_its_end_is_over(sampler: Sampler) -> None:
+    loader = Loader(sampler)
+    first = [batch for batch, _ in zip(loader, range(len(loader)), strict=False)]
+    assert len(first) == len(list(loader)) == 5
+
+
+def test_the_pool_moves_with_what_was_handed_out_alone(store: Store, sampler: Sampler) -> None:
+    pool = SeedPool(store, tasks=["churn"], split_ratios=ALL)
+    loader = Loader(sampler, pool=pool)
+    run = iter(loader)
+    next(run)
+    before = pool.state_dict(), loader.state_dict()
+    sampler.shutdown()
+    with pytest.raises(headwater.SamplerShutdown):
+        next(run)
+    assert (pool.state_dict(), loader.state_dict()) == before
+
+
+def test_nothing_of_the_store_stays_mapped_after_shutdown(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    sampler = Sampler(path, tasks=["churn"], **SMALL)
+    loader = Loader(sampler)
+    list(loader)
+    assert mapped() > 0
+    sampler.shutdown()
+    assert mapped() == 0
+    assert loader.state_dict()["seeds"] == {"batches": 5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"given": -1}, "'given' is -1, expected 0 to 5"),
+        ({"given": 6}, "'given' is 6"),
+        ({"seeds": None}, "'seeds' is None"),
+        ({"seeds": {"batches": -1}}, "'batches' is -1"),
+        ({"options": None}, "'options' is None"),
+        ({"version": 9}, "version 9"),
+    ],
+)
+def test_a_broken_state_is_refused(sampler: Sampler, changed: Any, message: str) -> None:
+    loader = Loader(sampler)
+    with pytest.raises(ValueError, match=message):
+        loader.load_state_dict({**loader.state_dict(), **changed})
+    more = {**SMALL, "default_batch_size": 8}
+    with (
+        Sampler(store=sampler.store, tasks=["churn"], **more) as other,
+        pytest.raises(ValueError, match="contexts_per_batch was 4 and is 8"),
+    ):
+        Loader(other).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("pool", "options", "message"),
+    [
+        ({}, {}, "its tasks .* are not among the sampler's tasks"),
+        ({"tasks": ["churn"], "split_seed": 1}, {}, "split_seed is 1, of the sampler 123"),
+        ({"tasks": ["churn"]}, {"split_ratios": (0.5, 0.25, 0.25)}, "split_ratios is"),
+        ({"seed_tables": ["orders"]}, {}, "its seed tables"),
+        ({"tasks": ["churn"]}, {"train_on_val": True}, "train_on_val"),
+        ({"tasks": ["churn"]}, {"time_split": ("1970-01-05", "1970-02-01")}, "time_split"),
+    ],
+)
+def test_a_pool_of_other_seeds_than_the_sampler_is_refused(
+    store: Store, pool: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with (
+        Sampler(store=store, tasks=["churn"], **{**SMALL, **options}) as sampler,
+        pytest.raises(ValueError, match=f"does not go with the sampler.*{message}"),
+    ):
+        Loader(sampler, pool=SeedPool(store, **{"split_ratios": ALL, **pool}))
+
+
 def test_what_does_not_go_together_is_an_error(store: Store, sampler: Sampler) -> None:
-    pool = SeedPool(store, split_ratios=ALL)
-    for given in ({"parts": 2}, {"task": "churn"}):
+    pool = SeedPool(store, tasks=["churn"], split_ratios=ALL)
+    for given in ({"parts": 2}, {"task": "churn"}, {"split": "val"}):
         with pytest.raises(ValueError, match="without a pool"):
             Loader(sampler, pool=pool, **given)
     with pytest.raises(ValueError, match="partition the pool"):
@@ -180,6 +285,10 @@ def test_what_does_not_go_together_is_an_error(store: Store, sampler: Sampler) -
         Loader(sampler).slice(3, 19)
     with pytest.raises(ValueError, match="parts is 0"):
         Loader(sampler, parts=0)
+    with pytest.raises(ValueError, match="parts is 19, expected 1 to 18"):
+        Loader(sampler, parts=19)
+    with pytest.raises(TypeError, match="sampler is 'x', expected a Sampler"):
+        Loader("x")  # type: ignore[arg-type]
     with pytest.raises(headwater.TaskError, match="split 'val' has no seeds"):
         Loader(sampler, "val")
     with Sampler(store=store, **SMALL) as both, pytest.raises(ValueError, match="give task"):

@@ -92,6 +92,14 @@ def test_the_parts_together_are_every_seed_once_in_each_epoch(store: Store, worl
     assert found[0] != found[1]
 
 
+def test_weights_may_be_a_list_in_the_order_of_the_tasks(store: Store) -> None:
+    pool = SeedPool(store, tasks=["quantity", "churn"], split_ratios=ALL, task_weights=[0, 1])
+    assert {pool.next_batch(2).task for _ in range(30)} == {"churn"}
+    assert len(pool) == 18
+    other = SeedPool(store, split_ratios=ALL, task_weights={"churn": 1, "quantity": 0})
+    other.load_state_dict(pool.state_dict())
+
+
 def test_a_part_of_a_part_is_the_part_of_both(store: Store) -> None:
     one, two = (SeedPool(store, tasks=["churn"], split_ratios=ALL) for _ in range(2))
     one.partition_for_rank(1, 2)
@@ -146,7 +154,8 @@ def test_a_state_resumes_in_a_new_pool(store: Store) -> None:
 
 def test_a_rank_without_seeds_has_empty_batches(store: Store) -> None:
     pool = SeedPool(store, tasks=["churn"], split_ratios=ALL)
-    pool.partition_for_rank(18, 19)
+    with pytest.warns(UserWarning, match="no seeds for rank 18 of 19"):
+        pool.partition_for_rank(18, 19)
     assert (len(pool), pool.remaining(), len(pool.next_batch(6))) == (0, 0, 0)
 
 
@@ -155,12 +164,20 @@ def test_a_rank_without_seeds_has_empty_batches(store: Store) -> None:
     [
         ({"tasks": ["churn"], "seed_tables": ["orders"]}, "give either tasks or seed_tables"),
         ({"tasks": ["chur"]}, "did you mean 'churn'"),
-        ({"seed_tables": ["orders"], "require_label": True}, "it names a column"),
+        ({"seed_tables": ["orders"], "require_label": True}, "expected the column of seed_tables"),
         ({"seed_tables": ["orders"], "require_label": "quantiti"}, "did you mean 'quantity'"),
         ({"seed_tables": ["orders"], "require_label": {"customers": "vip"}}, "expected some of"),
         ({"tasks": ["churn"], "require_label": "churned"}, "require_label is 'churned'"),
         ({"split": "trian"}, "trian"),
         ({"rng_seed": 1.5}, "rng_seed is 1.5"),
+        ({"split_seed": -1}, "split_seed is -1, expected 0 to"),
+        ({"split_ratios": "abc"}, "split_ratios is 'abc'"),
+        ({"seed_tables": ["orders"], "require_label": 1}, "require_label is 1: expected a column"),
+        (
+            {"seed_tables": ["customers"], "require_label": "name"},
+            "'customers.name' is of type text",
+        ),
+        ({"task_weights": [1.0]}, "task_weights is"),
         ({"tasks": ["churn"], "split": "val", "split_ratios": ALL}, "split 'val' has no seeds"),
         ({"split_ratios": (0.5, 0.5)}, "split_ratios has 2 entries"),
     ],
