@@ -80,3 +80,17 @@ def test_the_loop_of_validation_reads_val_between_batches_of_train(path: Path) -
             for _ in range(4):
                 total += float(evaluate(jax.device_put(sampler.next_val_batch())))
         assert total >= 3 * 4
+
+
+def test_a_loader_puts_its_batches_on_a_device(path: Path) -> None:
+    with headwater.Sampler(path, tasks=["churn"], layout="compact", **OPTIONS) as sampler:
+        loader = headwater.Loader(sampler)
+        first = next(iter(loader))
+        placed = loader.to_device(jax.devices()[0])
+        batches, expected = list(placed), list(loader)  # both from the second batch on
+    assert len(batches) == len(expected) == len(loader) - 1
+    assert isinstance(first["cells"], np.ndarray)
+    for batch, other in zip(batches, expected, strict=True):
+        assert type(batch) is headwater.Batch
+        assert all(isinstance(array, jax.Array) for array in batch.values())
+        assert all(np.array_equal(batch[name], other[name]) for name in other)
