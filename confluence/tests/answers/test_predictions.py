@@ -25,6 +25,7 @@ from confluence.config import Config
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 2, "sequence_length": 32, "max_rows": 12, "steps": 6,
+    "max_hops": 1,  # small contexts, of which no child is drawn by lot
     "compute_dtype": "float32",
 }  # fmt: skip
 AT = "2025-04-20"

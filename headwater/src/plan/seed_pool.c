@@ -65,7 +65,7 @@ static hw_status keep_labelled(struct hw_seed_pool *pool, hw_error *error) {
             double label = NAN;
             HW_TRY(read_label(pool, t, list->seeds[i], &label, error));
             kept[count] = list->seeds[i];
-            count += !isnan(label);
+            count += isnan(label) ? 0 : 1;
         }
         list->count = count;
     }

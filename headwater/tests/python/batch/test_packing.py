@@ -304,7 +304,7 @@ def test_the_default_packs_what_a_sample_of_contexts_allows(tmp_path: Path) -> N
 
 def test_what_packing_cannot_do_is_refused(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
-    with pytest.raises(ValueError, match="contexts_per_batch is 9, without packing it is the"):
+    with pytest.raises(ValueError, match="contexts_per_batch is 9, without packing it is default"):
         headwater.Sampler(path, contexts_per_batch=9)
     with pytest.raises(ValueError, match="contexts_per_batch is 0, expected 1 to 65536"):
         headwater.Sampler(path, packing=True, contexts_per_batch=0)

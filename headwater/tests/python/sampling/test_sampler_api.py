@@ -658,7 +658,7 @@ def test_a_state_that_is_not_whole_is_refused_and_moves_nothing(
     with pytest.raises(ValueError, match="not whole: it lacks 'positions'"):
         sampler.load_state_dict(state)
     with pytest.raises(ValueError, match="lacks 'fingerprint'"):
-        sampler.load_state_dict({"version": 2})
+        sampler.load_state_dict({"version": before["version"]})
     with pytest.raises(TypeError, match="the state is None"):
         sampler.load_state_dict(None)  # type: ignore[arg-type]
     assert sampler.state_dict() == before
