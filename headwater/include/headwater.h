@@ -684,8 +684,9 @@ HW_CHECK hw_status hw_seed_pool_open(hw_store *store, const hw_sampler_options *
                                      const uint32_t *label_columns, hw_seed_pool **pool,
                                      hw_error *error);
 HW_API void hw_seed_pool_close(hw_seed_pool *pool);
-/* Has of each task's seeds, in stored order, entry first, first + step, ..., `most` at most, for all
- * epochs, and begins anew. Rank r of W: first r, step W. Another call starts from all seeds again. */
+/* Has of each task's seeds, in stored order, entry first, first + step, ..., `most` at most, for
+ * all epochs, and begins anew. Rank r of W: first r, step W. Another call starts from all seeds
+ * again. */
 HW_CHECK hw_status hw_seed_pool_keep(hw_seed_pool *pool, uint32_t first, uint32_t step,
                                      uint32_t most, hw_error *error);
 /* Seeds of the pool; those left to the end of the epoch that each task is in. */
