@@ -314,6 +314,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SMALL: dict[str, Any] = {"default_batch_size": 4, "default_sequence_length": 32, "num_threads": 2}
 
 
+@pytest.mark.filterwarnings("ignore:task 'customers' has . seeds in split .*, none for rank 1")
 def test_every_row_of_the_tables_is_seen_once_by_one_rank(path: Path) -> None:
     tables = ["orders", "customers"]
     seen: dict[str, list[int]] = {name: [] for name in tables}
