@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.binding.conversions import UINT32_MAX, u32, u32_array, u64
+from headwater.binding.conversions import u32, u32_array, u64
 from headwater.binding.header import STRUCTS
 from headwater.binding.library import Handle, call, lib, own
 from headwater.binding.options import SamplerOptions
@@ -24,7 +24,6 @@ DRAWN: tuple[tuple[str, type[np.generic], type[Any]], ...] = (
 
 Piece = tuple[int, int, int]  # of each task's seeds: first, step, most
 Position = tuple[Sequence[int], int]  # seeds drawn by task of the store, and calls of draw
-WHOLE: Piece = (0, 1, UINT32_MAX)
 
 
 class SeedPool:
