@@ -105,6 +105,8 @@ typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } h
 typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
     HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times, parents: for transfer */
+    HW_LAYOUT_FLAT = 2, /* compact cells of all contexts in one row, without padding between:
+                           docs/3-batch.md, "Flat" */
 } hw_layout;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
 typedef enum hw_text_mode {
@@ -528,6 +530,8 @@ typedef struct hw_sampler_options {
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
     uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
+    uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
+                             1: batches keep the order of the stream */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */
@@ -602,13 +606,28 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, U, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
- * in one sequence: B and 1 without packing. */
+ * in one sequence: B and 1 without packing. In the flat layout S and R are the most cells and rows
+ * of a context, and a batch has one row of at most cells_per_batch cells and rows_per_batch rows.
+ */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
     uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
+    uint32_t cells_per_batch, rows_per_batch; /* 0 but in the flat layout: most of any task */
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
+
+/* Sizes of the flat batches of a task, chosen from a sample of its contexts: docs/3-batch.md,
+ * "Flat". */
+typedef struct hw_flat_shape {
+    uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
+    uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds; of
+                                             seeds that are given: the largest of them */
+    uint32_t sampled, capped; /* contexts of the sample; those that S or R ended */
+} hw_flat_shape;
+/* HW_BAD_ARGUMENT if the layout is another, or the task is not one of this sampler's. */
+HW_CHECK hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task,
+                                         hw_flat_shape *shape, hw_error *error);
 
 /* Next batch of the stream of HW_TRAIN or HW_VAL. timeout_ms < 0 waits for ever. A stream without
  * prefetch makes the batch in the calling thread: nothing to wait for, time out or interrupt. */
@@ -637,6 +656,7 @@ HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const 
 HW_CHECK hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
                                        const uint32_t *epochs, uint32_t count, hw_pass **pass,
                                        hw_error *error);
+/* In the flat layout ranks may have different numbers of batches. */
 HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
 HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,
                                 void *context, hw_batch **batch, hw_error *error);
@@ -729,7 +749,8 @@ typedef struct hw_sampler_stats {
     uint64_t stopped_by_rows, texts_over_budget;
     uint32_t threads, train_queue, val_queue, pass_queue; /* batches ready now: of all passes */
     uint64_t slab_bytes, slab_count;
-    /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches */
+    /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches. Flat:
+       contexts cut, cells lost by it, and cells of batches without those; padded_cells are N */
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
     uint64_t masked_cells,
         masked_over_limit; /* masked; chosen beyond M of their type, not masked */
@@ -777,20 +798,29 @@ HW_API void hw_batch_release(hw_batch *batch);
 HW_API uint32_t hw_batch_tensor_count(const hw_batch *batch);
 HW_API hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index);
 /* The one piece of memory with all arrays of a batch, and its size (NULL: not wanted). All batches
- * of a sampler have the same arrays, and at the same places in it. */
+ * of a sampler have the same arrays, at the same places in it, and with equal sizes (below) of the
+ * same shapes. */
 HW_API const void *hw_batch_memory(const hw_batch *batch, size_t *bytes);
+/* Dimensions that differ from batch to batch; 0: as hw_sampler_shape says. hw_batch_tensor counts
+ * them in. */
+typedef struct hw_batch_sizes {
+    uint32_t cells, rows; /* N, R_n of the flat layout */
+} hw_batch_sizes;
+HW_API hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch);
 
 /* The batch format as data, one row per array (docs/3-batch.md is checked against it). */
 typedef struct hw_batch_field {
     const char *name;
     hw_dtype dtype;
-    const char *dims[3]; /* "B", "S", "R", "R+1", "U", "D_t", "P", "M", "15", "1"; NULL past the
-                            rank */
+    const char *dims[3]; /* "B", "B+1", "S", "R", "R+1", "U", "D_t", "P", "M", "15", "1"; NULL past
+                            the rank */
     uint8_t info;
     const char *when; /* NULL: always; else the option that adds it */
     const char *meaning;
 } hw_batch_field;
-/* With packing, arrays [B] and [B,15] have T behind B, num_contexts excepted. */
+/* With packing, arrays [B] and [B,15] have T behind B, num_contexts excepted. In the flat layout
+ * arrays [B,S] are [1,N], [B,R] and [B,R+1] are [1,R_n] and [1,R_n+1], row_starts is uint32 and
+ * num_contexts [1]. */
 HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
 
 /*

@@ -10,11 +10,14 @@
 #include "batch/emit_rows.h"
 #include "batch/masked_cells.h"
 
-/* The orders of cells, or in the compact layout of rows. */
+/* The orders of cells, in the compact layout of rows, in the flat one none. */
 static void emit_orders(const struct hwi_plan *plan, const struct hwi_walk *walk,
                         struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
+    if (plan->options.layout == HW_LAYOUT_FLAT) {
+        return;
+    }
     hwi_order_rows(permuter, walk->row_count);
-    if (plan->options.layout == HW_LAYOUT_COMPACT) {
+    if (hwi_is_compact(plan)) {
         size_t at = 2 * (size_t)b * plan->shape.max_rows;
         hwi_list_rows(permuter, walk, hwi_field_at(plan, slab, HWI_ROW_ORDER, at));
     } else {

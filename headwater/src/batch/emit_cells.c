@@ -47,7 +47,7 @@ struct cell_arrays {
 static struct cell_arrays arrays_of(const struct hwi_plan *plan, struct hwi_canvas *canvas,
                                     uint8_t *slab, uint32_t b) {
     size_t at = (size_t)b * plan->shape.sequence_length;
-    if (plan->options.layout == HW_LAYOUT_COMPACT) {
+    if (hwi_is_compact(plan)) {
         uint8_t *cells = hwi_field_at(plan, slab, HWI_CELLS, at);
         uint32_t *values = hwi_field_at(plan, slab, HWI_CELL_VALUES, 4 * at);
         return (struct cell_arrays){

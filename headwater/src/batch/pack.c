@@ -5,28 +5,23 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/huge_pages.h"
 #include "batch/worker.h"
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 
 hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_packing **packing,
                            hw_error *error) {
-    uint64_t bytes = plan->staging->slab_bytes;
     size_t slots = (size_t)plan->shape.batch_size * plan->shape.contexts_per_sequence;
     struct hwi_packing *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return hwi_no_memory(error, "the packing of a batch", sizeof *made);
     }
-    made->staging_bytes = bytes;
-    made->staging = hwi_pages_open(bytes);
     made->places = calloc(plan->shape.contexts_per_batch, sizeof *made->places);
     made->spans = calloc(slots, sizeof *made->spans);
     made->fits = calloc(plan->shape.batch_size, sizeof *made->fits);
-    if (made->staging == NULL || made->places == NULL || made->spans == NULL ||
-        made->fits == NULL) {
+    if (made->places == NULL || made->spans == NULL || made->fits == NULL) {
         hwi_packing_close(made);
-        return hwi_no_memory(error, "the contexts of a packed batch", bytes);
+        return hwi_no_memory(error, "the places of a packed batch", slots * sizeof *made->spans);
     }
     *packing = made;
     return HW_OK;
@@ -36,7 +31,6 @@ void hwi_packing_close(struct hwi_packing *packing) {
     if (packing == NULL) {
         return;
     }
-    hwi_pages_close(packing->staging, packing->staging_bytes);
     free(packing->places);
     free(packing->spans);
     free(packing->fits);
@@ -69,7 +63,7 @@ struct context {
 
 static uint32_t target_end(const struct hwi_plan *staging, uint8_t *slab, uint32_t k,
                            uint32_t cell_count) {
-    int is_compact = staging->options.layout == HW_LAYOUT_COMPACT;
+    int is_compact = hwi_is_compact(staging);
     const uint8_t *flags = hwi_field_at(staging, slab, is_compact ? HWI_CELLS : HWI_IS_TARGET,
                                         (size_t)k * staging->shape.sequence_length);
     uint8_t bit = is_compact ? HW_CELL_TARGET : 1;
@@ -125,12 +119,13 @@ static uint32_t cut(struct hwi_fit *fits, const hw_shape *shape, struct context 
 }
 
 static void place_contexts(const struct hwi_plan *plan, struct hwi_packing *packing,
-                           uint32_t context_count, struct hwi_counters *counters) {
+                           uint8_t *staging, uint32_t context_count,
+                           struct hwi_counters *counters) {
     const hw_shape *shape = &plan->shape;
     struct hwi_fit *fits = packing->fits;
     memset(fits, 0, shape->batch_size * sizeof *fits);
     for (uint32_t k = 0; k < context_count; k++) {
-        struct context context = read_context(plan->staging, packing->staging, k);
+        struct context context = read_context(plan->staging, staging, k);
         uint32_t whole = context.cell_count;
         uint32_t b = hwi_fit_add(fits, shape, context.cell_count, context.row_count);
         if (b == HWI_NONE) {
@@ -386,25 +381,37 @@ static void blank_names(const struct pack *pack, const struct hwi_fit *fits) {
 
 /* ---- the batch --------------------------------------------------------------------------- */
 
-/* Used texts, and zeros behind them. */
-static void copy_texts(const struct pack *pack) {
-    const struct hwi_plan *plan = pack->plan;
-    uint32_t used;
+/* Used texts, and zeros over those that the slab's last batch had behind them. */
+static void copy_texts(const struct hwi_plan *plan, uint8_t *staging, uint8_t *slab) {
+    const struct hwi_plan *staged = plan->staging;
+    uint32_t used, dirty;
     size_t vector_bytes = (size_t)plan->shape.text_dim * 2;
-    memcpy(&used, from_at(pack, HWI_NUM_TEXTS, 0, 0), 4);
-    memcpy(to_at(pack, HWI_NUM_TEXTS, 0, 0), &used, 4);
-    uint8_t *to = to_at(pack, HWI_TEXT_BATCH_EMBEDDINGS, 0, 0);
-    memcpy(to, from_at(pack, HWI_TEXT_BATCH_EMBEDDINGS, 0, 0), used * vector_bytes);
-    memset(to + used * vector_bytes, 0, (plan->shape.text_budget - used) * vector_bytes);
+    memcpy(&used, hwi_field_at(staged, staging, HWI_NUM_TEXTS, 0), 4);
+    memcpy(&dirty, hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), 4);
+    memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &used, 4);
+    uint8_t *to = hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, 0);
+    memcpy(to, hwi_field_at(staged, staging, HWI_TEXT_BATCH_EMBEDDINGS, 0), used * vector_bytes);
+    if (used < dirty) {
+        memset(to + used * vector_bytes, 0, (dirty - used) * vector_bytes);
+    }
+}
+
+void hwi_copy_question(const struct hwi_plan *plan, uint8_t *staging, uint8_t *slab) {
+    static const enum hwi_field_id scalars[] = {HWI_TASK_IDX, HWI_CAT_EMB_START, HWI_CAT_EMB_COUNT};
+    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
+        memcpy(hwi_field_at(plan, slab, scalars[i], 0),
+               hwi_field_at(plan->staging, staging, scalars[i], 0), 4);
+    }
+    memcpy(hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0),
+           hwi_field_at(plan->staging, staging, HWI_TARGET_STYPE, 0), 1);
+    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+        copy_texts(plan, staging, slab);
+    }
 }
 
 static void write_batch(const struct pack *pack, const struct hwi_fit *fits) {
     const struct hwi_plan *plan = pack->plan;
-    static const enum hwi_field_id scalars[] = {HWI_TASK_IDX, HWI_CAT_EMB_START, HWI_CAT_EMB_COUNT};
-    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
-        memcpy(to_at(pack, scalars[i], 0, 0), from_at(pack, scalars[i], 0, 0), 4);
-    }
-    memcpy(to_at(pack, HWI_TARGET_STYPE, 0, 0), from_at(pack, HWI_TARGET_STYPE, 0, 0), 1);
+    hwi_copy_question(plan, pack->from, pack->to);
     uint32_t used = 0; /* sequences fill in order */
     uint32_t *counts = to_at(pack, HWI_NUM_CONTEXTS, 0, 0);
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
@@ -412,18 +419,15 @@ static void write_batch(const struct pack *pack, const struct hwi_fit *fits) {
         used += fits[b].contexts > 0;
     }
     memcpy(to_at(pack, HWI_NUM_SEQUENCES, 0, 0), &used, 4);
-    if (plan->options.text_mode == HW_TEXTS_BATCH) {
-        copy_texts(pack);
-    }
 }
 
-void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *slab,
-              uint32_t context_count, struct hwi_counters *counters) {
+void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *staging,
+              uint8_t *slab, uint32_t context_count, struct hwi_counters *counters) {
     const struct hwi_fit *fits = packing->fits;
-    place_contexts(plan, packing, context_count, counters);
+    place_contexts(plan, packing, staging, context_count, counters);
     struct pack pack = {.plan = plan,
                         .staging = plan->staging,
-                        .from = packing->staging,
+                        .from = staging,
                         .to = slab,
                         .places = packing->places,
                         .context_count = context_count};

@@ -38,8 +38,6 @@ struct hwi_place {
 
 /* Scratch of one batch. */
 struct hwi_packing {
-    uint8_t *staging; /* [staging_bytes] a slab of plan->staging, zero at first */
-    uint64_t staging_bytes;
     struct hwi_place *places; /* [contexts_per_batch] */
     struct hwi_mask_span *spans; /* [B, contexts_per_sequence] cells of the segments */
     struct hwi_fit *fits; /* [B] */
@@ -50,7 +48,10 @@ void hwi_packing_close(struct hwi_packing *packing);
 
 /* Packs the first `context_count` finished contexts of the staging slab into `slab`, all of whose
  * arrays are written; adds to the counters of what was packed. */
-void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *slab,
-              uint32_t context_count, struct hwi_counters *counters);
+void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *staging,
+              uint8_t *slab, uint32_t context_count, struct hwi_counters *counters);
+
+/* Copies what a batch asks, and its texts, from a staging slab. */
+void hwi_copy_question(const struct hwi_plan *plan, uint8_t *staging, uint8_t *slab);
 
 #endif

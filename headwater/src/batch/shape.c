@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "batch/flat_shape.h"
 #include "batch/pack.h"
 #include "batch/worker.h"
 #include "plan/options.h"
@@ -196,15 +197,16 @@ static hw_status sample_shape(struct hwi_plan *plan, hw_error *error) {
     return status;
 }
 
-/* With packing, the contexts are made by a plan of their own: unpacked, and with edges as parents,
- * from which fk_adj can be made too. */
+/* With packing and in the flat layout, the contexts are made by a plan of their own: one to a
+ * sequence, and with edges as parents, from which fk_adj can be made too. */
 static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     struct hwi_plan *staging = malloc(sizeof *staging);
     if (staging == NULL) {
-        return hwi_no_memory(error, "the plan of a packing", sizeof *staging);
+        return hwi_no_memory(error, "the plan of the contexts of a batch", sizeof *staging);
     }
     *staging = *plan;
     staging->staging = NULL;
+    staging->flat = NULL;
     staging->options.packing = staging->options.attention_masks = 0;
     staging->lists_parents = 1;
     staging->shape.batch_size = plan->shape.contexts_per_batch;
@@ -239,7 +241,10 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
                         shape->contexts_per_batch);
     }
     plan->text_quota = has_texts ? (shape->text_budget - 1) / shape->contexts_per_batch : 0;
-    if (options->packing) {
+    if (options->layout == HW_LAYOUT_FLAT) {
+        HW_TRY(hwi_flat_plan(plan, error));
+    }
+    if (options->packing || options->layout == HW_LAYOUT_FLAT) {
         HW_TRY(plan_staging(plan, error));
     }
     return hwi_fields_plan(plan, error);

@@ -15,6 +15,7 @@ struct hw_batch {
     atomic_uint reference_count;
     struct hwi_pool *pool;
     uint8_t *slab;
+    hw_batch_sizes sizes;
     hw_batch *next; /* guarded by the pool's mutex: in the list of unused ones */
 };
 
@@ -118,12 +119,17 @@ hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error
         return hwi_no_memory(error, "a batch", pool->slab_bytes);
     }
     atomic_store(&taken->reference_count, 1);
+    taken->sizes = (hw_batch_sizes){0};
     *batch = taken;
     return HW_OK;
 }
 
 uint8_t *hwi_batch_slab(hw_batch *batch) {
     return batch->slab;
+}
+
+void hwi_batch_set_sizes(hw_batch *batch, hw_batch_sizes sizes) {
+    batch->sizes = sizes;
 }
 
 void hwi_pool_measure(struct hwi_pool *pool, uint64_t *slab_count, uint64_t *slab_bytes) {
@@ -172,16 +178,40 @@ uint32_t hw_batch_tensor_count(const hw_batch *batch) {
     return batch->pool->field_count;
 }
 
+/* The entries of a dimension that differs from batch to batch; 0: it does not. */
+static uint64_t own_size(const hw_batch *batch, const struct hwi_field *field) {
+    switch (field->varies) {
+    case HWI_VARIES_CELLS:
+        return batch->sizes.cells;
+    case HWI_VARIES_ROWS:
+        return batch->sizes.rows;
+    case HWI_VARIES_ROW_STARTS:
+        return batch->sizes.rows == 0 ? 0 : (uint64_t)batch->sizes.rows + 1;
+    case HWI_VARIES_NOT:
+    default:
+        return 0;
+    }
+}
+
+hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch) {
+    return batch->sizes;
+}
+
 hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
     hw_tensor tensor = {0};
     if (index < batch->pool->field_count) {
         const struct hwi_field *field = &batch->pool->fields[index];
         tensor.name = field->format->name;
-        tensor.dtype = field->format->dtype;
+        tensor.dtype = field->dtype;
         tensor.rank = field->rank;
         memcpy(tensor.shape, field->shape, sizeof tensor.shape);
         tensor.data = batch->slab + field->offset;
         tensor.bytes = (size_t)field->bytes;
+        uint64_t own = own_size(batch, field);
+        if (own != 0) { /* of dimension 1, behind one of 1 */
+            tensor.bytes = tensor.bytes / field->shape[1] * own;
+            tensor.shape[1] = own;
+        }
         tensor.info = field->format->info;
     }
     return tensor;

@@ -6,8 +6,10 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
+#include "batch/worker.h"
 
 enum {
     PART_BYTES = 128 * 1024, /* of vectors: about 10 us, and half of a second-level cache */
@@ -83,9 +85,19 @@ void hwi_texts_release(struct hwi_texts *texts) {
     id_set_close(&texts->sequence);
 }
 
+static hw_status open_staging(const struct hwi_plan *plan, struct hwi_batch_scratch *scratch,
+                              hw_error *error) {
+    scratch->staging_bytes = plan->staging->slab_bytes;
+    scratch->staging = hwi_pages_open(scratch->staging_bytes);
+    if (scratch->staging == NULL) {
+        return hwi_no_memory(error, "the contexts of a batch", scratch->staging_bytes);
+    }
+    return plan->options.packing ? hwi_packing_open(plan, &scratch->packing, error) : HW_OK;
+}
+
 hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_scratch **scratch,
                                  hw_error *error) {
-    const struct hwi_plan *packed = plan->staging != NULL ? plan : NULL;
+    const struct hwi_plan *staged = plan->staging != NULL ? plan : NULL;
     plan = hwi_making_plan(plan);
     size_t batch = plan->shape.batch_size, length = plan->shape.sequence_length;
     size_t quota = quota_of(plan), merged = (size_t)most_merged(plan);
@@ -105,7 +117,7 @@ hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_s
         hwi_batch_scratch_close(made);
         return hwi_no_memory(error, "the texts of a batch", batch * length * 2);
     }
-    hw_status status = packed == NULL ? HW_OK : hwi_packing_open(packed, &made->packing, error);
+    hw_status status = staged == NULL ? HW_OK : open_staging(staged, made, error);
     if (status != HW_OK) {
         hwi_batch_scratch_close(made);
         return status;
@@ -125,6 +137,9 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch) {
     free(scratch->rows);
     id_set_close(&scratch->merged);
     hwi_packing_close(scratch->packing);
+    if (scratch->staging != NULL) {
+        hwi_pages_close(scratch->staging, scratch->staging_bytes);
+    }
     free(scratch);
 }
 
@@ -259,11 +274,11 @@ static void write_question(const struct hwi_plan *plan, uint8_t *slab,
     write_number(plan, slab, HWI_CAT_EMB_COUNT, count);
 }
 
-/* Where the sequences were made: with packing in the staging batch. */
+/* Where the sequences were made: in the staging batch, if there is one. */
 static const struct hwi_plan *making(const struct hwi_plan *plan,
                                      const struct hwi_batch_scratch *scratch, uint8_t **slab) {
-    if (scratch->packing != NULL) {
-        *slab = scratch->packing->staging;
+    if (scratch->staging != NULL) {
+        *slab = scratch->staging;
     }
     return hwi_making_plan(plan);
 }
@@ -356,13 +371,19 @@ void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
 }
 
 void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
-                      uint32_t sequence_count, struct hwi_counters *counters) {
+                      uint32_t sequence_count, const struct hwi_flat_sizes *flat,
+                      struct hwi_counters *counters) {
     uint8_t *made = slab;
     const struct hwi_plan *made_by = making(plan, scratch, &made);
     if (plan->options.text_mode == HW_TEXTS_BATCH) {
         write_number(made_by, made, HWI_NUM_TEXTS, scratch->row_count);
     }
+    if (plan->flat != NULL) {
+        hwi_flatten(plan, scratch->staging, slab, flat, counters);
+        return;
+    }
+    counters->padded_cells += (uint64_t)plan->shape.batch_size * plan->shape.sequence_length;
     if (scratch->packing != NULL) {
-        hwi_pack(plan, scratch->packing, slab, sequence_count, counters);
+        hwi_pack(plan, scratch->packing, scratch->staging, slab, sequence_count, counters);
     }
 }

@@ -14,6 +14,7 @@
 #define HWI_TEXTS_H
 
 #include "base/error.h"
+#include "batch/flat.h"
 #include "walk/walk.h"
 
 struct hwi_counters; /* worker.h */
@@ -45,7 +46,10 @@ struct hwi_batch_scratch {
     uint32_t row_count; /* with row 0 */
     uint32_t dirty_count; /* rows that the slab's last batch used */
     uint32_t part_count;
-    struct hwi_packing *packing; /* NULL without packing; all the above is of the staging batch */
+    /* NULL without plan->staging; all the above is of the staging batch: */
+    uint8_t *staging; /* [plan->staging->slab_bytes] a slab, zero at first */
+    uint64_t staging_bytes;
+    struct hwi_packing *packing; /* NULL without packing */
 };
 
 HWI_CHECK hw_status hwi_batch_scratch_open(const struct hwi_plan *plan,
@@ -77,8 +81,10 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
 /* One part: vectors of texts, and the numbers of texts in cells. Any threads at once. */
 void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
                       const struct hwi_batch_scratch *scratch, uint32_t part);
-/* After the last part; with packing this is where the contexts are packed, which counts. */
+/* After the last part; this is where contexts are packed, or laid out flat in these sizes (else
+ * NULL). */
 void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
-                      uint32_t sequence_count, struct hwi_counters *counters);
+                      uint32_t sequence_count, const struct hwi_flat_sizes *flat,
+                      struct hwi_counters *counters);
 
 #endif

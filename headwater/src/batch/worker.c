@@ -2,8 +2,9 @@
  * Sequences: walk to scratch (walk/walk.c), emit the scratch into the batch's memory (emit.c),
  * number the texts (texts.c). A worker is the scratch of one thread. It holds several walks and
  * takes a step of each in turn, so that one walk's reads are on their way while the others are at
- * work; a walk that is complete is emitted at once, while its rows are in cache. With packing the
- * sequences go to the staging slab of the batch's scratch, by its plan; pack.h.
+ * work; a walk that is complete is emitted at once, while its rows are in cache. With packing and
+ * in the flat layout the sequences go to the staging slab of the batch's scratch, by its plan;
+ * pack.h, flat.h.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -100,6 +101,7 @@ void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
     sum->cells_cut += own->cells_cut;
     sum->packed_cells += own->packed_cells;
     sum->packed_sequences += own->packed_sequences;
+    sum->padded_cells += own->padded_cells;
     sum->masked_cells += own->masked_cells;
     sum->masked_over_limit += own->masked_over_limit;
     sum->withheld_cells += own->withheld_cells;
@@ -139,8 +141,12 @@ static hw_status step(struct hwi_walk *walk, const struct hwi_work *work, int *i
 static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const struct hwi_work *work,
                       hw_error *error) {
     const struct hwi_plan *plan = worker->plan;
+    if (work->length != NULL) {
+        *work->length = (struct hwi_length){walk->cell_count, walk->row_count};
+        return HW_OK;
+    }
     struct hwi_batch_scratch *scratch = work->scratch;
-    uint8_t *slab = scratch->packing == NULL ? work->slab : scratch->packing->staging;
+    uint8_t *slab = scratch->staging == NULL ? work->slab : scratch->staging;
     if (!work->is_real) {
         hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
         hwi_texts_none(scratch, work->b);
@@ -181,6 +187,22 @@ hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finishe
     *finished = worker->works[walk];
     worker->order[worker->turn] = worker->order[--worker->live_count];
     worker->order[worker->live_count] = walk;
+    return HW_OK;
+}
+
+hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at, const void *context,
+                              uint32_t count, struct hwi_length *lengths, hw_error *error) {
+    uint32_t started = 0;
+    struct hwi_work finished;
+    for (uint32_t done = 0; done < count; done++) {
+        while (started < count && hwi_worker_room(worker) > 0) {
+            struct hwi_work work = {
+                .seed = seed_at(context, started), .is_real = 1, .length = &lengths[started]};
+            hwi_worker_start(worker, &work);
+            started++;
+        }
+        HW_TRY(hwi_worker_advance(worker, &finished, error));
+    }
     return HW_OK;
 }
 

@@ -7,6 +7,11 @@
 
 struct hwi_batch_scratch; /* texts.h */
 
+/* What a context takes of a batch. */
+struct hwi_length {
+    uint32_t cells, rows;
+};
+
 /*
  * One sequence to make: sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned, and
  * holding what slab.h promises: zeros, or what the last batch left). Different b of one batch may
@@ -17,6 +22,7 @@ struct hwi_work {
     int is_real; /* 0: an empty sequence, all padding, without a seed */
     uint8_t *slab;
     struct hwi_batch_scratch *scratch;
+    struct hwi_length *length; /* not NULL: the seed is walked for its length, and nothing made */
     uint32_t b;
     void *owner; /* the caller's */
 };
@@ -45,11 +51,18 @@ void hwi_worker_abandon(struct hwi_worker *worker);
 struct hwi_counters {
     uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
     uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
+    uint64_t padded_cells;
     uint64_t masked_cells, masked_over_limit, withheld_cells;
 };
 /* Adds counters to *sum and clears them. */
 void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
+
+/* Walks seeds for their lengths [count], several at a time; the worker has no works. */
+typedef struct hwi_seed (*hwi_seed_at)(const void *context, uint32_t i);
+HWI_CHECK hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at,
+                                        const void *context, uint32_t count,
+                                        struct hwi_length *lengths, hw_error *error);
 
 /* What a context holds. */
 struct hwi_measure {

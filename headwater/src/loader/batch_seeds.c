@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "batch/level.h"
 #include "plan/order.h"
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
@@ -35,6 +36,11 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
     assert(i < seeds->sequence_count);
     const struct hwi_pass_plan *given = seeds->given;
     uint64_t position = seeds->first + (uint64_t)i * seeds->step;
+    if (seeds->levelled != NULL) {
+        struct hwi_shard shard = hwi_order_shard(plan, seeds->split, seeds->task);
+        position = hwi_block_position(plan, &seeds->range) + seeds->levelled[i].place;
+        return hwi_order_seed(plan, seeds->split, seeds->task, &shard, position);
+    }
     if (given != NULL && given->chosen != NULL) {
         return hwi_task_seed(plan, seeds->task, given->chosen[position], given->epochs[position]);
     }
@@ -70,6 +76,76 @@ static struct hwi_batch_seeds batch_at(const struct hwi_plan *plan, hw_split spl
     };
 }
 
+/* ---- blocks ------------------------------------------------------------------------------ */
+
+/* Contexts of a batch that a position of the shard counts. */
+static uint64_t block_step(const struct hwi_plan *plan) {
+    uint32_t rank;
+    return (uint64_t)plan->shape.batch_size * hwi_level_ranks(plan, &rank);
+}
+
+uint64_t hwi_block_position(const struct hwi_plan *plan, const struct hwi_block_range *range) {
+    return range->first_batch * block_step(plan);
+}
+
+/* The block of a batch. An epoch's batches are those that begin in it; they are cut into as many
+ * blocks as come nearest to level_block batches each. */
+static struct hwi_block_range block_of(const struct hwi_plan *plan, uint64_t seed_count,
+                                       uint64_t batch) {
+    uint64_t step = block_step(plan), epoch = batch * step / seed_count;
+    uint64_t start = (epoch * seed_count + step - 1) / step;
+    uint64_t count = ((epoch + 1) * seed_count + step - 1) / step - start;
+    uint64_t blocks = (count + plan->options.level_block / 2) / plan->options.level_block;
+    blocks += blocks == 0;
+    uint64_t block = ((batch - start + 1) * blocks - 1) / count;
+    uint64_t first = count * block / blocks, end = count * (block + 1) / blocks;
+    return (struct hwi_block_range){.first_batch = start + first,
+                                    .batch_count = (uint32_t)(end - first),
+                                    .place = (uint32_t)(batch - start - first)};
+}
+
+static hw_status place_in_block(const struct hwi_plan *plan, uint64_t position, uint64_t seed_count,
+                                struct hwi_batch_seeds *seeds, hw_error *error) {
+    uint64_t step = hwi_stream_step(plan);
+    if (position % step != 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "position %llu is within a batch of %llu contexts: with layout 'flat' a "
+                        "stream is continued with the batch_size and world_size of its batches",
+                        (unsigned long long)position, (unsigned long long)step);
+    }
+    seeds->range = block_of(plan, seed_count, position / step);
+    return HW_OK;
+}
+
+/* Of a pass: seeds that the caller gave may be like those of any split. */
+static struct hwi_flat_sizes pass_sizes(const hw_flat_shape *shape,
+                                        const struct hwi_batch_seeds *seeds) {
+    struct hwi_flat_sizes sizes = {.cells = shape->pass_cells[seeds->split],
+                                   .rows = shape->pass_rows[seeds->split]};
+    for (int split = 0; seeds->given != NULL && split < HW_SPLIT_COUNT; split++) {
+        if (shape->pass_cells[split] > sizes.cells) {
+            sizes.cells = shape->pass_cells[split];
+        }
+        if (shape->pass_rows[split] > sizes.rows) {
+            sizes.rows = shape->pass_rows[split];
+        }
+    }
+    return sizes;
+}
+
+struct hwi_flat_sizes hwi_stream_sizes(const struct hwi_plan *plan,
+                                       const struct hwi_batch_seeds *seeds) {
+    if (plan->flat == NULL) {
+        return (struct hwi_flat_sizes){0};
+    }
+    const hw_flat_shape *shape = &plan->flat[seeds->task].shape;
+    if (seeds->range.batch_count == 0) {
+        return pass_sizes(shape, seeds);
+    }
+    return (struct hwi_flat_sizes){
+        .cells = shape->cells, .rows = shape->rows, .contexts = seeds->levelled};
+}
+
 hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
                              uint64_t position, struct hwi_batch_seeds *seeds, hw_error *error) {
     int is_dealt = plan->options.shard == HW_SHARD_DEALT;
@@ -92,7 +168,7 @@ hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32
                         "position %llu of split '%s' is past the last epoch, 2^32 - 1",
                         (unsigned long long)position, SPLIT_NAMES[split]);
     }
-    return HW_OK;
+    return plan->flat == NULL ? HW_OK : place_in_block(plan, position, count, seeds, error);
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */
@@ -235,7 +311,44 @@ void hwi_pass_plan_release(struct hwi_pass_plan *pass) {
     free(pass->obs_times);
     free(pass->chosen);
     free(pass->epochs);
+    free(pass->batches);
     *pass = (struct hwi_pass_plan){0};
+}
+
+/* Whether this rank has every world_size-th seed of a pass, from its own number on. */
+static int is_dealt_pass(const struct hwi_plan *plan, const struct hwi_pass_plan *pass) {
+    return pass->chosen == NULL && (plan->options.shard == HW_SHARD_DEALT || pass->anchors != NULL);
+}
+
+/* Seeds of a part that this rank's are among. */
+static uint64_t listed_count(const struct hwi_plan *plan, const struct hwi_pass_plan *pass,
+                             const struct hwi_pass_part *part) {
+    int is_given = pass->anchors != NULL || pass->chosen != NULL;
+    return is_dealt_pass(plan, pass) || is_given
+               ? part->count
+               : hwi_order_shard(plan, pass->split, part->task).count;
+}
+
+static uint64_t left_from(const struct hwi_batch_seeds *seeds, uint64_t count) {
+    return seeds->first < count ? (count - seeds->first + seeds->step - 1) / seeds->step : 0;
+}
+
+/* Goes from places in a list of `count` seeds to those of the pass's epoch. */
+static void place_in_pass(const struct hwi_pass_plan *pass, uint64_t count,
+                          struct hwi_batch_seeds *seeds) {
+    seeds->first += (uint64_t)pass->index * count;
+    seeds->given = pass->anchors != NULL || pass->chosen != NULL ? pass : NULL;
+}
+
+struct hwi_batch_seeds hwi_pass_part_seeds(const struct hwi_plan *plan,
+                                           const struct hwi_pass_plan *pass, uint32_t part) {
+    const struct hwi_pass_part *whole = &pass->parts[part];
+    uint64_t count = listed_count(plan, pass, whole);
+    struct hwi_batch_seeds seeds =
+        batch_at(plan, pass->split, whole->task, is_dealt_pass(plan, pass), 0);
+    seeds.sequence_count = (uint32_t)left_from(&seeds, count);
+    place_in_pass(pass, count, &seeds);
+    return seeds;
 }
 
 struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
@@ -246,20 +359,21 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
         p++;
     }
     const struct hwi_pass_part *part = &pass->parts[p];
-    uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end, count = part->count;
-    int is_given = pass->anchors != NULL || pass->chosen != NULL;
-    int is_dealt =
-        pass->chosen == NULL && (plan->options.shard == HW_SHARD_DEALT || pass->anchors != NULL);
-    struct hwi_batch_seeds seeds =
-        batch_at(plan, pass->split, part->task, is_dealt, (n - before) * hwi_stream_step(plan));
-    if (!is_dealt && !is_given) {
-        count = hwi_order_shard(plan, pass->split, part->task).count;
+    if (pass->batches != NULL) {
+        struct hwi_batch_seeds seeds = hwi_pass_part_seeds(plan, pass, p);
+        seeds.first += (uint64_t)pass->batches[n].first * seeds.step;
+        seeds.sequence_count = pass->batches[n].count;
+        return seeds;
     }
-    uint64_t left = seeds.first < count ? (count - seeds.first + seeds.step - 1) / seeds.step : 0;
+    uint64_t before = p == 0 ? 0 : pass->parts[p - 1].batch_end;
+    uint64_t count = listed_count(plan, pass, part);
+    struct hwi_batch_seeds seeds =
+        batch_at(plan, pass->split, part->task, is_dealt_pass(plan, pass),
+                 (n - before) * hwi_stream_step(plan));
+    uint64_t left = left_from(&seeds, count);
     if (left < seeds.sequence_count) {
         seeds.sequence_count = (uint32_t)left;
     }
-    seeds.first += (uint64_t)pass->index * count;
-    seeds.given = is_given ? pass : NULL;
+    place_in_pass(pass, count, &seeds);
     return seeds;
 }

@@ -8,7 +8,16 @@
 #define HWI_BATCH_SEEDS_H
 
 #include "base/error.h"
+#include "batch/flat.h"
 #include "plan/plan.h"
+
+/* Batches of a task's stream that are levelled together (batch/level.h): those of an epoch in equal
+ * parts of about level_block. */
+struct hwi_block_range {
+    uint64_t first_batch; /* of the task's batches */
+    uint32_t batch_count; /* 0: batches are not levelled */
+    uint32_t place; /* of one of them */
+};
 
 /* Seeds of one batch on this rank: sequence (with packing, context) i < sequence_count is the seed
  * at position first + i * step of its shard; the others are empty. */
@@ -19,6 +28,9 @@ struct hwi_batch_seeds {
     uint32_t step;
     const struct hwi_pass_plan *given; /* the caller's seeds, or NULL: those of the split */
     hw_split split;
+    struct hwi_block_range range; /* flat, of a stream */
+    const struct hwi_levelled *levelled; /* [sequence_count] of the block, which lives as long as
+                                            the batch is made; NULL: not levelled, or not yet */
 };
 struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                                 uint32_t i);
@@ -30,6 +42,11 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
 HWI_CHECK hw_status hwi_stream_endless(const struct hwi_plan *plan, hw_split split, uint32_t task,
                                        uint64_t position, struct hwi_batch_seeds *seeds,
                                        hw_error *error);
+/* A flat stream: position, in the shard, of the first context of a block. */
+uint64_t hwi_block_position(const struct hwi_plan *plan, const struct hwi_block_range *range);
+/* N and R_n of a flat batch, and what it keeps. */
+struct hwi_flat_sizes hwi_stream_sizes(const struct hwi_plan *plan,
+                                       const struct hwi_batch_seeds *seeds);
 /* Global positions that a batch of all ranks consumes. */
 uint64_t hwi_stream_step(const struct hwi_plan *plan);
 
@@ -40,6 +57,11 @@ struct hwi_pass_part {
     uint32_t task; /* index into plan->tasks */
     uint32_t count; /* seeds over all ranks */
     uint64_t batch_end; /* batches of this part and of those before it */
+};
+
+/* A flat batch of a pass. */
+struct hwi_pass_batch {
+    uint32_t first, count; /* of this rank's seeds of the part */
 };
 
 struct hwi_pass_plan {
@@ -53,6 +75,7 @@ struct hwi_pass_plan {
     int64_t *obs_times; /* of them */
     uint32_t *chosen; /* seeds of the task, all of them this rank's */
     uint32_t *epochs; /* of them */
+    struct hwi_pass_batch *batches; /* [batch_count] in the flat layout (pass_fill.h), else NULL */
 };
 
 /* One epoch of a task (the store's number), or with UINT32_MAX of every selected one that has
@@ -70,6 +93,9 @@ HWI_CHECK hw_status hwi_pass_plan_chosen(const struct hwi_plan *plan, uint32_t t
                                          const uint32_t *seeds, const uint32_t *epochs,
                                          uint32_t count, struct hwi_pass_plan *pass,
                                          hw_error *error);
+/* This rank's seeds of a part, as a batch of no more than all of them. */
+struct hwi_batch_seeds hwi_pass_part_seeds(const struct hwi_plan *plan,
+                                           const struct hwi_pass_plan *pass, uint32_t part);
 void hwi_pass_plan_release(struct hwi_pass_plan *pass);
 /* Batch n < batch_count. */
 struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,

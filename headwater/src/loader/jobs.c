@@ -11,6 +11,7 @@
 #include "batch/slab.h"
 #include "batch/texts.h"
 #include "loader/batch_seeds.h"
+#include "loader/block.h"
 #include "plan/order.h"
 
 /* Sequences that one claim takes: few, so that threads share the last ones of a batch, and enough
@@ -55,6 +56,8 @@ void hwi_free_pass(struct hw_pass *pass) {
 static void recycle_locked(hw_sampler *sampler, struct hwi_job *job) {
     struct hwi_stream *stream = job->stream;
     hw_batch_release(job->batch);
+    hwi_block_drop(job->block);
+    job->block = NULL;
     job->batch = NULL;
     job->stream = NULL;
     job->next = sampler->unused_jobs;
@@ -74,7 +77,7 @@ static void drop_locked(hw_sampler *sampler, struct hwi_job *job) {
     uint32_t unclaimed_count = job->part_count - job->claimed_count;
     job->dropped = 1;
     job->claimed_count = job->part_count;
-    if (job->phase == HWI_READY || take_away(job, unclaimed_count)) {
+    if (job->phase == HWI_READY || job->part_count == 0 || take_away(job, unclaimed_count)) {
         recycle_locked(sampler, job);
     }
 }
@@ -83,6 +86,10 @@ void hwi_drop_jobs_locked(hw_sampler *sampler, struct hwi_stream *stream) {
     struct hwi_job *job = stream->head;
     stream->head = stream->tail = NULL;
     stream->depth = 0;
+    for (uint32_t t = 0; stream->blocks != NULL && t < sampler->plan->task_count; t++) {
+        hwi_block_drop(stream->blocks[t]); /* its first job may be dropped before it is levelled */
+        stream->blocks[t] = NULL;
+    }
     while (job != NULL) {
         struct hwi_job *next = job->next;
         drop_locked(sampler, job);
@@ -187,24 +194,61 @@ uint32_t hwi_claim_size_locked(const hw_sampler *sampler) {
     return share < 1 ? 1 : share < CLAIM_SEQUENCES ? share : CLAIM_SEQUENCES;
 }
 
+static void begin_making_locked(const hw_sampler *sampler, struct hwi_job *job) {
+    if (job->block != NULL) {
+        job->seeds.levelled = hwi_block_batch(sampler->plan, job->block, &job->seeds.range);
+    }
+    begin_phase_locked(job, HWI_MAKING, sampler->plan->shape.contexts_per_batch);
+}
+
+/* A batch of a block that is not levelled waits for that: the first has its contexts as parts. */
+static void begin_job_locked(const hw_sampler *sampler, struct hwi_job *job) {
+    struct hwi_block *block = job->block;
+    if (block == NULL || block->is_levelled) {
+        begin_making_locked(sampler, job);
+        return;
+    }
+    begin_phase_locked(job, HWI_MEASURING, block->is_begun ? 0 : block->context_count);
+    block->is_begun = 1;
+}
+
+/* A job without seeds, with the block of those that it will have. */
+static hw_status take_job_and_block_locked(hw_sampler *sampler, struct hwi_stream *stream,
+                                           const struct hwi_batch_seeds *seeds,
+                                           struct hwi_job **job, hw_error *error) {
+    struct hwi_block *block = NULL;
+    if (seeds->range.batch_count > 0) {
+        HW_TRY(hwi_block_take(sampler->plan, seeds, &stream->blocks[seeds->task], &block, error));
+    }
+    hw_status status = take_job_locked(sampler, job, error);
+    if (status != HW_OK) {
+        hwi_block_drop(block);
+        return status;
+    }
+    (*job)->block = block;
+    return HW_OK;
+}
+
 /* Puts the stream's next batch at the end of its queue. */
 static hw_status start_job_locked(hw_sampler *sampler, struct hwi_stream *stream,
                                   struct hwi_job **started, hw_error *error) {
     struct hwi_batch_seeds seeds;
     struct hwi_job *job = NULL;
     HW_TRY(hwi_next_seeds_locked(sampler, stream, &seeds, error));
-    HW_TRY(take_job_locked(sampler, &job, error));
+    HW_TRY(take_job_and_block_locked(sampler, stream, &seeds, &job, error));
     hwi_count_started_locked(sampler, stream, &seeds);
     job->next = NULL;
     job->stream = stream;
     job->seeds = seeds;
     job->dropped = 0;
-    begin_phase_locked(job, HWI_MAKING, sampler->plan->shape.contexts_per_batch);
+    begin_job_locked(sampler, job);
     *(stream->tail == NULL ? &stream->head : &stream->tail->next) = job;
     stream->tail = job;
     stream->depth++;
     stream->job_count++;
-    hwi_wake_locked(sampler, (job->part_count - 1) / hwi_claim_size_locked(sampler));
+    if (job->part_count > 0) {
+        hwi_wake_locked(sampler, (job->part_count - 1) / hwi_claim_size_locked(sampler));
+    }
     *started = job;
     return HW_OK;
 }
@@ -215,12 +259,13 @@ struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *str
         job = job->next;
     }
     hw_error error;
-    if (job == NULL && wants_work_locked(sampler, stream)) {
+    while (job == NULL && wants_work_locked(sampler, stream)) {
         hw_status status = start_job_locked(sampler, stream, &job, &error);
         if (status != HW_OK) {
             hwi_latch_locked(sampler, status, &error);
             return NULL;
         }
+        job = job->part_count > 0 ? job : NULL; /* it waits for its block */
     }
     return job;
 }
@@ -231,8 +276,10 @@ struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *str
  * may never have been gathered, and the slab would name fewer dirty vectors than it has. */
 static void finish_batch(struct hwi_thread *thread, struct hwi_job *job) {
     int64_t start = hwi_now_ns();
+    struct hwi_flat_sizes sizes = hwi_stream_sizes(thread->sampler->plan, &job->seeds);
     hwi_batch_finish(thread->sampler->plan, hwi_batch_slab(job->batch), job->scratch,
-                     job->seeds.sequence_count, &thread->counters);
+                     job->seeds.sequence_count, &sizes, &thread->counters);
+    hwi_batch_set_sizes(job->batch, (hw_batch_sizes){sizes.cells, sizes.rows});
     thread->counters.emit_ns += (uint64_t)(hwi_now_ns() - start);
 }
 
@@ -274,6 +321,33 @@ static void merge_locked(struct hwi_thread *thread, struct hwi_job *job) {
     }
 }
 
+/* The contexts of a block are measured; the thread has the one part of the phase. Every job that
+ * waits for the block can begin. */
+static void level_locked(struct hwi_thread *thread, struct hwi_job *job) {
+    hw_sampler *sampler = thread->sampler;
+    struct hwi_block *block = job->block;
+    hw_error error;
+    begin_phase_locked(job, HWI_MEASURING, 1);
+    job->claimed_count = 1;
+    pthread_mutex_unlock(&sampler->mutex);
+    hw_status status = hwi_block_level(sampler->plan, block, &error);
+    pthread_mutex_lock(&sampler->mutex);
+    if (job->dropped) {
+        recycle_locked(sampler, job);
+    } else if (status != HW_OK) {
+        job->claimed_count = 0; /* nobody claims it: it is over */
+        hwi_latch_locked(sampler, status, &error);
+    } else {
+        block->is_levelled = 1;
+        for (struct hwi_job *other = job->stream->head; other != NULL; other = other->next) {
+            if (other->block == block && other->phase == HWI_MEASURING) {
+                begin_making_locked(sampler, other);
+            }
+        }
+        hwi_wake_locked(sampler, sampler->thread_count);
+    }
+}
+
 void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t count) {
     hw_sampler *sampler = thread->sampler;
     if (!take_away(job, count)) {
@@ -287,6 +361,8 @@ void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t cou
     }
     if (job->dropped) {
         recycle_locked(sampler, job);
+    } else if (job->phase == HWI_MEASURING) {
+        level_locked(thread, job);
     } else if (job->phase == HWI_MAKING) {
         merge_locked(thread, job);
     } else {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "loader/jobs.h"
+#include "loader/pass_fill.h"
 #include "loader/sampler.h"
 #include "loader/threads.h"
 #include "plan/order.h"
@@ -124,11 +125,21 @@ static hw_status check_endless(hw_split split, hw_error *error) {
     return HW_OK;
 }
 
+/* Flat batches of a stream are levelled; of another split than train they come from a pass. */
+static hw_status check_levelled(const hw_sampler *sampler, hw_split split, hw_error *error) {
+    return sampler->plan->flat == NULL || split == HW_TRAIN
+               ? HW_OK
+               : hwi_fail(error, HW_BAD_ARGUMENT,
+                          "layout 'flat' has a stream of train alone, split %d needs a pass",
+                          (int)split);
+}
+
 hw_status hw_sampler_next(hw_sampler *sampler, hw_split split, int64_t timeout_ms,
                           hw_interrupt_callback interrupt, void *context, hw_batch **batch,
                           hw_error *error) {
     HW_TRY(hwi_sampler_check_process(sampler, error));
     HW_TRY(check_endless(split, error));
+    HW_TRY(check_levelled(sampler, split, error));
     return take(sampler, &sampler->endless[split], timeout_ms, interrupt, context, batch, error);
 }
 
@@ -138,6 +149,7 @@ hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k, hw_b
     struct hwi_batch_seeds seeds;
     HW_TRY(hwi_sampler_check_process(sampler, error));
     HW_TRY(hwi_order_check_split(split, error));
+    HW_TRY(check_levelled(sampler, split, error));
     HW_TRY(hwi_order_task(sampler->plan, split, k, &task, error));
     uint64_t before = hwi_order_task_batches(sampler->plan, split, k, task), position;
     if (hwi_mul_overflows(before, hwi_stream_step(sampler->plan), &position)) {
@@ -152,10 +164,30 @@ hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k, hw_b
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
+/* In the flat layout, which seeds each batch has. */
+static hw_status fill_batches(hw_sampler *sampler, struct hwi_pass_plan *plan, hw_error *error) {
+    if (sampler->plan->flat == NULL) {
+        return HW_OK;
+    }
+    pthread_mutex_lock(&sampler->spare_mutex);
+    hw_status status = hwi_spare_worker(sampler, error);
+    if (status == HW_OK) {
+        status = hwi_pass_fill(sampler->plan, sampler->spare, plan, error);
+        if (status != HW_OK) {
+            hwi_worker_abandon(sampler->spare);
+        }
+    }
+    pthread_mutex_unlock(&sampler->spare_mutex);
+    return status;
+}
+
 /* The pass of a plan, which it owns from here on; `status` is whether the plan was made. */
 static hw_status open_pass(hw_sampler *sampler, hw_status status, struct hwi_pass_plan *plan,
                            hw_pass **pass, hw_error *error) {
     struct hw_pass *made = NULL;
+    if (status == HW_OK) {
+        status = fill_batches(sampler, plan, error);
+    }
     if (status == HW_OK) {
         made = calloc(1, sizeof *made);
         status = made == NULL ? hwi_no_memory(error, "a pass", sizeof *made)

@@ -14,6 +14,9 @@
  * HWI_TRAIN_TURNS batches of train one of another stream that wants work has its turn, however
  * fast train is read. The queue of val is empty until somebody asks for its first batch.
  *
+ * In the flat layout the first job of a block (block.h) has a phase before these, measuring, whose
+ * parts are the contexts of the block; the block's other jobs wait in that phase without parts.
+ *
  * What is done in parts (sequences while making, pieces of the vectors while gathering) is claimed
  * under the mutex, a few sequences at a time, and given back without it: `pending` counts the parts
  * of a phase that are not done, and whoever takes it to 0 alone moves the job on. A job that was
@@ -45,13 +48,14 @@
 
 enum { HWI_ENDLESS_COUNT = 2 /* train, val */, HWI_TRAIN_TURNS = 7 };
 
-enum hwi_phase { HWI_MAKING, HWI_MERGING, HWI_GATHERING, HWI_READY };
+enum hwi_phase { HWI_MEASURING, HWI_MAKING, HWI_MERGING, HWI_GATHERING, HWI_READY };
 
 /* A batch that is being made, or made and waiting. */
 struct hwi_job {
     struct hwi_job *next; /* in its stream's queue, or among the unused */
     struct hwi_stream *stream;
     struct hwi_batch_seeds seeds;
+    struct hwi_block *block; /* of a levelled stream, else NULL */
     hw_batch *batch;
     struct hwi_batch_scratch *scratch; /* stays with the job */
     enum hwi_phase phase;
@@ -72,6 +76,7 @@ struct hwi_stream {
     uint64_t first_batch; /* schedule slot of batch 0 */
     uint64_t *next_positions; /* [plan->task_count] of the next batch to start */
     uint64_t *taken_positions; /* [plan->task_count] of the next batch to hand out */
+    struct hwi_block **blocks; /* [plan->task_count] the last one started of each, or NULL */
     /* finite */
     struct hwi_pass_plan pass; /* parts NULL: endless */
     int closed;
@@ -126,6 +131,7 @@ struct hw_sampler {
     struct hwi_worker *spare; /* guarded by spare_mutex, like the scratch: batches made in the
                                  calling thread */
     struct hwi_batch_scratch *spare_scratch;
+    struct hwi_block **spare_blocks; /* [plan->task_count] the last one of each, or NULL */
 };
 
 static inline int hwi_is_finite(const struct hwi_stream *stream) {

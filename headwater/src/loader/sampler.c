@@ -14,6 +14,7 @@
 #include "batch/texts.h"
 #include "batch/worker.h"
 #include "loader/batch_seeds.h"
+#include "loader/block.h"
 #include "loader/jobs.h"
 #include "loader/threads.h"
 #include "plan/options.h"
@@ -60,13 +61,12 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
         return stats;
     }
-    const hw_shape *shape = &sampler->plan->shape;
     pthread_mutex_lock(&sampler->mutex);
     const struct hwi_counters *counters = &sampler->counters;
     stats.batches = sampler->batch_count;
     stats.sequences = counters->sequences;
     stats.cells = counters->cells;
-    stats.padded_cells = sampler->batch_count * shape->batch_size * shape->sequence_length;
+    stats.padded_cells = counters->padded_cells;
     stats.rows = counters->rows;
     stats.walk_ns = counters->walk_ns;
     stats.emit_ns = counters->emit_ns;
@@ -101,6 +101,17 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
 
 hw_shape hw_sampler_shape(const hw_sampler *sampler) {
     return sampler->plan->shape;
+}
+
+hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task, hw_flat_shape *shape,
+                                hw_error *error) {
+    uint32_t selected = 0;
+    HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
+    if (sampler->plan->flat == NULL) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the layout is not 'flat'");
+    }
+    *shape = sampler->plan->flat[selected].shape;
+    return HW_OK;
 }
 
 hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
@@ -184,6 +195,22 @@ static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count,
     return HW_OK;
 }
 
+/* The last block of each task, where calling threads make batches. */
+static hw_status open_spare_blocks(hw_sampler *sampler, hw_error *error) {
+    size_t count = (size_t)sampler->plan->task_count + 1;
+    sampler->spare_blocks = calloc(count, sizeof *sampler->spare_blocks);
+    return sampler->spare_blocks != NULL
+               ? HW_OK
+               : hwi_no_memory(error, "blocks", count * sizeof *sampler->spare_blocks);
+}
+
+static void drop_blocks(const hw_sampler *sampler, struct hwi_block **blocks) {
+    for (uint32_t t = 0; blocks != NULL && t < sampler->plan->task_count; t++) {
+        hwi_block_drop(blocks[t]);
+    }
+    free(blocks);
+}
+
 static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capacity,
                              hw_error *error) {
     struct hwi_stream *stream = &sampler->endless[split];
@@ -193,7 +220,9 @@ static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capaci
     stream->capacity = (uint32_t)capacity;
     stream->next_positions = calloc(count, sizeof(uint64_t));
     stream->taken_positions = calloc(count, sizeof(uint64_t));
-    if (stream->next_positions == NULL || stream->taken_positions == NULL) {
+    stream->blocks = calloc(count, sizeof *stream->blocks);
+    if (stream->next_positions == NULL || stream->taken_positions == NULL ||
+        stream->blocks == NULL) {
         return hwi_no_memory(error, "the positions of a stream", count * sizeof(uint64_t));
     }
     return HW_OK;
@@ -291,6 +320,7 @@ static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     }
     HW_TRY(hwi_pool_open(sampler->plan, (uint32_t)(train + val) + SURPLUS_SLABS, &sampler->pool,
                          error));
+    HW_TRY(open_spare_blocks(sampler, error));
     HW_TRY(open_stream(sampler, HW_TRAIN, train, error));
     HW_TRY(open_stream(sampler, HW_VAL, val, error));
     return start_threads(sampler, error);
@@ -363,10 +393,12 @@ void hw_sampler_close(hw_sampler *sampler) {
     }
     hwi_worker_close(sampler->spare);
     hwi_batch_scratch_close(sampler->spare_scratch);
+    drop_blocks(sampler, sampler->spare_blocks);
     for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
         pthread_cond_destroy(&sampler->endless[split].ready);
         free(sampler->endless[split].next_positions);
         free(sampler->endless[split].taken_positions);
+        drop_blocks(sampler, sampler->endless[split].blocks);
     }
     pthread_cond_destroy(&sampler->work);
     pthread_mutex_destroy(&sampler->mutex);

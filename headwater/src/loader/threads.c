@@ -13,6 +13,7 @@
 #include "batch/texts.h"
 #include "batch/worker.h"
 #include "loader/batch_seeds.h"
+#include "loader/block.h"
 #include "loader/jobs.h"
 
 /* ---- works ------------------------------------------------------------------------------- */
@@ -28,6 +29,14 @@ static struct hwi_work work_of(const hw_sampler *sampler, const struct hwi_batch
     return work;
 }
 
+/* Context i of the block that a job waits for, for a worker. */
+static struct hwi_work measure_of(const hw_sampler *sampler, const struct hwi_job *job,
+                                  uint32_t i) {
+    return (struct hwi_work){.seed = hwi_block_seed(sampler->plan, job->block, i),
+                             .is_real = 1,
+                             .length = &job->block->lengths[i]};
+}
+
 /* Moves sequences from the claim into the worker, as far as there is room. */
 static hw_status fill_worker(struct hwi_thread *thread, hw_error *error) {
     struct hwi_claim *claim = &thread->claim;
@@ -36,8 +45,10 @@ static hw_status fill_worker(struct hwi_thread *thread, hw_error *error) {
     }
     while (claim->next < claim->end && hwi_worker_room(thread->worker) > 0) {
         struct hwi_job *job = claim->job;
-        struct hwi_work work =
-            work_of(thread->sampler, &job->seeds, job->batch, job->scratch, claim->next++);
+        uint32_t i = claim->next++;
+        struct hwi_work work = job->phase == HWI_MEASURING ? measure_of(thread->sampler, job, i)
+                                                           : work_of(thread->sampler, &job->seeds,
+                                                                     job->batch, job->scratch, i);
         work.owner = job;
         hwi_worker_start(thread->worker, &work);
         thread->held[thread->held_count++] = job;
@@ -210,6 +221,41 @@ static hw_status make_sequences(hw_sampler *sampler, const struct hwi_batch_seed
     return HW_OK;
 }
 
+/* Lengths of the contexts of a block in the calling thread, for hwi_measure_lengths. */
+struct block_seeds {
+    const struct hwi_plan *plan;
+    const struct hwi_block *block;
+};
+
+static struct hwi_seed block_seed_at(const void *context, uint32_t i) {
+    const struct block_seeds *seeds = context;
+    return hwi_block_seed(seeds->plan, seeds->block, i);
+}
+
+/* What the batch has of its block, which is levelled first if it is a new one. */
+static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_error *error) {
+    const struct hwi_plan *plan = sampler->plan;
+    struct hwi_block *block = NULL;
+    if (seeds->range.batch_count == 0) {
+        return HW_OK;
+    }
+    HW_TRY(hwi_block_take(plan, seeds, &sampler->spare_blocks[seeds->task], &block, error));
+    hwi_block_drop(block); /* the sampler keeps it */
+    if (!block->is_levelled) {
+        struct block_seeds whose = {plan, block};
+        hw_status status = hwi_measure_lengths(sampler->spare, block_seed_at, &whose,
+                                               block->context_count, block->lengths, error);
+        if (status != HW_OK) {
+            hwi_worker_abandon(sampler->spare);
+            return status;
+        }
+        HW_TRY(hwi_block_level(plan, block, error));
+        block->is_levelled = 1;
+    }
+    seeds->levelled = hwi_block_batch(plan, block, &seeds->range);
+    return HW_OK;
+}
+
 static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch *batch,
                          struct hwi_counters *counters) {
     int64_t start = hwi_now_ns();
@@ -221,20 +267,25 @@ static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
         hwi_batch_gather(sampler->plan, slab, scratch, part);
     }
     int64_t gathered = hwi_now_ns();
-    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, counters);
+    struct hwi_flat_sizes sizes = hwi_stream_sizes(sampler->plan, seeds);
+    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, &sizes, counters);
+    hwi_batch_set_sizes(batch, (hw_batch_sizes){sizes.cells, sizes.rows});
     counters->text_ns += (uint64_t)(gathered - start);
     counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
 }
 
-hw_status hwi_make_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch **batch,
+hw_status hwi_spare_worker(hw_sampler *sampler, hw_error *error) {
+    return sampler->spare != NULL ? HW_OK : hwi_worker_open(sampler->plan, &sampler->spare, error);
+}
+
+hw_status hwi_make_batch(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_batch **batch,
                          hw_error *error) {
-    if (sampler->spare == NULL) {
-        HW_TRY(hwi_worker_open(sampler->plan, &sampler->spare, error));
-    }
+    HW_TRY(hwi_spare_worker(sampler, error));
     if (sampler->spare_scratch == NULL) {
         HW_TRY(hwi_batch_scratch_open(sampler->plan, &sampler->spare_scratch, error));
     }
     hw_batch *made = NULL;
+    HW_TRY(level_seeds(sampler, seeds, error));
     HW_TRY(hwi_pool_take(sampler->pool, &made, error));
     struct hwi_counters counters = {0};
     hw_status status = make_sequences(sampler, seeds, made, error);

@@ -33,7 +33,7 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
     FIELD("is_padding", HW_UINT8, 0, "layout=dense", "1 past the last cell", "B", "S"),
     FIELD("fk_adj", HW_UINT8, 0, "layout=dense",
           "1 at [b, i, j] iff row i has a foreign key to row j", "B", "R", "R"),
-    FIELD("parents", HW_UINT16, 0, "layout=compact",
+    FIELD("parents", HW_UINT16, 0, "layout=compact, flat",
           "local parent by foreign key, 65535 where none is in the context, each parent once", "B",
           "R", "P"),
     FIELD("col_perm", HW_UINT16, 0, "layout=dense", "stable order by (padding, column, position)",
@@ -42,12 +42,12 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
           "cells by row in reverse Cuthill-McKee order, padding last", "B", "S"),
     FIELD("in_perm", HW_UINT16, 0, "layout=dense", "the same order as out_perm, the same memory",
           "B", "S"),
-    FIELD("cells", HW_UINT8, 0, "layout=compact",
+    FIELD("cells", HW_UINT8, 0, "layout=compact, flat",
           "semantic type in bits 0-2; is_null 8, is_target 16, is_padding 32", "B", "S"),
-    FIELD("cell_columns", HW_UINT16, 0, "layout=compact", "global column", "B", "S"),
-    FIELD("cell_values", HW_UINT32, 0, "layout=compact",
+    FIELD("cell_columns", HW_UINT16, 0, "layout=compact, flat", "global column", "B", "S"),
+    FIELD("cell_values", HW_UINT32, 0, "layout=compact, flat",
           "bits of a float32 z-score (numbers, times), 0 or 1, category, or text", "B", "S"),
-    FIELD("cell_times", HW_UINT32, 0, "layout=compact",
+    FIELD("cell_times", HW_UINT32, 0, "layout=compact, flat",
           "second of the day | weekday << 17 | (day of the year, + 366 in a leap year) << 20", "B",
           "S"),
     FIELD("row_order", HW_UINT16, 0, "layout=compact",
@@ -62,7 +62,12 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
     FIELD("padding_mask", HW_UINT8, 0, "attention_masks", "1 past the last cell", "B", "S"),
     FIELD("segment_ids", HW_UINT16, 0, "packing", "context of the cell from 1, 0 past the last",
           "B", "S"),
-    FIELD("num_contexts", HW_UINT32, 0, "packing", "contexts of each sequence", "B"),
+    FIELD("num_contexts", HW_UINT32, 0, "packing, layout=flat", "contexts of each sequence", "B"),
+    FIELD("context_cells", HW_INT32, 0, "layout=flat",
+          "first cell of each context, then the cells of all; empty ones repeat them", "1", "B+1"),
+    FIELD("context_rows", HW_INT32, 0, "layout=flat", "the same of rows", "1", "B+1"),
+    FIELD("context_targets", HW_INT32, 0, "layout=flat",
+          "position of the task's target, -1 where none", "1", "B"),
     FIELD("text_batch_embeddings", HW_FLOAT16, 0, "text_mode=batch",
           "row 0 zero, then distinct texts by first appearance, then zero", "U", "D_t"),
     FIELD("target_stype", HW_UINT8, 0, NULL, "semantic type of the target", "1"),
@@ -74,17 +79,18 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
     FIELD("row_tables", HW_UINT16, 0, NULL,
           "table of each row, 65535 for a task's seed row; 0 where unused", "B", "R"),
     FIELD("row_depths", HW_UINT8, 0, "with_rows", "hops from the first row, at most 255", "B", "R"),
-    FIELD("num_sequences", HW_UINT32, 0, NULL, "sequences that count; the rest is padding", "1"),
+    FIELD("num_sequences", HW_UINT32, 0, "layout=dense, compact",
+          "sequences that count; the rest is padding", "1"),
     FIELD("num_texts", HW_UINT32, 0, "text_mode=batch",
           "used rows of text_batch_embeddings, row 0 included", "1"),
-    FIELD("num_cells", HW_UINT32, 0, NULL, "cells of each sequence", "B"),
-    FIELD("num_rows", HW_UINT32, 0, NULL, "rows of each sequence", "B"),
+    FIELD("num_cells", HW_UINT32, 0, "layout=dense, compact", "cells of each sequence", "B"),
+    FIELD("num_rows", HW_UINT32, 0, "layout=dense, compact", "rows of each sequence", "B"),
     FIELD("is_labelled", HW_UINT8, 0, NULL, "1 where the sequence counts and has a target", "B"),
     FIELD("target_values", HW_FLOAT32, 0, "targets=separate",
           "truth: 15 values of a timestamp; else [0] is the z-score, 0/1, or place in the block",
           "B", "15"),
     FIELD("target_is_null", HW_UINT8, 0, "targets=separate", "1 where the truth is NULL", "B"),
-    FIELD("target_indices", HW_INT32, 0, "mask_ratio, objective=task",
+    FIELD("target_indices", HW_INT32, 0, "mask_ratio, objective=task, layout=dense, compact",
           "position of the task's target, -1 where none", "B"),
     FIELD("masked_numerical_indices", HW_INT32, 0, "mask_ratio",
           "positions of masked numbers, -1 where unused", "B", "M"),
@@ -130,6 +136,7 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
         uint64_t size;
     } sizes[] = {
         {"B", shape->batch_size},
+        {"B+1", (uint64_t)shape->batch_size + 1},
         {"S", shape->sequence_length},
         {"R", shape->max_rows},
         {"R+1", (uint64_t)shape->max_rows + 1},
@@ -148,8 +155,12 @@ static uint64_t dimension(const hw_shape *shape, const char *letters) {
     return 0;
 }
 
-/* As the table's `when` says, but for edges, which the unpacked batch of a packing lists in either
- * layout. */
+static int is_flat(const struct hwi_plan *plan) {
+    return plan->options.layout == HW_LAYOUT_FLAT && plan->staging != NULL;
+}
+
+/* As the table's `when` says, but for edges, which the staging batch of a packing lists in either
+ * layout. The staging batch of the flat layout is a compact one without row_order. */
 static int is_wanted(const struct hwi_plan *plan, unsigned id) {
     const hw_sampler_options *options = &plan->options;
     int is_task = options->objective == HW_OBJECTIVE_TASK;
@@ -159,13 +170,18 @@ static int is_wanted(const struct hwi_plan *plan, unsigned id) {
     } words[] = {
         {"layout=dense", options->layout == HW_LAYOUT_DENSE},
         {"layout=compact", options->layout == HW_LAYOUT_COMPACT},
+        {"layout=compact, flat", hwi_is_compact(plan)},
+        {"layout=dense, compact", !is_flat(plan)},
+        {"layout=flat", is_flat(plan)},
         {"text_mode=batch", options->text_mode == HW_TEXTS_BATCH},
         {"attention_masks", options->attention_masks},
         {"packing", options->packing},
+        {"packing, layout=flat", options->packing || is_flat(plan)},
         {"with_rows", options->with_rows},
         {"targets=separate", options->targets == HW_TARGETS_SEPARATE && is_task},
         {"mask_ratio", options->mask_ratio > 0},
-        {"mask_ratio, objective=task", options->mask_ratio > 0 && is_task},
+        {"mask_ratio, objective=task, layout=dense, compact",
+         options->mask_ratio > 0 && is_task && !is_flat(plan)},
     };
     if (id == HWI_FK_ADJ || id == HWI_PARENTS) {
         return plan->lists_parents == (id == HWI_PARENTS);
@@ -176,6 +192,36 @@ static int is_wanted(const struct hwi_plan *plan, unsigned id) {
         }
     }
     return FIELDS[id].when == NULL;
+}
+
+/* What a flat batch has in place of sequences of cells and rows. */
+static enum hwi_varies varies_in_flat(const hw_batch_field *field) {
+    const char *second = field->dims[1];
+    if (second == NULL || strcmp(field->dims[0], "B") != 0) {
+        return HWI_VARIES_NOT;
+    }
+    return strcmp(second, "S") == 0     ? HWI_VARIES_CELLS
+           : strcmp(second, "R") == 0   ? HWI_VARIES_ROWS
+           : strcmp(second, "R+1") == 0 ? HWI_VARIES_ROW_STARTS
+                                        : HWI_VARIES_NOT;
+}
+
+/* Makes an array of a batch of sequences one of a flat batch. */
+static void flatten(const hw_shape *shape, struct hwi_field *field) {
+    field->varies = varies_in_flat(field->format);
+    if (field->varies != HWI_VARIES_NOT) {
+        uint64_t rows = shape->rows_per_batch;
+        field->shape[0] = 1;
+        field->shape[1] = field->varies == HWI_VARIES_CELLS  ? shape->cells_per_batch
+                          : field->varies == HWI_VARIES_ROWS ? rows
+                                                             : rows + 1;
+    }
+    if (field->format == &FIELDS[HWI_NUM_CONTEXTS]) {
+        field->shape[0] = 1;
+    }
+    if (field->format == &FIELDS[HWI_ROW_STARTS]) {
+        field->dtype = HW_UINT32;
+    }
 }
 
 /* Arrays that have one entry per context: [B] or [B, 15]. */
@@ -194,14 +240,18 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
             continue;
         }
         struct hwi_field *field = &plan->fields[plan->field_count++];
-        *field = (struct hwi_field){.format = &FIELDS[id], .offset = offset};
-        uint64_t bytes = hw_dtype_bytes(FIELDS[id].dtype);
+        *field =
+            (struct hwi_field){.format = &FIELDS[id], .dtype = FIELDS[id].dtype, .offset = offset};
         for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
             field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);
             if (dim == 0 && plan->options.packing && is_by_context(&FIELDS[id])) {
                 field->shape[field->rank++] = plan->shape.contexts_per_sequence;
             }
         }
+        if (is_flat(plan)) {
+            flatten(&plan->shape, field);
+        }
+        uint64_t bytes = hw_dtype_bytes(field->dtype);
         for (uint32_t dim = 0; dim < field->rank; dim++) {
             if (hwi_mul_overflows(bytes, field->shape[dim], &bytes)) {
                 bytes = UINT64_MAX / 2;

@@ -36,6 +36,9 @@ enum hwi_field_id {
     HWI_PADDING_MASK,
     HWI_SEGMENT_IDS,
     HWI_NUM_CONTEXTS,
+    HWI_CONTEXT_CELLS,
+    HWI_CONTEXT_ROWS,
+    HWI_CONTEXT_TARGETS,
     HWI_TEXT_BATCH_EMBEDDINGS,
     HWI_TARGET_STYPE,
     HWI_TASK_IDX,
@@ -62,9 +65,14 @@ enum hwi_field_id {
     HWI_FIELD_COUNT,
 };
 
+/* What differs from batch to batch in an array of the flat layout: its dimension 1. */
+enum hwi_varies { HWI_VARIES_NOT, HWI_VARIES_CELLS, HWI_VARIES_ROWS, HWI_VARIES_ROW_STARTS };
+
 /* Where one array of a batch lies in the slab. */
 struct hwi_field {
     const hw_batch_field *format;
+    hw_dtype dtype;
+    enum hwi_varies varies;
     uint64_t offset; /* bytes, a multiple of 64 */
     uint64_t bytes;
     uint64_t shape[3];

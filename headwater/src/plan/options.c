@@ -18,7 +18,7 @@ static const char *const CONTEXT_LABELS[] = {"default", "train", "none", "all", 
 static const char *const SHARDS[] = {"fixed", "dealt", NULL};
 static const char *const TARGETS[] = {"inline", "separate", NULL};
 static const char *const TASK_ORDERS[] = {"weighted", "round_robin", NULL};
-static const char *const LAYOUTS[] = {"dense", "compact", NULL};
+static const char *const LAYOUTS[] = {"dense", "compact", "flat", NULL};
 static const char *const TEXT_MODES[] = {"batch", "resident", NULL};
 static const char *const OBJECTIVES[] = {"task", "masked_cells", NULL};
 
@@ -80,8 +80,8 @@ static const hw_option_field FIELDS[] = {
      "U, texts per batch; by default chosen from a sample"},
     {"with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
      "adds row_depths, and row_ids in info"},
-    {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_COMPACT, LAYOUTS, 0,
-     "arrays that are ready to compute with, or at most a fifth as large"},
+    {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
+     "arrays that are ready to compute with, at most a fifth as large, or without padding"},
     {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_RESIDENT,
      TEXT_MODES, 0, "whether each batch brings its texts, or the caller holds all of them"},
     {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
@@ -90,6 +90,9 @@ static const hw_option_field FIELDS[] = {
      "puts several contexts into a sequence (docs/3-batch.md, \"Packing\")"},
     {"contexts_per_batch", HW_OPTION_UINT32, AT(contexts_per_batch), 1, {0}, 1, HWI_MAX_BATCH,
      NULL, 0, "seeds that a batch owns with packing; by default as many as fit uncut"},
+    {"level_block", HW_OPTION_UINT32, AT(level_block), 1, {HWI_LEVEL_BLOCK}, 1, HWI_MAX_LEVEL_BLOCK, NULL, 0,
+     "with layout flat: batches whose contexts are dealt to equal lengths together; 1: batches keep"
+     " the order of the stream"},
     {"staleness_zero_share", HW_OPTION_DOUBLE, AT(staleness_zero_share), 1, {0}, 0, 1, NULL,
      CONTENTS, "probability that a train seed sees all that it may (staleness_max_days)"},
     {"staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
@@ -212,6 +215,22 @@ static hw_status check_range(const hw_option_field *field, const hw_sampler_opti
     return HW_OK;
 }
 
+/* What the flat layout asks of other options, and they of it. */
+static hw_status check_flat(const hw_sampler_options *options, hw_error *error) {
+    if (options->layout != HW_LAYOUT_FLAT) {
+        return options->level_block == HWI_LEVEL_BLOCK
+                   ? HW_OK
+                   : hwi_fail(error, HW_BAD_ARGUMENT,
+                              "level_block is %u, which layout 'flat' alone has",
+                              options->level_block);
+    }
+    if (options->packing || options->attention_masks) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "%s does not go with layout 'flat'",
+                        options->packing ? "packing" : "attention_masks");
+    }
+    return HW_OK;
+}
+
 /* What options ask of one another. */
 static hw_status check_together(const hw_sampler_options *options, hw_error *error) {
     double sum = options->split_ratios[0] + options->split_ratios[1] + options->split_ratios[2];
@@ -232,7 +251,7 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
                         "contexts_per_batch is %u, without packing it is batch_size",
                         options->contexts_per_batch);
     }
-    return HW_OK;
+    return check_flat(options, error);
 }
 
 hw_sampler_options hwi_options_copy(const hw_sampler_options *options) {

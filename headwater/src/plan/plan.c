@@ -237,7 +237,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.visible_until = NULL;
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
-    made->lists_parents = given.layout == HW_LAYOUT_COMPACT;
+    made->lists_parents = given.layout != HW_LAYOUT_DENSE;
     hw_status status = hwi_options_settle(&made->options, error);
     if (status == HW_OK) {
         status = hwi_calendar_open(&made->calendar, error);
@@ -311,6 +311,7 @@ void hwi_plan_close(struct hwi_plan *plan) {
     free(plan->scales);
     free(plan->tables);
     free(plan->staging);
+    free(plan->flat);
     hw_store_close(plan->store);
     free(plan);
 }

@@ -109,6 +109,12 @@ struct hwi_scale {
     double mean, std; /* the same in the column's own units */
 };
 
+/* Batches of a task in the flat layout. */
+struct hwi_flat_task {
+    hw_flat_shape shape;
+    uint32_t step_cells, step_rows; /* of all ranks that share the batches of a stream */
+};
+
 struct hwi_plan {
     hw_store *store;
     hw_sampler_options options; /* with the defaults filled in; pointers not valid */
@@ -137,8 +143,10 @@ struct hwi_plan {
     uint64_t **held_out; /* the cell is the label of a val or test seed: never masked */
     uint64_t **hidden_labels; /* objective masked cells: never shown; some are those of held_out */
     uint32_t child_slots; /* most keys that point at one table */
-    struct hwi_plan *staging; /* with packing: of the unpacked batch of contexts_per_batch sequences
-                                 that is made first; it shares all else. NULL without */
+    struct hwi_flat_task *flat; /* [task_count]; NULL but in the flat layout */
+    struct hwi_plan *staging; /* with packing and in the flat layout: of the batch of
+                                 contexts_per_batch sequences that is made first, one context in
+                                 each; it shares all else. NULL without */
 };
 
 /* The plan that sequences are made by. */
@@ -152,9 +160,14 @@ static inline void *hwi_field_at(const struct hwi_plan *plan, uint8_t *slab, uin
     return slab + plan->offsets[id] + bytes;
 }
 
+/* Whether a cell is a byte of flags, a column, a value and a time. */
+static inline int hwi_is_compact(const struct hwi_plan *plan) {
+    return plan->options.layout != HW_LAYOUT_DENSE;
+}
+
 /* Where the cells of texts hold their numbers. */
 static inline enum hwi_field_id hwi_text_ids_field(const struct hwi_plan *plan) {
-    return plan->options.layout == HW_LAYOUT_COMPACT ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;
+    return hwi_is_compact(plan) ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;
 }
 
 /* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. All but the

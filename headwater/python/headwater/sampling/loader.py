@@ -101,6 +101,7 @@ class Loader:
         for name, value, kind in (("sampler", sampler, Sampler), ("pool", pool, SeedPool)):
             if not (isinstance(value, kind) or (name == "pool" and value is None)):
                 raise TypeError(f"{name} is {value!r}, expected a {kind.__name__}")
+        sampler.check_not_flat("Loader", "next_train_batch or epoch")
         self.sampler = sampler
         self._put: Callable[[Batch], Any] | None = None  # on a device
         self._seeds: SeedPool | Items

@@ -78,6 +78,7 @@ class Sampler:
             self._core = binding.Sampler(self.store.core, **self._members)
             self._finalizer = weakref.finalize(self, self._core.shutdown)
             self.shape = self._core.shape()
+            self._is_flat = given["layout"] == "flat"
             self._options = self._deciding(found)
         except BaseException:
             self.shutdown()
@@ -124,7 +125,15 @@ class Sampler:
             "seed_tables": self._seeds.are_tables,
             "mask_ratio": (found["mask_ratio"] or MASK_RATIO) if self._masks else None,
             "max_targets_per_type": shape["max_targets_per_type"] if self._masks else None,
+            "levelled": self._levelled(found),
         }
+
+    def _levelled(self, found: Mapping[str, Any]) -> list[int] | None:
+        """What decides which contexts a flat batch has: batches of a block, contexts of a batch."""
+        if not self._is_flat:
+            return None
+        ranks = found["world_size"]
+        return [found["level_block"], self.shape["batch_size"] * ranks]
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._seeds.names())
@@ -182,7 +191,9 @@ class Sampler:
         """One finite pass: every seed of the split once over all ranks.
 
         All ranks yield equally many batches; the last ones may be short or empty by
-        `num_sequences`. The same index gives the same contexts. task None: all tasks in turn.
+        `num_sequences`. With layout="flat" a batch takes the next seeds that have room in it, all
+        of them whole, and ranks may have different numbers of batches. The same index gives the
+        same contexts. task None: all tasks in turn.
         """
         chosen = split_number(split)
         self._tell_left_out(split, task)
@@ -235,7 +246,9 @@ class Sampler:
     def batch_of(
         self, seeds: Numbers, task: str | None = None, *, epoch: int | Numbers = 0
     ) -> Batch:
-        """One batch of chosen seeds, at most as many as a batch has; see `batches_of`."""
+        """One batch of chosen seeds, at most as many as a batch has; see `batches_of`. Not with
+        layout="flat", where it depends on the seeds how many have room."""
+        self.check_not_flat("batch_of", "batches_of")
         most = self.shape["contexts_per_batch"]
         if np.size(seeds) > most:
             raise ValueError(
@@ -324,7 +337,9 @@ class Sampler:
         return sum(self._core.seed_count(split_number(split), number) for number in tasks)
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
-        """Batches that each rank gets from `epoch(split, task)`."""
+        """Batches that each rank gets from `epoch(split, task)`. Not with layout="flat", where it
+        depends on the seeds."""
+        self.check_not_flat("batches_per_epoch", "len(epoch(split, task))")
         step = self.shape["contexts_per_batch"] * self.world_size
         tasks = self._seeds.chosen(task)
         counts = [self._core.seed_count(split_number(split), number) for number in tasks]
@@ -405,6 +420,25 @@ class Sampler:
                 f" multiples of world_size, {self.world_size}"
             )
         return number, positions, natural("batches", stream["batches"])
+
+    def check_not_flat(self, name: str, instead: str) -> None:
+        """ValueError if the layout is "flat", which says what to use instead."""
+        if self._is_flat:
+            raise ValueError(f"{name} does not go with layout 'flat'; use {instead}")
+
+    def flat_shape(self, task: str | None = None) -> dict[str, Any]:
+        """Sizes of the batches of a task with layout="flat", from a sample of its contexts.
+
+        cells, rows: N and R_n of train batches; pass_cells, pass_rows: by split those of `epoch`;
+        sampled: contexts of train that were walked, and capped: those of them that S or R ended.
+        task None: the sampler's only one.
+        """
+        shape = self._core.flat_shape(self._seeds.one(task))
+        by_split = {
+            name: dict(zip(binding.SPLITS, shape[name], strict=True))
+            for name in ("pass_cells", "pass_rows")
+        }
+        return {**shape, **by_split}
 
     def seeds_of(self, split: str, task: str) -> binding.SeedPool:
         """For `Loader`: the seeds of this rank's fixed shard of a task; `shutdown` drops them."""

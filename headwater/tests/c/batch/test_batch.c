@@ -91,7 +91,8 @@ static void finish(struct making *making, uint32_t task, uint32_t sequence_count
         hwi_batch_gather(making->plan, making->slab, making->scratch, part);
     }
     struct hwi_counters counters = {0};
-    hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, &counters);
+    hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, NULL,
+                     &counters);
 }
 
 /* A batch of one stored seed; options NULL: everything(). */

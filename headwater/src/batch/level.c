@@ -1,0 +1,151 @@
+/* Contexts to batches of equal lengths; see level.h. */
+#include "batch/level.h"
+
+#include <stdlib.h>
+
+uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank) {
+    int is_dealt = plan->options.shard == HW_SHARD_DEALT;
+    *rank = is_dealt ? plan->options.rank : 0;
+    return is_dealt ? plan->options.world_size : 1;
+}
+
+/* What a batch, or a rank's part of one, has so far. */
+struct group {
+    uint64_t cells;
+    uint32_t count;
+};
+
+/* ---- dealing ----------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Gives each of `count` contexts, members[i] or i, one of group_count groups of `each`. */
+static void deal(const struct hwi_levelled *members, uint32_t count, uint32_t group_count,
+                 uint32_t each, uint64_t *keys, struct group *groups, uint32_t *group_of) {
+    for (uint32_t i = 0; i < count; i++) { /* longest first, then by place */
+        keys[i] = (uint64_t)(UINT32_MAX - members[i].limit.cells) << 32 | i;
+    }
+    qsort(keys, count, sizeof *keys, by_number);
+    for (uint32_t g = 0; g < group_count; g++) {
+        groups[g] = (struct group){0};
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t member = (uint32_t)keys[i], best = group_count;
+        for (uint32_t g = 0; g < group_count; g++) {
+            if (groups[g].count < each &&
+                (best == group_count || groups[g].cells < groups[best].cells)) {
+                best = g;
+            }
+        }
+        groups[best].cells += members[member].limit.cells;
+        groups[best].count++;
+        group_of[member] = best;
+    }
+}
+
+/* Sorts members by group, each group in the order it had; `sorted` has room for them. */
+static void sort_by_group(struct hwi_levelled *members, uint32_t count, uint32_t each,
+                          const uint32_t *group_of, struct group *groups, uint32_t group_count,
+                          struct hwi_levelled *sorted) {
+    for (uint32_t g = 0; g < group_count; g++) {
+        groups[g].count = 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t g = group_of[i];
+        sorted[(size_t)g * each + groups[g].count++] = members[i];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        members[i] = sorted[i];
+    }
+}
+
+/* ---- cutting ----------------------------------------------------------------------------- */
+
+static uint32_t *size_of(struct hwi_levelled *member, int of_rows) {
+    return of_rows ? &member->limit.rows : &member->limit.cells;
+}
+
+/* Shortens the longest of some contexts, by no more than half at once, until together they have at
+ * most so many cells or rows. */
+static void cut(struct hwi_levelled *members, uint32_t count, uint32_t most, int of_rows) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += *size_of(&members[i], of_rows);
+    }
+    while (sum > most) {
+        uint32_t longest = 0;
+        for (uint32_t i = 1; i < count; i++) {
+            if (*size_of(&members[i], of_rows) >= *size_of(&members[longest], of_rows)) {
+                longest = i;
+            }
+        }
+        uint32_t *size = size_of(&members[longest], of_rows);
+        uint64_t excess = sum - most, half = (*size + 1) / 2;
+        uint32_t less = (uint32_t)(excess < half ? excess : half);
+        *size -= less;
+        sum -= less;
+    }
+}
+
+/* ---- a block ----------------------------------------------------------------------------- */
+
+struct scratch {
+    uint64_t *keys;
+    struct group *groups;
+    uint32_t *group_of;
+    struct hwi_levelled *sorted;
+};
+
+static void level(struct hwi_levelled *levelled, const struct hwi_level_shape *shape,
+                  const struct scratch *scratch) {
+    uint32_t step = shape->ranks * shape->each, count = shape->batches * step;
+    deal(levelled, count, shape->batches, step, scratch->keys, scratch->groups, scratch->group_of);
+    sort_by_group(levelled, count, step, scratch->group_of, scratch->groups, shape->batches,
+                  scratch->sorted);
+    for (uint32_t batch = 0; batch < shape->batches; batch++) {
+        struct hwi_levelled *members = levelled + (size_t)batch * step;
+        cut(members, step, shape->step_cells, 0);
+        cut(members, step, shape->step_rows, 1);
+        if (shape->ranks > 1) {
+            deal(members, step, shape->ranks, shape->each, scratch->keys, scratch->groups,
+                 scratch->group_of);
+            sort_by_group(members, step, shape->each, scratch->group_of, scratch->groups,
+                          shape->ranks, scratch->sorted);
+        }
+        for (uint32_t rank = 0; rank < shape->ranks; rank++) {
+            cut(members + (size_t)rank * shape->each, shape->each, shape->cells, 0);
+            cut(members + (size_t)rank * shape->each, shape->each, shape->rows, 1);
+        }
+    }
+}
+
+hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,
+                    struct hwi_levelled *levelled, hw_error *error) {
+    size_t count = (size_t)shape->batches * shape->ranks * shape->each;
+    size_t groups = shape->batches > shape->ranks ? shape->batches : shape->ranks;
+    struct scratch scratch = {
+        .keys = malloc(count * sizeof *scratch.keys),
+        .groups = malloc(groups * sizeof *scratch.groups),
+        .group_of = malloc(count * sizeof *scratch.group_of),
+        .sorted = malloc(count * sizeof *scratch.sorted),
+    };
+    hw_status status = HW_OK;
+    if (scratch.keys == NULL || scratch.groups == NULL || scratch.group_of == NULL ||
+        scratch.sorted == NULL) {
+        status = hwi_no_memory(error, "the levelling of a block", count * 32);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            levelled[i] =
+                (struct hwi_levelled){.place = i, .limit = {lengths[i].cells, lengths[i].rows}};
+        }
+        level(levelled, shape, &scratch);
+    }
+    free(scratch.keys);
+    free(scratch.groups);
+    free(scratch.group_of);
+    free(scratch.sorted);
+    return status;
+}

@@ -1,0 +1,33 @@
+/*
+ * Levelling: contexts of different lengths dealt to batches of nearly equal ones. Longest first,
+ * each goes to the emptiest batch that has a place left (Graham 1969, "longest processing time"),
+ * and within a batch in the same way to the ranks. What is left of the differences is that of the
+ * means of whole blocks. docs/3-batch.md, "Flat".
+ */
+#ifndef HWI_LEVEL_H
+#define HWI_LEVEL_H
+
+#include "base/error.h"
+#include "batch/flat.h"
+#include "batch/worker.h"
+
+/* How a block of contexts becomes batches. */
+struct hwi_level_shape {
+    uint32_t batches; /* of the block */
+    uint32_t ranks, each; /* that share every batch; contexts of each */
+    uint32_t step_cells, step_rows; /* of a batch over all ranks, at most; UINT32_MAX: any */
+    uint32_t cells, rows; /* of a rank's part of it, at most */
+};
+
+/* Ranks that share the batches of a stream, and which this one is: 1 and 0 with fixed shards. */
+uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank);
+
+/*
+ * Deals a block's contexts, lengths [batches · ranks · each]: levelled [batches · ranks · each] are
+ * those of batch 0 of rank 0, of batch 0 of rank 1, ..., each by their places in the block. Where
+ * they would be too long, the longest are cut to one length.
+ */
+HWI_CHECK hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,
+                              struct hwi_levelled *levelled, hw_error *error);
+
+#endif
