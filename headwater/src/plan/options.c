@@ -81,7 +81,7 @@ static const hw_option_field FIELDS[] = {
     {"with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
      "adds row_depths, and row_ids in info"},
     {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
-     "arrays that are ready to compute with, at most a fifth as large, or without padding"},
+     "arrays that are ready to compute with; at most a fifth as large; or without padding"},
     {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_RESIDENT,
      TEXT_MODES, 0, "whether each batch brings its texts, or the caller holds all of them"},
     {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,

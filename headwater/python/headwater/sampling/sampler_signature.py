@@ -48,7 +48,7 @@ def init(
     attention_masks: bool = False,
     packing: bool = False,
     contexts_per_batch: int | None = None,
-    level_block: int = 16,
+    level_block: int = 32,
     staleness: tuple[float, float] | None = None,
     child_counts: bool = False,
     label_rows: int = 0,
