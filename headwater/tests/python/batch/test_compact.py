@@ -109,8 +109,8 @@ def compact_bytes(length: int, rows: int, slots: int) -> float:
     sizes = {"B": 32, "S": length, "R": rows, "R+1": rows + 1, "P": slots, "15": 15, "1": 1}
     total = 0
     for field in headwater.BATCH_FIELDS:
-        is_there = (
-            field.when is None or field.when.startswith("layout=") and "compact" in field.when
+        is_there = field.when is None or (
+            field.when.startswith("layout=") and "compact" in field.when
         )
         if is_there and not field.info:
             shape = [sizes[dim] for dim in field.dims]
