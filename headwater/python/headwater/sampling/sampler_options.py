@@ -40,7 +40,7 @@ DOCS = {  # of those that Python takes in another form
     " whose label is known by `at`, val those asked from then on and before `until`, and the others"
     ' are in no split (docs/2-sampling.md, "Splits by time")',
     "layout": "arrays that are ready to compute with; at most a fifth as large, which"
-    " `headwater.expand` makes dense; or without padding (docs/3-batch.md, \"Flat\")",
+    ' `headwater.expand` makes dense; or without padding (docs/3-batch.md, "Flat")',
     "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
 }
 CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0
