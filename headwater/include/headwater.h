@@ -557,6 +557,8 @@ typedef struct hw_sampler_options {
     uint32_t never_masked_count;
     uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
+    double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
+                            (docs/2-sampling.md, "Cell dropout") */
 } hw_sampler_options;
 
 /* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at

@@ -5,6 +5,7 @@
  */
 #include "batch/shape.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,7 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
         plan->text_quota = options->sequence_length;
         HW_TRY(sample_shape(plan, error));
     }
+    plan->drop_words = (uint64_t)floor(options->cell_dropout * 4294967296.0 + 0.5);
     if (has_texts && shape->text_budget <= shape->contexts_per_batch) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "text_budget is %u, expected %u to %u: one text for each of %u contexts",

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from plain_database import BOOLEAN, CATEGORICAL, NEVER, NUMERICAL, TEXT, TIMESTAMP, TRAIN, Task
-from reference_masked import blank_lists, chosen_cells, mask
+from reference_dropout import kept_cells, without
+from reference_masked import blank_lists, chosen_cells, mask, within_limit
 from reference_order import Order, Position
 from reference_sampler import Cell, Context, sample
 
@@ -212,6 +213,9 @@ class BatchMaker:
     def fill(
         self, arrays: Arrays, b: int, position: Position, context: Context, texts: dict[str, int]
     ) -> None:
+        masked = self.masked_cells(position, context)
+        kept = kept_cells(self.order, position, context, masked)
+        masked, context = [kept.index(s) for s in masked], without(context, kept)
         cells, rows = len(context.cells), len(context.rows)
         quota, own_texts = (self.text_budget - 1) // self.options.batch_size, set[str]()
         for s, cell in enumerate(context.cells):
@@ -241,7 +245,13 @@ class BatchMaker:
         arrays["obs_time"][b], arrays["seed_index"][b] = seed.obs_time, position.index
         arrays["anchor_rows"][b] = self.database.row_starts[task.anchor_table] + seed.anchor
         if self.options.mask_ratio > 0:
-            mask(arrays, b, context, chosen_cells(self.order, position, context), self.options)
+            mask(arrays, b, context, masked, self.options)
+
+    def masked_cells(self, position: Position, context: Context) -> list[int]:
+        """Positions in the whole context."""
+        if self.options.mask_ratio == 0:
+            return []
+        return within_limit(context, chosen_cells(self.order, position, context), self.options)
 
     def fill_value(self, arrays: Arrays, at: tuple[int, int], cell: Cell) -> None:
         if cell.stype == NUMERICAL:

@@ -59,4 +59,5 @@ def init(
     seed_tables: Sequence[str] | None = None,
     max_targets_per_type: int | None = None,
     peer_labels: int = 0,
+    cell_dropout: float = 0.0,
 ) -> None: ...

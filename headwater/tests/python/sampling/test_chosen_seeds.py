@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
     "split_ratios": (0.6, 0.2, 0.2),
     "bfs_child_width": 2,
     "staleness": (0.3, 9.0),
+    "cell_dropout": 0.3,
     "num_threads": 2,
 }
 KINDS: dict[str, dict[str, Any]] = {
