@@ -201,6 +201,7 @@ struct pack {
     uint8_t *from, *to;
     const struct hwi_place *places; /* [context_count] */
     uint32_t context_count;
+    hw_batch_sizes sizes; /* of the batch to make */
 };
 
 /* Start of an array of context k, or of sequence b. */
@@ -386,7 +387,7 @@ static void blank_names(const struct pack *pack, const struct hwi_fit *fits) {
 
 /* ---- the batch --------------------------------------------------------------------------- */
 
-/* Used texts, and zeros behind them. */
+/* Used texts, and zeros behind them as far as the batch shows. */
 static void copy_texts(const struct pack *pack) {
     const struct hwi_plan *plan = pack->plan;
     uint32_t used;
@@ -395,7 +396,7 @@ static void copy_texts(const struct pack *pack) {
     memcpy(to_at(pack, HWI_NUM_TEXTS, 0, 0), &used, 4);
     uint8_t *to = to_at(pack, HWI_TEXT_BATCH_EMBEDDINGS, 0, 0);
     memcpy(to, from_at(pack, HWI_TEXT_BATCH_EMBEDDINGS, 0, 0), used * vector_bytes);
-    memset(to + used * vector_bytes, 0, (plan->shape.text_budget - used) * vector_bytes);
+    memset(to + used * vector_bytes, 0, (pack->sizes.texts - used) * vector_bytes);
 }
 
 static void write_batch(const struct pack *pack, const struct hwi_fit *fits) {
@@ -418,7 +419,7 @@ static void write_batch(const struct pack *pack, const struct hwi_fit *fits) {
 }
 
 void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *slab,
-              uint32_t context_count, struct hwi_counters *counters) {
+              uint32_t context_count, hw_batch_sizes sizes, struct hwi_counters *counters) {
     const struct hwi_fit *fits = packing->fits;
     place_contexts(plan, packing, context_count, counters);
     struct pack pack = {.plan = plan,
@@ -426,7 +427,8 @@ void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t 
                         .from = packing->staging,
                         .to = slab,
                         .places = packing->places,
-                        .context_count = context_count};
+                        .context_count = context_count,
+                        .sizes = sizes};
     for (size_t i = 0; i < sizeof COPIED / sizeof COPIED[0]; i++) {
         if (has(plan, COPIED[i].id)) {
             copy_array(&pack, &COPIED[i]);

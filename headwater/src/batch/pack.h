@@ -49,8 +49,9 @@ HWI_CHECK hw_status hwi_packing_open(const struct hwi_plan *plan, struct hwi_pac
 void hwi_packing_close(struct hwi_packing *packing);
 
 /* Packs the first `context_count` finished contexts of the staging slab into `slab`, all of whose
- * arrays are written; adds to the counters of what was packed. */
+ * arrays are written as far as the batch's sizes show them; adds to the counters of what was
+ * packed. */
 void hwi_pack(const struct hwi_plan *plan, struct hwi_packing *packing, uint8_t *slab,
-              uint32_t context_count, struct hwi_counters *counters);
+              uint32_t context_count, hw_batch_sizes sizes, struct hwi_counters *counters);
 
 #endif

@@ -15,6 +15,7 @@ struct hw_batch {
     atomic_uint reference_count;
     struct hwi_pool *pool;
     uint8_t *slab;
+    hw_batch_sizes sizes;
     hw_batch *next; /* guarded by the pool's mutex: in the list of unused ones */
 };
 
@@ -118,12 +119,17 @@ hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error
         return hwi_no_memory(error, "a batch", pool->slab_bytes);
     }
     atomic_store(&taken->reference_count, 1);
+    taken->sizes = (hw_batch_sizes){0};
     *batch = taken;
     return HW_OK;
 }
 
 uint8_t *hwi_batch_slab(hw_batch *batch) {
     return batch->slab;
+}
+
+void hwi_batch_set_sizes(hw_batch *batch, hw_batch_sizes sizes) {
+    batch->sizes = sizes;
 }
 
 void hwi_pool_measure(struct hwi_pool *pool, uint64_t *slab_count, uint64_t *slab_bytes) {
@@ -172,6 +178,16 @@ uint32_t hw_batch_tensor_count(const hw_batch *batch) {
     return batch->pool->field_count;
 }
 
+hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch) {
+    return batch->sizes;
+}
+
+/* The first dimension of an array in this batch. */
+static uint64_t first_dimension(const hw_batch *batch, const struct hwi_field *field) {
+    uint64_t own = field->first_size == HWI_TEXTS_SIZE ? batch->sizes.texts : 0;
+    return own != 0 ? own : field->shape[0];
+}
+
 hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
     hw_tensor tensor = {0};
     if (index < batch->pool->field_count) {
@@ -180,8 +196,9 @@ hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
         tensor.dtype = field->format->dtype;
         tensor.rank = field->rank;
         memcpy(tensor.shape, field->shape, sizeof tensor.shape);
+        tensor.shape[0] = first_dimension(batch, field);
         tensor.data = batch->slab + field->offset;
-        tensor.bytes = (size_t)field->bytes;
+        tensor.bytes = (size_t)(field->bytes / field->shape[0] * tensor.shape[0]);
         tensor.info = field->format->info;
     }
     return tensor;

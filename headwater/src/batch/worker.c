@@ -183,14 +183,3 @@ hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finishe
     worker->order[worker->live_count] = walk;
     return HW_OK;
 }
-
-hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                               struct hwi_measure *measure, hw_error *error) {
-    struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
-    HW_TRY(hwi_walk_seed(walk, seed, error));
-    *measure = (struct hwi_measure){.cells = walk->cell_count,
-                                    .rows = walk->row_count,
-                                    .texts = hwi_texts_count(&worker->texts, walk),
-                                    .targets = hwi_masked_measure(walk)};
-    return HW_OK;
-}

@@ -51,13 +51,4 @@ struct hwi_counters {
 void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
 
-/* What a context holds. */
-struct hwi_measure {
-    uint32_t cells, rows, texts; /* texts: distinct ones */
-    uint32_t targets; /* masked cells of the type that has most */
-};
-/* Walks a seed without emitting. For the plan's sample; the worker has room. */
-HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                         struct hwi_measure *measure, hw_error *error);
-
 #endif

@@ -221,7 +221,9 @@ static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
         hwi_batch_gather(sampler->plan, slab, scratch, part);
     }
     int64_t gathered = hwi_now_ns();
-    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, counters);
+    hw_batch_sizes sizes =
+        hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, counters);
+    hwi_batch_set_sizes(batch, sizes);
     counters->text_ns += (uint64_t)(gathered - start);
     counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
 }

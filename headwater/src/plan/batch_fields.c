@@ -185,6 +185,10 @@ static int is_by_context(const hw_batch_field *field) {
     return is_by_sequence && is_flat && field != &FIELDS[HWI_NUM_CONTEXTS];
 }
 
+static enum hwi_batch_size first_size(const hw_batch_field *field) {
+    return strcmp(field->dims[0], "U") == 0 ? HWI_TEXTS_SIZE : HWI_PLANNED_SIZE;
+}
+
 hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
     uint64_t offset = 0;
     plan->field_count = 0;
@@ -194,7 +198,8 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
             continue;
         }
         struct hwi_field *field = &plan->fields[plan->field_count++];
-        *field = (struct hwi_field){.format = &FIELDS[id], .offset = offset};
+        *field = (struct hwi_field){
+            .format = &FIELDS[id], .offset = offset, .first_size = first_size(&FIELDS[id])};
         uint64_t bytes = hw_dtype_bytes(FIELDS[id].dtype);
         for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
             field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);

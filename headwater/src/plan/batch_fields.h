@@ -62,13 +62,20 @@ enum hwi_field_id {
     HWI_FIELD_COUNT,
 };
 
-/* Where one array of a batch lies in the slab. */
+/* Which of a batch's own hw_batch_sizes an array has for its first dimension. */
+enum hwi_batch_size {
+    HWI_PLANNED_SIZE, /* none: it is alike in all batches */
+    HWI_TEXTS_SIZE,
+};
+
+/* Where one array of a batch lies in the slab: of the most that a batch may hold. */
 struct hwi_field {
     const hw_batch_field *format;
     uint64_t offset; /* bytes, a multiple of 64 */
     uint64_t bytes;
     uint64_t shape[3];
     uint32_t rank;
+    enum hwi_batch_size first_size;
 };
 
 struct hwi_plan;

@@ -14,7 +14,8 @@ from headwater.binding.library import Handle, lib, own, view
 
 
 class Layout:
-    """Where the arrays of a sampler's batches lie in their memory; alike in all of them.
+    """Where the arrays of a sampler's batches lie in their memory, and their shapes; alike in all
+    batches of the same `sizes_of`.
 
     They are read as the fields of one record, which makes an array in a fraction of the time that
     it takes by its address.
@@ -38,6 +39,11 @@ class Layout:
                 "itemsize": self.bytes,
             }
         )
+
+
+def sizes_of(batch: Handle) -> bytes:
+    """The first dimensions that differ from batch to batch, as a key."""
+    return bytes(lib.hw_batch_get_sizes(batch))
 
 
 class Batch:

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.binding.batch import Batch, Layout
+from headwater.binding.batch import Batch, Layout, sizes_of
 from headwater.binding.conversions import u32, u64
 from headwater.binding.header import (
     HW_BAD_ARGUMENT,
@@ -63,7 +63,7 @@ class Sampler:
         call(lib.hw_sampler_open, opened, given.address, byref(handle.out))
         self._handle: Handle | None = handle
         self.passes: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self.layout: Layout | None = None  # known with the first batch
+        self.layouts: dict[bytes, Layout] = {}  # by `sizes_of`, each known with its first batch
         more = counts["table_count"] if options.get("seed_tables") is not None else 0
         self._position_count = counts["task_count"] + more
 
@@ -126,15 +126,17 @@ class Sampler:
             slice_ms = _slice_ms(left)
 
     def _made(self, handle: Handle) -> Batch:
-        if self.layout is None:
-            self.layout = Layout(handle)
-        return Batch(handle, self.layout)
+        sizes = sizes_of(handle)
+        layout = self.layouts.get(sizes)
+        if layout is None:
+            layout = self.layouts[sizes] = Layout(handle)
+        return Batch(handle, layout)
 
     # ---- what it is --------------------------------------------------------------------------
 
     def shape(self) -> dict[str, int]:
         """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
-        contexts_per_batch, contexts_per_sequence, max_targets_per_type."""
+        contexts_per_batch, contexts_per_sequence, max_targets_per_type, usual_texts."""
         return as_dict(lib.hw_sampler_shape(self.open_handle()))
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
