@@ -220,15 +220,3 @@ hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at, co
     }
     return HW_OK;
 }
-
-hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                               struct hwi_measure *measure, hw_error *error) {
-    struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
-    HW_TRY(hwi_walk_seed(walk, seed, error));
-    settle_cells(walk);
-    *measure = (struct hwi_measure){.cells = walk->cell_count,
-                                    .rows = walk->row_count,
-                                    .texts = hwi_texts_count(&worker->texts, walk),
-                                    .targets = hwi_masked_measure(walk)};
-    return HW_OK;
-}

@@ -480,7 +480,7 @@ def check_world(path: Path, order: Order, epoch: int) -> None:
     for layout in layouts:
         with open_sampler(path, order.database, order.options, **layout) as sampler:
             check_epochs(sampler, order, epoch)
-            maker = maker_of(order, sampler.shape()["text_budget"])
+            maker = maker_of(order, sampler.shape())
             for split in range(2):
                 if order.active(split):
                     got = arrays_of(sampler.batch(split, 1))
