@@ -26,7 +26,9 @@ SECOND_MASK = 2**WEEKDAY_SHIFT - 1
 WEEKDAY_MASK = 2 ** (DATE_SHIFT - WEEKDAY_SHIFT) - 1
 
 FIELDS = {field.name: field for field in BATCH_FIELDS}
-COMPACT_ONLY = tuple(name for name, field in FIELDS.items() if field.when == "layout=compact")
+COMPACT_ONLY = tuple(
+    name for name, field in FIELDS.items() if (field.when or "").startswith("layout=compact")
+)
 """Arrays that a dense batch does not have."""
 
 Arrays = dict[str, NDArray[Any]]
@@ -64,8 +66,9 @@ def expand(batch: Mapping[str, Any]) -> Batch:
 
 def _check(batch: Mapping[str, Any]) -> Arrays:
     """What `expand` reads, in the dtypes of the layout, once names and shapes fit together."""
-    if "semantic_types" in batch:
-        raise ValueError("the batch has 'semantic_types': it is dense, expected a compact batch")
+    for name, layout in (("semantic_types", "dense"), ("context_cells", "flat")):
+        if name in batch:
+            raise ValueError(f"the batch has '{name}': it is {layout}, expected a compact batch")
     read = (*COMPACT_ONLY, "row_starts")
     missing = [name for name in read if name not in batch]
     if missing:

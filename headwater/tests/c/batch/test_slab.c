@@ -60,7 +60,7 @@ static void a_batch_shows_as_many_texts_as_its_sizes_say(void **state) {
                                         .bytes = 72,
                                         .shape = {9, 4},
                                         .rank = 2,
-                                        .first_size = HWI_TEXTS_SIZE};
+                                        .varies = HWI_VARIES_TEXTS};
     struct hwi_pool *pool = NULL;
     hw_error error;
     assert_int_equal(hwi_pool_open(&plan, 1, &pool, &error), HW_OK);
