@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -364,6 +365,29 @@ static void a_bad_row_met_while_a_block_is_measured_is_latched(void **state) {
     }
 }
 
+/* A file that grows is noticed before anything is read of a store that may have shrunk. */
+static void a_file_of_another_size_is_noticed_before_contexts_are_measured(void **state) {
+    for (int32_t prefetch = 0; prefetch < 2; prefetch++) {
+        hw_sampler_options options = flat_options();
+        options.num_prefetch = prefetch;
+        hw_sampler *sampler = open_sampler(state, &options);
+        char path[4096];
+        snprintf(path, sizeof path, "%s/graph.bin", hw_store_directory(store_of(state)));
+        FILE *file = fopen(path, "ab");
+        assert_non_null(file);
+        long bytes = ftell(file);
+        fputc(0, file);
+        fclose(file);
+        hw_pass *pass = NULL;
+        hw_error error = {.message = ""};
+        assert_int_equal(hw_pass_open(sampler, HW_TRAIN, TASK_PRICE, 0, &pass, &error),
+                         HW_BAD_STORE);
+        assert_latched(sampler, "graph.bin");
+        hw_sampler_close(sampler);
+        assert_int_equal(truncate(path, bytes), 0);
+    }
+}
+
 /* ---- refusals ---------------------------------------------------------------------------- */
 
 static void what_the_flat_layout_does_not_have_is_refused(void **state) {
@@ -425,6 +449,7 @@ int main(void) {
         LETTERS_TEST(passes_dropped_half_way_leave_the_rest_alone),
         BOOKS_TEST(a_forked_process_is_refused_and_may_let_go),
         LEAGUE_TEST(a_bad_row_met_while_a_block_is_measured_is_latched),
+        BOOKS_TEST(a_file_of_another_size_is_noticed_before_contexts_are_measured),
         BOOKS_TEST(what_the_flat_layout_does_not_have_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
