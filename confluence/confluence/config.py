@@ -42,8 +42,8 @@ class Config:
     heads: int = _model(6, "H, attention heads; D must be a multiple", "[1, inf]")
     layers: int = _model(3, "N, layers of three attentions and one feed-forward", "[1, inf]")
 
-    sequence_length: int = _contexts(256, "S, cells per context", "[1, 65535]")
-    max_rows: int = _contexts(64, "R, rows per context", "[1, 65535]")
+    sequence_length: int = _contexts(256, "S, most cells of a context", "[1, 65535]")
+    max_rows: int = _contexts(64, "R, most rows of a context", "[1, 65535]")
     max_hops: int | None = _contexts(
         2, "hops from the anchor; None: as far as S and R allow", "[0, inf]"
     )
@@ -331,7 +331,10 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 
 def preset(name: str, **overrides: Any) -> Config:
-    """The preset of that name with some settings changed."""
+    """The preset of that name with some settings changed. None as sequence_length or max_rows is
+    the preset's own cap."""
     if name not in PRESETS:
         raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]().replace(**overrides)
+    caps = ("sequence_length", "max_rows")
+    given = {key: value for key, value in overrides.items() if key not in caps or value is not None}
+    return PRESETS[name]().replace(**given)

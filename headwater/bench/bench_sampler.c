@@ -148,7 +148,7 @@ static void print_line(const struct settings *settings, hw_shape shape, uint64_t
            "\"w\": %u, \"U\": %u, \"padded_cells\": %llu, \"fill\": %.4f}\n",
            settings->layout, shape.batch_size, shape.sequence_length, shape.max_rows,
            settings->options.child_width == 0 ? 16 : settings->options.child_width,
-           shape.text_budget, (unsigned long long)padded, (double)cells / (double)padded);
+           shape.usual_texts, (unsigned long long)padded, (double)cells / (double)padded);
 }
 
 int main(int argc, char **argv) {

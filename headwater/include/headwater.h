@@ -523,7 +523,8 @@ typedef struct hw_sampler_options {
     int32_t num_prefetch; /* batches made ahead, at most. 0: synchronous, no threads; -1: 3, or as
                              many as keep all threads at work (docs/6-tuning.md) */
     int32_t num_prefetch_val;
-    uint32_t text_budget; /* U; 0: derived, reported by hw_sampler_shape; resident: always 0 */
+    uint32_t text_budget; /* U of every batch; 0: chosen from a sample, with usual_texts (docs/
+                             2-sampling.md, "Budgets"); resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout;
     hw_text_mode text_mode;
@@ -557,6 +558,8 @@ typedef struct hw_sampler_options {
     uint32_t never_masked_count;
     uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
+    double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
+                            (docs/2-sampling.md, "Cell dropout") */
 } hw_sampler_options;
 
 /* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at
@@ -605,14 +608,16 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 /* Shuts down and frees. Batches handed out stay valid. */
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
-/* B, S, R, U, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
- * in one sequence: B and 1 without packing. In the flat layout S and R are the most cells and rows
- * of a context, and a batch has one row of at most cells_per_batch cells and rows_per_batch rows.
- */
+/* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
+ * in one sequence: B and 1 without packing. U, the rows of text_batch_embeddings, is usual_texts in
+ * a batch that needs no more, else text_budget; both are 0 with resident texts. In the flat
+ * layout S and R are the most cells and rows of a context, and a batch has one row of at most
+ * cells_per_batch cells and rows_per_batch rows. */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
     uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
+    uint32_t usual_texts; /* at most text_budget, which it is where that is given */
     uint32_t cells_per_batch, rows_per_batch; /* 0 but in the flat layout: most of any task */
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
@@ -804,6 +809,7 @@ HW_API const void *hw_batch_memory(const hw_batch *batch, size_t *bytes);
 /* Dimensions that differ from batch to batch; 0: as hw_sampler_shape says. hw_batch_tensor counts
  * them in. */
 typedef struct hw_batch_sizes {
+    uint32_t texts; /* U */
     uint32_t cells, rows; /* N, R_n of the flat layout */
 } hw_batch_sizes;
 HW_API hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch);

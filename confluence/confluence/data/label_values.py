@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data.tasks import SPLITS, Labels, TaskError, find_task, open_sampler
+from confluence.data.tasks import (
+    NO_BATCHES,
+    SPLITS,
+    Labels,
+    TaskError,
+    find_task,
+    open_sampler,
+)
 
 SPLIT_SEEDS = 500  # tried, from 0
 SEARCH_SECONDS = 5.0  # at most
@@ -123,7 +130,7 @@ def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | 
         return None  # seeds of an anchor stay together: some split has but the commonest value
     end = time.monotonic() + SEARCH_SECONDS
     for seed in range(SPLIT_SEEDS):
-        with open_sampler(path, cfg.replace(split_seed=seed), name, num_prefetch=0) as sampler:
+        with open_sampler(path, cfg.replace(split_seed=seed), name, **NO_BATCHES) as sampler:
             dealt = np.asarray(sampler.splits(name))
         if all(has_two_values(labels, dealt == number) for number in splits):
             return seed

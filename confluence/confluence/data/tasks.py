@@ -49,6 +49,9 @@ HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
 
+NO_BATCHES: dict[str, Any] = {"num_prefetch": 0, "layout": "compact"}
+"""Options of a sampler whose splits and metadata are read: it walks fewer contexts at first."""
+
 Floats = NDArray[np.float64]
 
 
@@ -115,7 +118,11 @@ def _logit(share: float) -> float:
 
 
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
-    """A sampler of some tasks, or of all, with the run's options."""
+    """A sampler of some tasks, or of all, with the run's options.
+
+    Args:
+        overrides: options of `headwater.Sampler`; NO_BATCHES where nothing but seeds is read.
+    """
     options = {
         "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "shard": "dealt",
         "seed": cfg.seed, "split_seed": cfg.split_seed,
@@ -123,7 +130,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
-        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "compact",
+        "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "flat",
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,

@@ -88,9 +88,10 @@ class Group:
             self.watchdog.still()
 
     def watched(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The batches of an evaluation, each a beat; all ranks have as many of them."""
-        for number, batch in enumerate(batches):
-            self.beat(f"batch {number} of an evaluation")
+        """The batches of an evaluation: one beat, as ranks may have different numbers of them."""
+        self.beat("an evaluation")
+        for batch in batches:
+            self.still()
             yield batch
 
     def share(self) -> dict[str, int]:

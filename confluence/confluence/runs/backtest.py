@@ -26,6 +26,7 @@ from confluence.config import Config, PastConfig
 from confluence.config import preset as preset_config
 from confluence.data.stores import TaskPlace, find_places
 from confluence.data.tasks import (
+    NO_BATCHES,
     NO_TIME,
     SPLITS,
     US_PER_DAY,
@@ -244,7 +245,7 @@ def _checked_spans(
     """(from, until) of the scored seeds of each fold, µs, of which every task has some."""
     spans = None
     for name in names:
-        with open_sampler(path, cfg, name, num_prefetch=0) as sampler:
+        with open_sampler(path, cfg, name, **NO_BATCHES) as sampler:
             labels = read_labels(path, sampler, name)
         if spans is None:
             spans = _spans(labels, name, cutoffs, folds, horizon_days)

@@ -22,7 +22,7 @@ from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data.label_values import check_label_values
 from confluence.data.stores import find_places
-from confluence.data.tasks import TaskError, find_task, open_sampler, read_labels
+from confluence.data.tasks import NO_BATCHES, TaskError, find_task, open_sampler, read_labels
 from confluence.data.verification import check_stores, open_store
 from confluence.folder import checkpoint
 from confluence.folder.files import build_at, read_json, write_whole
@@ -281,7 +281,7 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
 
 def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
     """Raise, before anything is trained, where nothing can be learned, or scored on the split."""
-    with open_sampler(str(store), cfg, task, num_prefetch=0) as sampler:
+    with open_sampler(str(store), cfg, task, **NO_BATCHES) as sampler:
         metadata, labels = sampler.database_metadata(), read_labels(str(store), sampler, task)
     check_label_values(str(store), task, metadata, labels, cfg, scored=split)
 

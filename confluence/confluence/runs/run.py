@@ -29,6 +29,7 @@ from confluence.config import Config, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.data.tasks import (
+    NO_BATCHES,
     SPLITS,
     TaskError,
     device_tables,
@@ -319,7 +320,7 @@ class Run:
         return self.config.replace(visible_until=visible_until)
 
     def _first_time(self, place: TaskPlace, split: str) -> str:
-        with open_sampler(place.store, self.config, place.name) as sampler:
+        with open_sampler(place.store, self.config, place.name, **NO_BATCHES) as sampler:
             labels = read_labels(place.store, sampler, place.name)
         times = labels.obs_times[labels.splits == SPLITS[split]]
         text = time_text(int(times.min())) if times.size else ""

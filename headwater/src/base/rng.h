@@ -88,7 +88,7 @@ static inline uint64_t hwi_mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-enum hwi_key_domain { HWI_KEY_EPOCH = 1, HWI_KEY_SCHEDULE = 2 };
+enum hwi_key_domain { HWI_KEY_EPOCH = 1, HWI_KEY_SCHEDULE = 2, HWI_KEY_DROPOUT = 3 };
 
 static inline uint64_t hwi_key(uint64_t seed, enum hwi_key_domain domain, uint64_t a, uint64_t b) {
     return hwi_mix(hwi_mix(hwi_mix(seed ^ hwi_mix((uint64_t)domain)) ^ a) ^ b);

@@ -127,6 +127,24 @@ static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk 
     return place;
 }
 
+/* The position of a row's cell `index` of its children's counts, HWI_NONE where it has not. */
+static uint32_t tally_position(const struct hwi_walk *walk, const struct hwi_visit *visit,
+                               uint32_t index) {
+    uint32_t first = visit->cell_start + visit->cell_count, place = index;
+    if (visit->tally_cells == 0) {
+        return HWI_NONE;
+    }
+    if (visit->tally_list == HWI_NONE) {
+        return index < visit->tally_cells ? first + index : HWI_NONE;
+    }
+    const uint32_t *list = walk->cell_lists + visit->tally_list;
+    place = place < visit->tally_cells ? place : visit->tally_cells - 1u;
+    while (place > 0 && list[place] > index) { /* ascending, and few are missing */
+        place--;
+    }
+    return list[place] == index ? first + place : HWI_NONE;
+}
+
 /* Cells that count children: their columns come after all others, by key. */
 static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
                             uint32_t table_count, uint16_t *perm, uint32_t place) {
@@ -144,8 +162,9 @@ static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hw
         for (uint32_t end = cell + HWI_TALLY_CELLS; cell < end; cell++) {
             for (uint32_t n = first; n < permuter->table_counts[table]; n++) {
                 const struct hwi_visit *visit = &walk->visits[permuter->grouped[n]];
-                if (cell < visit->tally_cells) {
-                    perm[place++] = (uint16_t)(visit->cell_start + visit->cell_count + cell);
+                uint32_t position = tally_position(walk, visit, cell);
+                if (position != HWI_NONE) {
+                    perm[place++] = (uint16_t)position;
                 }
             }
         }

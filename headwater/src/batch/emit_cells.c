@@ -351,9 +351,11 @@ static void emit_tallies(const struct hwi_walk *walk, uint32_t local, uint32_t p
                          const struct cell_arrays *out) {
     const struct hwi_visit *visit = &walk->visits[local];
     for (uint32_t i = 0; i < visit->tally_cells; i++) {
-        const struct hwi_tally *tally = &walk->tallies.all[place + i / HWI_TALLY_CELLS];
-        uint32_t at = visit->cell_start + visit->cell_count + i, cell = i % HWI_TALLY_CELLS;
-        write_cell(out, at, HW_NUMERICAL, hwi_tally_column(walk->plan, visit->table, i), local,
+        uint32_t index =
+            visit->tally_list == HWI_NONE ? i : walk->cell_lists[visit->tally_list + i];
+        const struct hwi_tally *tally = &walk->tallies.all[place + index / HWI_TALLY_CELLS];
+        uint32_t at = visit->cell_start + visit->cell_count + i, cell = index % HWI_TALLY_CELLS;
+        write_cell(out, at, HW_NUMERICAL, hwi_tally_column(walk->plan, visit->table, index), local,
                    tally->is_null[cell], out->is_compact);
         write_number(out, at, tally->values[cell]);
     }

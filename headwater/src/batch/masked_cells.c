@@ -54,14 +54,32 @@ static int is_masked_seed(const struct hwi_walk *walk) {
            (!hwi_is_task_objective(walk->plan) || walk->seed.split == HW_TRAIN);
 }
 
-/* Each candidate with the probability of the plan; one of them in any case. */
-static void choose(struct hwi_walk *walk) {
+/* Of a chosen cell, 0 for numbers up to HWI_MASKED_TYPES - 1 for texts. */
+static uint32_t type_of(const struct hwi_walk *walk, const struct hwi_chosen_cell *cell) {
+    const struct hwi_table_plan *cells = &walk->plan->tables[walk->visits[cell->row].table];
+    return (uint32_t)cells->stypes[cell->cell] - HW_NUMERICAL;
+}
+
+/* Takes a cell that is chosen, unless M of its type were; without an M, as many as there are. */
+static void take(struct hwi_walk *walk, const struct hwi_chosen_cell *cell,
+                 uint32_t counts[HWI_MASKED_TYPES]) {
+    struct hwi_chosen_cells *chosen = &walk->chosen;
+    uint32_t *count = &counts[type_of(walk, cell)], most = walk->plan->shape.max_targets_per_type;
+    if (most > 0 && *count == most) {
+        chosen->surplus_count++;
+    } else {
+        chosen->cells[chosen->count++] = *cell;
+        ++*count;
+    }
+}
+
+void hwi_masked_choose(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
     struct hwi_rng rng = hwi_rng_make(plan->options.seed, walk->seed.index, walk->seed.epoch,
                                       plan->tasks[walk->seed.task].task * 4 + walk->seed.split);
     struct place at = {0};
     struct hwi_chosen_cell candidate;
-    uint32_t candidate_count = 0;
+    uint32_t candidate_count = 0, counts[HWI_MASKED_TYPES] = {0};
     rng.counter[0] = FIRST_BLOCK;
     walk->chosen.count = walk->chosen.surplus_count = 0;
     if (!is_masked_seed(walk)) {
@@ -70,7 +88,7 @@ static void choose(struct hwi_walk *walk) {
     while (next_candidate(walk, &at, &candidate)) {
         candidate_count++;
         if (hwi_rng_next(&rng) < plan->mask_words) {
-            walk->chosen.cells[walk->chosen.count++] = candidate;
+            take(walk, &candidate, counts);
         }
     }
     if (walk->chosen.count > 0 || candidate_count == 0) {
@@ -83,15 +101,8 @@ static void choose(struct hwi_walk *walk) {
     walk->chosen.count = 1;
 }
 
-/* Of a chosen cell, 0 for numbers up to HWI_MASKED_TYPES - 1 for texts. */
-static uint32_t type_of(const struct hwi_walk *walk, const struct hwi_chosen_cell *cell) {
-    const struct hwi_table_plan *cells = &walk->plan->tables[walk->visits[cell->row].table];
-    return (uint32_t)cells->stypes[cell->cell] - HW_NUMERICAL;
-}
-
-uint32_t hwi_masked_measure(struct hwi_walk *walk) {
+uint32_t hwi_masked_measure(const struct hwi_walk *walk) {
     uint32_t counts[HWI_MASKED_TYPES] = {0}, most = 0;
-    choose(walk);
     for (uint32_t i = 0; i < walk->chosen.count; i++) {
         uint32_t count = ++counts[type_of(walk, &walk->chosen.cells[i])];
         most = count > most ? count : most;
@@ -169,21 +180,16 @@ static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, ui
     hwi_hide_cell(plan, canvas, slab, b, chosen->position, (uint8_t)stype);
 }
 
-void hwi_masked_emit(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
-                     uint8_t *slab, uint32_t b) {
+void hwi_masked_emit(const struct hwi_plan *plan, const struct hwi_walk *walk,
+                     struct hwi_canvas *canvas, uint8_t *slab, uint32_t b) {
     uint32_t counts[HWI_MASKED_TYPES] = {0};
     hwi_masked_clear(plan, slab, b);
     if (walk->target_cell != HWI_NONE) {
         memcpy(hwi_field_at(plan, slab, HWI_TARGET_INDICES, 4 * (size_t)b), &walk->target_cell, 4);
     }
-    choose(walk);
     for (uint32_t i = 0; i < walk->chosen.count; i++) {
-        uint32_t *count = &counts[type_of(walk, &walk->chosen.cells[i])];
-        if (*count < plan->shape.max_targets_per_type) {
-            mask_cell(walk, canvas, slab, b, &walk->chosen.cells[i], (*count)++);
-        } else {
-            walk->chosen.surplus_count++;
-        }
+        const struct hwi_chosen_cell *chosen = &walk->chosen.cells[i];
+        mask_cell(walk, canvas, slab, b, chosen, counts[type_of(walk, chosen)]++);
     }
 }
 

@@ -5,77 +5,79 @@
  */
 #include "batch/shape.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "batch/context_sample.h"
 #include "batch/flat_shape.h"
+#include "batch/masked_cells.h"
 #include "batch/pack.h"
-#include "batch/worker.h"
+#include "batch/usual_texts.h"
 #include "plan/options.h"
-#include "plan/order.h"
 
 enum {
     SAMPLED_SEEDS = 64, /* of each task */
     SAMPLED_FOR_PACKING = 256, /* sizes of contexts vary more than their largest ones do */
     MIN_MAX_ROWS = 16,
-    MAX_MAX_ROWS = 512,
     MAX_CHOSEN_CONTEXTS = 16, /* for each sequence of a packed batch */
     PACKING_STARTS = 8,
     PACKING_MARGIN = 16,
     TARGETS_MARGIN = 4,
 };
 
-struct context_sample {
-    struct hwi_measure *contexts; /* [count], task by task */
+/* What the contexts of the sample hold. */
+struct measured {
+    struct measure {
+        uint32_t cells, rows;
+    } *contexts; /* [count], task by task */
     uint32_t *task_ends; /* [plan->task_count] */
     uint32_t count;
-    uint32_t most_texts, most_targets;
+    uint32_t most_texts; /* distinct ones of a context */
+    uint32_t most_targets; /* masked cells of one type of a context */
 };
 
 static uint32_t sampled_seeds(const struct hwi_plan *plan) {
     return plan->options.packing ? SAMPLED_FOR_PACKING : SAMPLED_SEEDS;
 }
 
-/* Walks the sample of docs/2-sampling.md, "Budgets". */
-static hw_status sample_contexts(struct hwi_plan *plan, struct context_sample *sample,
-                                 hw_error *error) {
-    struct hwi_worker *worker = NULL;
-    hw_status status = hwi_worker_open(plan, &worker, error);
-    for (uint32_t t = 0; t < plan->task_count && status == HW_OK; t++) {
-        int split = 0;
-        while (split < HW_SPLIT_COUNT && plan->tasks[t].lists[split].count == 0) {
-            split++;
-        }
-        uint32_t count = split == HW_SPLIT_COUNT ? 0 : plan->tasks[t].lists[split].count;
-        count = count < sampled_seeds(plan) ? count : sampled_seeds(plan);
-        for (uint32_t position = 0; position < count && status == HW_OK; position++) {
-            struct hwi_shard list = hwi_order_list(plan, (hw_split)split, t);
-            struct hwi_seed seed = hwi_order_seed(plan, (hw_split)split, t, &list, position);
-            struct hwi_measure *measure = &sample->contexts[sample->count++];
-            status = hwi_sequence_measure(worker, &seed, measure, error);
-            if (measure->texts > sample->most_texts) {
-                sample->most_texts = measure->texts;
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* Walks the sample by the plan's shape as it is now. */
+static hw_status measure_contexts(struct hwi_context_sample *sample, struct measured *measured,
+                                  hw_error *error) {
+    const struct hwi_plan *plan = sample->plan;
+    measured->count = measured->most_texts = measured->most_targets = 0;
+    for (uint32_t t = 0; t < plan->task_count; t++) {
+        uint32_t count = hwi_sample_count(plan, t, sampled_seeds(plan));
+        for (uint32_t position = 0; position < count; position++) {
+            HW_TRY(hwi_sample_walk(sample, t, position, error));
+            measured->contexts[measured->count++] =
+                (struct measure){.cells = sample->walk.cell_count, .rows = sample->walk.row_count};
+            if (plan->mask_words > 0) {
+                hwi_masked_choose(&sample->walk);
             }
-            if (measure->targets > sample->most_targets) {
-                sample->most_targets = measure->targets;
-            }
+            measured->most_texts = larger(measured->most_texts, hwi_sample_texts(sample));
+            measured->most_targets =
+                larger(measured->most_targets, hwi_masked_measure(&sample->walk));
         }
-        sample->task_ends[t] = sample->count;
+        measured->task_ends[t] = measured->count;
     }
-    hwi_worker_close(worker);
-    return status;
+    return HW_OK;
 }
 
 /* Smallest power of two that at least 95 % of the sampled contexts do not exceed. */
-static uint32_t choose_max_rows(const struct context_sample *sample, uint32_t most) {
+static uint32_t choose_max_rows(const struct measured *measured, uint32_t most) {
     uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
     while (rows < most) {
         uint32_t fitting = 0;
-        for (uint32_t i = 0; i < sample->count; i++) {
-            fitting += sample->contexts[i].rows <= rows;
+        for (uint32_t i = 0; i < measured->count; i++) {
+            fitting += measured->contexts[i].rows <= rows;
         }
-        if ((uint64_t)fitting * 100 >= (uint64_t)sample->count * 95) {
+        if ((uint64_t)fitting * 100 >= (uint64_t)measured->count * 95) {
             break;
         }
         rows = rows * 2 < most ? rows * 2 : most;
@@ -84,12 +86,12 @@ static uint32_t choose_max_rows(const struct context_sample *sample, uint32_t mo
 }
 
 /* Rows for sequences full of such contexts. */
-static uint32_t choose_packed_rows(const struct context_sample *sample, uint32_t length,
-                                   uint32_t rows, uint32_t most) {
+static uint32_t choose_packed_rows(const struct measured *measured, uint32_t length, uint32_t rows,
+                                   uint32_t most) {
     uint64_t cell_sum = 1, row_sum = 0;
-    for (uint32_t i = 0; i < sample->count; i++) {
-        cell_sum += sample->contexts[i].cells;
-        row_sum += sample->contexts[i].rows;
+    for (uint32_t i = 0; i < measured->count; i++) {
+        cell_sum += measured->contexts[i].cells;
+        row_sum += measured->contexts[i].rows;
     }
     while (rows < most && rows * cell_sum < row_sum * length) {
         rows = rows * 2 < most ? rows * 2 : most;
@@ -99,20 +101,15 @@ static uint32_t choose_packed_rows(const struct context_sample *sample, uint32_t
 
 /* Packs the sampled contexts of one task, round and round from `start`, until the first has no room
  * or, with a `limit`, until so many were tried; returns how many. */
-static uint32_t try_packing(const struct hwi_plan *plan, const struct hwi_measure *contexts,
+static uint32_t try_packing(const struct hwi_plan *plan, const struct measure *contexts,
                             uint32_t count, uint32_t start, uint32_t limit, struct hwi_fit *fits) {
     const hw_shape *shape = &plan->shape;
     uint64_t most = (uint64_t)shape->batch_size * MAX_CHOSEN_CONTEXTS, tried = 0;
     most = limit != 0 ? limit : most < HWI_MAX_BATCH ? most : HWI_MAX_BATCH;
     memset(fits, 0, shape->batch_size * sizeof *fits);
     for (; tried < most; tried++) {
-        const struct hwi_measure *context = &contexts[(start + tried) % count];
-        uint64_t cells = context->cells, rows = context->rows;
-        if (rows > shape->max_rows) { /* the sample was walked to more rows than were chosen */
-            cells = cells * shape->max_rows / rows;
-            rows = shape->max_rows;
-        }
-        uint32_t b = hwi_fit_add(fits, shape, (uint32_t)cells, (uint32_t)rows);
+        const struct measure *context = &contexts[(start + tried) % count];
+        uint32_t b = hwi_fit_add(fits, shape, context->cells, context->rows);
         if (b == HWI_NONE && limit == 0) {
             break;
         }
@@ -123,7 +120,7 @@ static uint32_t try_packing(const struct hwi_plan *plan, const struct hwi_measur
 /* Seeds of a batch: as many as can be placed, in every task and from several starts, before one is
  * cut, less a sixteenth of what that is beyond one per sequence: the sample is small. Then twice
  * the contexts that a sequence held at most. */
-static hw_status choose_contexts(struct hwi_plan *plan, const struct context_sample *sample,
+static hw_status choose_contexts(struct hwi_plan *plan, const struct measured *measured,
                                  hw_error *error) {
     hw_shape *shape = &plan->shape;
     uint32_t given = plan->options.contexts_per_batch, chosen = UINT32_MAX, most = 1;
@@ -132,10 +129,10 @@ static hw_status choose_contexts(struct hwi_plan *plan, const struct context_sam
         return hwi_no_memory(error, "the packing of a batch", shape->batch_size * sizeof *fits);
     }
     shape->contexts_per_sequence = UINT32_MAX;
-    for (uint32_t t = 0, first = 0; t < plan->task_count; first = sample->task_ends[t++]) {
-        uint32_t count = sample->task_ends[t] - first;
+    for (uint32_t t = 0, first = 0; t < plan->task_count; first = measured->task_ends[t++]) {
+        uint32_t count = measured->task_ends[t] - first;
         for (uint32_t start = 0; start < PACKING_STARTS && count > 0; start++) {
-            uint32_t placed = try_packing(plan, sample->contexts + first, count,
+            uint32_t placed = try_packing(plan, measured->contexts + first, count,
                                           start * count / PACKING_STARTS, given, fits);
             chosen = placed < chosen ? placed : chosen;
             for (uint32_t b = 0; b < shape->batch_size; b++) {
@@ -154,46 +151,99 @@ static hw_status choose_contexts(struct hwi_plan *plan, const struct context_sam
     return HW_OK;
 }
 
-/* What the options leave to a sample of contexts. */
-static hw_status choose_shape(struct hwi_plan *plan, struct context_sample *sample,
-                              hw_error *error) {
-    const hw_sampler_options *options = &plan->options;
+/* A walk of up to `most` rows, or of as many as its scratch may hold: halved until it does. */
+static hw_status open_widest(struct hwi_plan *plan, uint32_t most,
+                             struct hwi_context_sample *sample, hw_error *error) {
+    plan->shape.max_rows = most;
+    hw_status status = hwi_sample_open(plan, sample, error);
+    while (status == HW_BAD_ARGUMENT && plan->shape.max_rows > MIN_MAX_ROWS) {
+        plan->shape.max_rows /= 2;
+        status = hwi_sample_open(plan, sample, error);
+    }
+    return status;
+}
+
+static hw_status choose_rows(struct hwi_plan *plan, struct measured *measured, hw_error *error) {
     hw_shape *shape = &plan->shape;
+    struct hwi_context_sample sample;
+    HW_TRY(open_widest(plan, shape->sequence_length, &sample, error));
     uint32_t most = shape->max_rows;
-    HW_TRY(sample_contexts(plan, sample, error));
-    if (options->max_rows == 0) {
-        shape->max_rows = choose_max_rows(sample, most);
-        if (options->packing) {
-            shape->max_rows =
-                choose_packed_rows(sample, shape->sequence_length, shape->max_rows, most);
-        }
+    hw_status status = measure_contexts(&sample, measured, error);
+    hwi_sample_release(&sample);
+    if (status == HW_OK) {
+        shape->max_rows = choose_max_rows(measured, most);
     }
-    if (options->packing) {
-        HW_TRY(choose_contexts(plan, sample, error));
+    if (status == HW_OK && plan->options.packing) {
+        shape->max_rows =
+            choose_packed_rows(measured, shape->sequence_length, shape->max_rows, most);
     }
-    if (options->text_mode == HW_TEXTS_BATCH && options->text_budget == 0) {
-        uint64_t quota = sample->most_texts > 0 ? sample->most_texts : 1;
-        uint64_t budget = 1 + quota * shape->contexts_per_batch;
-        shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
+    return status;
+}
+
+/* The quota of a context, from which the most texts of a batch follow; then how many are usual. */
+static hw_status choose_texts(struct hwi_plan *plan, const struct measured *measured,
+                              struct hwi_context_sample *sample, hw_error *error) {
+    hw_shape *shape = &plan->shape;
+    uint64_t quota = larger(measured->most_texts, 1);
+    uint64_t budget = 1 + quota * shape->contexts_per_batch;
+    shape->text_budget = budget > UINT32_MAX ? UINT32_MAX : (uint32_t)budget;
+    plan->text_quota = (shape->text_budget - 1) / shape->contexts_per_batch;
+    return hwi_usual_texts(sample, &shape->usual_texts, error);
+}
+
+static int chooses_texts(const struct hwi_plan *plan) {
+    return plan->options.text_mode == HW_TEXTS_BATCH && plan->options.text_budget == 0;
+}
+
+static int chooses_targets(const struct hwi_plan *plan) {
+    return plan->mask_words > 0 && plan->options.max_targets_per_type == 0;
+}
+
+/* What the options leave open once max_rows is known. */
+static hw_status choose_rest(struct hwi_plan *plan, struct measured *measured,
+                             struct hwi_context_sample *sample, hw_error *error) {
+    hw_shape *shape = &plan->shape;
+    HW_TRY(measure_contexts(sample, measured, error));
+    if (plan->options.packing) {
+        HW_TRY(choose_contexts(plan, measured, error));
     }
-    if (plan->mask_words > 0 && options->max_targets_per_type == 0) {
-        uint32_t targets = sample->most_targets + sample->most_targets / TARGETS_MARGIN + 1;
+    if (chooses_texts(plan)) {
+        HW_TRY(choose_texts(plan, measured, sample, error));
+    }
+    if (chooses_targets(plan)) {
+        uint32_t targets = measured->most_targets + measured->most_targets / TARGETS_MARGIN + 1;
         shape->max_targets_per_type =
             targets < shape->sequence_length ? targets : shape->sequence_length;
     }
     return HW_OK;
 }
 
+static hw_status choose_shape(struct hwi_plan *plan, struct measured *measured, hw_error *error) {
+    if (plan->options.max_rows == 0) {
+        HW_TRY(choose_rows(plan, measured, error));
+    }
+    if (!plan->options.packing && !chooses_texts(plan) && !chooses_targets(plan)) {
+        return HW_OK;
+    }
+    struct hwi_context_sample sample;
+    HW_TRY(hwi_sample_open(plan, &sample, error));
+    hw_status status = choose_rest(plan, measured, &sample, error);
+    hwi_sample_release(&sample);
+    return status;
+}
+
+/* What the options leave to a sample of contexts. */
 static hw_status sample_shape(struct hwi_plan *plan, hw_error *error) {
     size_t most = (size_t)plan->task_count * sampled_seeds(plan) + 1;
-    struct context_sample sample = {0};
-    sample.contexts = calloc(most, sizeof *sample.contexts);
-    sample.task_ends = calloc((size_t)plan->task_count + 1, sizeof *sample.task_ends);
-    hw_status status = sample.contexts == NULL || sample.task_ends == NULL
+    struct measured measured = {
+        .contexts = calloc(most, sizeof *measured.contexts),
+        .task_ends = calloc((size_t)plan->task_count + 1, sizeof *measured.task_ends),
+    };
+    hw_status status = measured.contexts == NULL || measured.task_ends == NULL
                            ? hwi_no_memory(error, "the sample of contexts", most * 12)
-                           : choose_shape(plan, &sample, error);
-    free(sample.contexts);
-    free(sample.task_ends);
+                           : choose_shape(plan, &measured, error);
+    free(measured.contexts);
+    free(measured.task_ends);
     return status;
 }
 
@@ -222,18 +272,12 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
     shape->contexts_per_sequence = 1;
     shape->sequence_length = options->sequence_length;
     shape->text_dim = plan->store->info->text_dim;
-    uint32_t most =
-        options->sequence_length < MAX_MAX_ROWS ? options->sequence_length : MAX_MAX_ROWS;
-    shape->max_rows = options->max_rows != 0 ? options->max_rows : most;
-    shape->text_budget = options->text_budget;
+    shape->max_rows = options->max_rows;
+    shape->text_budget = shape->usual_texts = options->text_budget;
     shape->max_targets_per_type = options->max_targets_per_type;
+    HW_TRY(sample_shape(plan, error));
     int has_texts = options->text_mode == HW_TEXTS_BATCH;
-    int chooses_targets = plan->mask_words > 0 && options->max_targets_per_type == 0;
-    if (options->max_rows == 0 || options->packing || chooses_targets ||
-        (has_texts && options->text_budget == 0)) {
-        plan->text_quota = options->sequence_length;
-        HW_TRY(sample_shape(plan, error));
-    }
+    plan->drop_words = (uint64_t)floor(options->cell_dropout * 4294967296.0 + 0.5);
     if (has_texts && shape->text_budget <= shape->contexts_per_batch) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "text_budget is %u, expected %u to %u: one text for each of %u contexts",

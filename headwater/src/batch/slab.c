@@ -178,9 +178,12 @@ uint32_t hw_batch_tensor_count(const hw_batch *batch) {
     return batch->pool->field_count;
 }
 
-/* The entries of a dimension that differs from batch to batch; 0: it does not. */
-static uint64_t own_size(const hw_batch *batch, const struct hwi_field *field) {
+/* Which dimension of an array has a size of the batch's own, and that; 0: none. */
+static uint64_t own_size(const hw_batch *batch, const struct hwi_field *field, uint32_t *dim) {
+    *dim = field->varies != HWI_VARIES_TEXTS;
     switch (field->varies) {
+    case HWI_VARIES_TEXTS:
+        return batch->sizes.texts;
     case HWI_VARIES_CELLS:
         return batch->sizes.cells;
     case HWI_VARIES_ROWS:
@@ -207,10 +210,11 @@ hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
         memcpy(tensor.shape, field->shape, sizeof tensor.shape);
         tensor.data = batch->slab + field->offset;
         tensor.bytes = (size_t)field->bytes;
-        uint64_t own = own_size(batch, field);
-        if (own != 0) { /* of dimension 1, behind one of 1 */
-            tensor.bytes = tensor.bytes / field->shape[1] * own;
-            tensor.shape[1] = own;
+        uint32_t dim;
+        uint64_t own = own_size(batch, field, &dim);
+        if (own != 0) { /* dimensions before it are 1 */
+            tensor.bytes = tensor.bytes / field->shape[dim] * own;
+            tensor.shape[dim] = own;
         }
         tensor.info = field->format->info;
     }

@@ -26,7 +26,7 @@ void hwi_pool_close(struct hwi_pool *pool);
 HWI_CHECK hw_status hwi_pool_take(struct hwi_pool *pool, hw_batch **batch, hw_error *error);
 /* The slab while the batch is made; its only reference must be the maker's. */
 uint8_t *hwi_batch_slab(hw_batch *batch);
-/* By the maker, before the batch is handed out. */
+/* How much of the slab is shown, by the maker when the batch is finished; all of it without. */
 void hwi_batch_set_sizes(hw_batch *batch, hw_batch_sizes sizes);
 /* Slabs that exist, used or not, and their bytes. Any thread. */
 void hwi_pool_measure(struct hwi_pool *pool, uint64_t *slab_count, uint64_t *slab_bytes);

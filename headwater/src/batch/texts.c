@@ -17,49 +17,6 @@ enum {
     LOOKUPS_AHEAD = 8,
 };
 
-/* ---- sets of ids ------------------------------------------------------------------------- */
-
-static int id_set_open(struct hwi_id_set *set, uint64_t most) {
-    uint64_t size = 16;
-    while (size < 2 * most) {
-        size *= 2;
-    }
-    set->mask = (uint32_t)(size - 1);
-    set->stamp = 0;
-    set->entries = calloc(size, sizeof *set->entries);
-    return set->entries != NULL;
-}
-
-static void id_set_close(struct hwi_id_set *set) {
-    free(set->entries);
-    *set = (struct hwi_id_set){0};
-}
-
-static void id_set_clear(struct hwi_id_set *set) {
-    if (++set->stamp == 0) {
-        memset(set->entries, 0, ((size_t)set->mask + 1) * sizeof *set->entries);
-        set->stamp = 1;
-    }
-}
-
-static uint32_t id_set_start(const struct hwi_id_set *set, uint32_t id) {
-    return (id * 2654435761u) & set->mask;
-}
-
-/* The entry of an id; its stamp is older if the id is new. */
-static struct hwi_id_entry *id_set_find(struct hwi_id_set *set, uint32_t id) {
-    uint32_t at = id_set_start(set, id);
-    while (set->entries[at].stamp == set->stamp && set->entries[at].id != id) {
-        at = (at + 1) & set->mask;
-    }
-    return &set->entries[at];
-}
-
-static void id_set_put(struct hwi_id_set *set, struct hwi_id_entry *entry, uint32_t id,
-                       uint32_t place) {
-    *entry = (struct hwi_id_entry){.stamp = set->stamp, .id = id, .place = place};
-}
-
 /* ---- open and close ---------------------------------------------------------------------- */
 
 /* Distinct texts that a sequence may keep. */
@@ -75,14 +32,14 @@ static uint64_t most_merged(const struct hwi_plan *plan) {
 }
 
 hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts, hw_error *error) {
-    if (!id_set_open(&texts->sequence, plan->shape.sequence_length)) {
+    if (!hwi_id_set_open(&texts->sequence, plan->shape.sequence_length)) {
         return hwi_no_memory(error, "a worker's texts", plan->shape.sequence_length);
     }
     return HW_OK;
 }
 
 void hwi_texts_release(struct hwi_texts *texts) {
-    id_set_close(&texts->sequence);
+    hwi_id_set_close(&texts->sequence);
 }
 
 static hw_status open_staging(const struct hwi_plan *plan, struct hwi_batch_scratch *scratch,
@@ -111,7 +68,7 @@ hw_status hwi_batch_scratch_open(const struct hwi_plan *plan, struct hwi_batch_s
         made->rows = calloc(merged + 1, sizeof *made->rows);
         is_whole = made->texts != NULL && made->text_counts != NULL && made->text_cells != NULL &&
                    made->cell_counts != NULL && made->rows != NULL &&
-                   id_set_open(&made->merged, merged);
+                   hwi_id_set_open(&made->merged, merged);
     }
     if (!is_whole) {
         hwi_batch_scratch_close(made);
@@ -135,7 +92,7 @@ void hwi_batch_scratch_close(struct hwi_batch_scratch *scratch) {
     free(scratch->text_cells);
     free(scratch->cell_counts);
     free(scratch->rows);
-    id_set_close(&scratch->merged);
+    hwi_id_set_close(&scratch->merged);
     hwi_packing_close(scratch->packing);
     if (scratch->staging != NULL) {
         hwi_pages_close(scratch->staging, scratch->staging_bytes);
@@ -177,10 +134,10 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
         hwi_masked_take_texts(plan, slab, b);
         return HW_OK;
     }
-    id_set_clear(&texts->sequence);
+    hwi_id_set_clear(&texts->sequence);
     for (uint32_t i = 0; i < scratch->cell_counts[b]; i++) {
         uint32_t text = ids[cells[i]];
-        struct hwi_id_entry *entry = id_set_find(&texts->sequence, text);
+        struct hwi_id_entry *entry = hwi_id_set_find(&texts->sequence, text);
         if (entry->stamp != texts->sequence.stamp) {
             if (text >= plan->store->info->text_count) {
                 return bad_text(plan, text, error);
@@ -189,7 +146,7 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
             if (place > 0) {
                 kept[place - 1] = text;
             }
-            id_set_put(&texts->sequence, entry, text, place);
+            hwi_id_set_put(&texts->sequence, entry, text, place);
         }
         ids[cells[i]] = entry->place;
         *over_budget += entry->place == 0;
@@ -202,10 +159,10 @@ void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b) {
     scratch->text_counts[b] = scratch->cell_counts[b] = 0;
 }
 
-uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk) {
+uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_walk *walk, uint32_t *listed) {
     const struct hwi_plan *plan = walk->plan;
     uint32_t count = 0;
-    id_set_clear(&texts->sequence);
+    hwi_id_set_clear(&texts->sequence);
     for (uint32_t row = 0; row < walk->row_count; row++) {
         const struct hwi_visit *visit = &walk->visits[row];
         if (visit->table == HWI_NONE) {
@@ -219,9 +176,10 @@ uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk) {
                 continue;
             }
             memcpy(&text, visit->record + cells->lanes[c], sizeof text);
-            struct hwi_id_entry *entry = id_set_find(&texts->sequence, text);
+            struct hwi_id_entry *entry = hwi_id_set_find(&texts->sequence, text);
             if (entry->stamp != texts->sequence.stamp) {
-                id_set_put(&texts->sequence, entry, text, count++);
+                hwi_id_set_put(&texts->sequence, entry, text, count);
+                listed[count++] = text;
             }
         }
     }
@@ -234,18 +192,18 @@ uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk) {
 static void merge_texts(const struct hwi_plan *plan, struct hwi_batch_scratch *scratch) {
     struct hwi_id_set *merged = &scratch->merged;
     uint32_t quota = quota_of(plan), used = 1;
-    id_set_clear(merged);
+    hwi_id_set_clear(merged);
     for (uint32_t b = 0; b < plan->shape.batch_size; b++) {
         uint32_t *texts = scratch->texts + (size_t)b * quota, count = scratch->text_counts[b];
         for (uint32_t i = 0; i < count; i++) {
             if (i + LOOKUPS_AHEAD < count) {
-                __builtin_prefetch(&merged->entries[id_set_start(merged, texts[i + LOOKUPS_AHEAD])],
-                                   1);
+                __builtin_prefetch(
+                    &merged->entries[hwi_id_set_start(merged, texts[i + LOOKUPS_AHEAD])], 1);
             }
-            struct hwi_id_entry *entry = id_set_find(merged, texts[i]);
+            struct hwi_id_entry *entry = hwi_id_set_find(merged, texts[i]);
             if (entry->stamp != merged->stamp) {
                 scratch->rows[used] = texts[i];
-                id_set_put(merged, entry, texts[i], used++);
+                hwi_id_set_put(merged, entry, texts[i], used++);
             }
             texts[i] = entry->place;
         }
@@ -370,20 +328,26 @@ void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
     }
 }
 
-void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
-                      uint32_t sequence_count, const struct hwi_flat_sizes *flat,
-                      struct hwi_counters *counters) {
+hw_batch_sizes hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab,
+                                struct hwi_batch_scratch *scratch, uint32_t sequence_count,
+                                const struct hwi_flat_sizes *flat, struct hwi_counters *counters) {
     uint8_t *made = slab;
     const struct hwi_plan *made_by = making(plan, scratch, &made);
+    hw_batch_sizes sizes = {0};
     if (plan->options.text_mode == HW_TEXTS_BATCH) {
         write_number(made_by, made, HWI_NUM_TEXTS, scratch->row_count);
+        int is_usual = scratch->row_count <= plan->shape.usual_texts;
+        sizes.texts = is_usual ? plan->shape.usual_texts : plan->shape.text_budget;
     }
     if (plan->flat != NULL) {
         hwi_flatten(plan, scratch->staging, slab, flat, counters);
-        return;
+        sizes.cells = flat->cells;
+        sizes.rows = flat->rows;
+        return sizes;
     }
     counters->padded_cells += (uint64_t)plan->shape.batch_size * plan->shape.sequence_length;
     if (scratch->packing != NULL) {
         hwi_pack(plan, scratch->packing, scratch->staging, slab, sequence_count, counters);
     }
+    return sizes;
 }

@@ -15,18 +15,11 @@
 
 #include "base/error.h"
 #include "batch/flat.h"
+#include "batch/id_set.h"
 #include "walk/walk.h"
 
 struct hwi_counters; /* worker.h */
 struct hwi_packing; /* pack.h */
-
-/* Distinct ids in order of first appearance: open addressing, cleared by stamp. */
-struct hwi_id_set {
-    struct hwi_id_entry {
-        uint32_t stamp, id, place;
-    } *entries;
-    uint32_t mask, stamp;
-};
 
 /* A worker's part. */
 struct hwi_texts {
@@ -68,8 +61,9 @@ HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_p
                                      uint64_t *over_budget, hw_error *error);
 /* Sequence b has no texts. */
 void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b);
-/* Distinct texts of a walk, counted from the records. */
-uint32_t hwi_texts_count(struct hwi_texts *texts, const struct hwi_walk *walk);
+/* Distinct texts of a walk in order of their cells, read from the records into listed[S]; returns
+ * how many there are. */
+uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_walk *walk, uint32_t *listed);
 
 /*
  * After all sequences: numbers the distinct texts of the batch and writes the [1] arrays. Returns
@@ -82,9 +76,9 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
 void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
                       const struct hwi_batch_scratch *scratch, uint32_t part);
 /* After the last part; this is where contexts are packed, or laid out flat in these sizes (else
- * NULL). */
-void hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab, struct hwi_batch_scratch *scratch,
-                      uint32_t sequence_count, const struct hwi_flat_sizes *flat,
-                      struct hwi_counters *counters);
+ * NULL). Returns the sizes of the batch, for hwi_batch_set_sizes. */
+hw_batch_sizes hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab,
+                                struct hwi_batch_scratch *scratch, uint32_t sequence_count,
+                                const struct hwi_flat_sizes *flat, struct hwi_counters *counters);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "batch/cell_dropout.h"
 #include "batch/emit.h"
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
@@ -138,10 +139,23 @@ static hw_status step(struct hwi_walk *walk, const struct hwi_work *work, int *i
     return work->is_real ? hwi_walk_start(walk, &work->seed, error) : HW_OK;
 }
 
+/* What a complete context shows: masked cells, then without those that are dropped. */
+static void settle_cells(struct hwi_walk *walk) {
+    if (walk->plan->mask_words > 0) {
+        hwi_masked_choose(walk);
+    }
+    if (walk->plan->drop_words > 0 && walk->seed.split == HW_TRAIN) {
+        hwi_drop_cells(walk);
+    }
+}
+
 static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const struct hwi_work *work,
                       hw_error *error) {
     const struct hwi_plan *plan = worker->plan;
     if (work->length != NULL) {
+        if (plan->drop_words > 0) {
+            settle_cells(walk);
+        }
         *work->length = (struct hwi_length){walk->cell_count, walk->row_count};
         return HW_OK;
     }
@@ -152,6 +166,7 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
         hwi_texts_none(scratch, work->b);
         return HW_OK;
     }
+    settle_cells(walk);
     uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
     HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, slab, work->b,
                              &work->seed, text_cells, &scratch->cell_counts[work->b], error));
@@ -161,7 +176,7 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
     worker->counters.cells += walk->cell_count;
     worker->counters.rows += walk->row_count;
     worker->counters.stopped_by_rows += walk->stopped_by_rows;
-    worker->counters.masked_cells += walk->chosen.count - walk->chosen.surplus_count;
+    worker->counters.masked_cells += walk->chosen.count;
     worker->counters.masked_over_limit += walk->chosen.surplus_count;
     worker->counters.withheld_cells += walk->withheld_count;
     return HW_OK;
@@ -204,16 +219,5 @@ hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at, co
         }
         HW_TRY(hwi_worker_advance(worker, &finished, error));
     }
-    return HW_OK;
-}
-
-hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                               struct hwi_measure *measure, hw_error *error) {
-    struct hwi_walk *walk = &worker->walks[worker->order[worker->live_count]];
-    HW_TRY(hwi_walk_seed(walk, seed, error));
-    *measure = (struct hwi_measure){.cells = walk->cell_count,
-                                    .rows = walk->row_count,
-                                    .texts = hwi_texts_count(&worker->texts, walk),
-                                    .targets = hwi_masked_measure(walk)};
     return HW_OK;
 }

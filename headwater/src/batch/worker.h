@@ -65,13 +65,4 @@ HWI_CHECK hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at s
                                         const void *context, uint32_t count,
                                         struct hwi_length *lengths, hw_error *error);
 
-/* What a context holds. */
-struct hwi_measure {
-    uint32_t cells, rows, texts; /* texts: distinct ones */
-    uint32_t targets; /* masked cells of the type that has most */
-};
-/* Walks a seed without emitting. For the plan's sample; the worker has room. */
-HWI_CHECK hw_status hwi_sequence_measure(struct hwi_worker *worker, const struct hwi_seed *seed,
-                                         struct hwi_measure *measure, hw_error *error);
-
 #endif

@@ -276,10 +276,11 @@ struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *str
  * may never have been gathered, and the slab would name fewer dirty vectors than it has. */
 static void finish_batch(struct hwi_thread *thread, struct hwi_job *job) {
     int64_t start = hwi_now_ns();
-    struct hwi_flat_sizes sizes = hwi_stream_sizes(thread->sampler->plan, &job->seeds);
-    hwi_batch_finish(thread->sampler->plan, hwi_batch_slab(job->batch), job->scratch,
-                     job->seeds.sequence_count, &sizes, &thread->counters);
-    hwi_batch_set_sizes(job->batch, (hw_batch_sizes){sizes.cells, sizes.rows});
+    struct hwi_flat_sizes flat = hwi_stream_sizes(thread->sampler->plan, &job->seeds);
+    hw_batch_sizes sizes =
+        hwi_batch_finish(thread->sampler->plan, hwi_batch_slab(job->batch), job->scratch,
+                         job->seeds.sequence_count, &flat, &thread->counters);
+    hwi_batch_set_sizes(job->batch, sizes);
     thread->counters.emit_ns += (uint64_t)(hwi_now_ns() - start);
 }
 

@@ -267,9 +267,10 @@ static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
         hwi_batch_gather(sampler->plan, slab, scratch, part);
     }
     int64_t gathered = hwi_now_ns();
-    struct hwi_flat_sizes sizes = hwi_stream_sizes(sampler->plan, seeds);
-    hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, &sizes, counters);
-    hwi_batch_set_sizes(batch, (hw_batch_sizes){sizes.cells, sizes.rows});
+    struct hwi_flat_sizes flat = hwi_stream_sizes(sampler->plan, seeds);
+    hw_batch_sizes sizes =
+        hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, &flat, counters);
+    hwi_batch_set_sizes(batch, sizes);
     counters->text_ns += (uint64_t)(gathered - start);
     counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
 }

@@ -208,13 +208,14 @@ static enum hwi_varies varies_in_flat(const hw_batch_field *field) {
 
 /* Makes an array of a batch of sequences one of a flat batch. */
 static void flatten(const hw_shape *shape, struct hwi_field *field) {
-    field->varies = varies_in_flat(field->format);
-    if (field->varies != HWI_VARIES_NOT) {
+    enum hwi_varies varies = varies_in_flat(field->format);
+    if (varies != HWI_VARIES_NOT) {
+        field->varies = varies;
         uint64_t rows = shape->rows_per_batch;
         field->shape[0] = 1;
-        field->shape[1] = field->varies == HWI_VARIES_CELLS  ? shape->cells_per_batch
-                          : field->varies == HWI_VARIES_ROWS ? rows
-                                                             : rows + 1;
+        field->shape[1] = varies == HWI_VARIES_CELLS  ? shape->cells_per_batch
+                          : varies == HWI_VARIES_ROWS ? rows
+                                                      : rows + 1;
     }
     if (field->format == &FIELDS[HWI_NUM_CONTEXTS]) {
         field->shape[0] = 1;
@@ -240,8 +241,11 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
             continue;
         }
         struct hwi_field *field = &plan->fields[plan->field_count++];
-        *field =
-            (struct hwi_field){.format = &FIELDS[id], .dtype = FIELDS[id].dtype, .offset = offset};
+        int is_texts = strcmp(FIELDS[id].dims[0], "U") == 0;
+        *field = (struct hwi_field){.format = &FIELDS[id],
+                                    .dtype = FIELDS[id].dtype,
+                                    .varies = is_texts ? HWI_VARIES_TEXTS : HWI_VARIES_NOT,
+                                    .offset = offset};
         for (uint32_t dim = 0; dim < 3 && FIELDS[id].dims[dim] != NULL; dim++) {
             field->shape[field->rank++] = dimension(&plan->shape, FIELDS[id].dims[dim]);
             if (dim == 0 && plan->options.packing && is_by_context(&FIELDS[id])) {

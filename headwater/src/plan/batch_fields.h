@@ -65,10 +65,17 @@ enum hwi_field_id {
     HWI_FIELD_COUNT,
 };
 
-/* What differs from batch to batch in an array of the flat layout: its dimension 1. */
-enum hwi_varies { HWI_VARIES_NOT, HWI_VARIES_CELLS, HWI_VARIES_ROWS, HWI_VARIES_ROW_STARTS };
+/* Which size of a batch's own (hw_batch_sizes) an array has: for its first dimension, or in the
+ * flat layout for its second, behind one of 1. */
+enum hwi_varies {
+    HWI_VARIES_NOT,
+    HWI_VARIES_TEXTS,
+    HWI_VARIES_CELLS,
+    HWI_VARIES_ROWS,
+    HWI_VARIES_ROW_STARTS,
+};
 
-/* Where one array of a batch lies in the slab. */
+/* Where one array of a batch lies in the slab: of the most that a batch may hold. */
 struct hwi_field {
     const hw_batch_field *format;
     hw_dtype dtype;

@@ -81,7 +81,7 @@ static const hw_option_field FIELDS[] = {
     {"with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
      "adds row_depths, and row_ids in info"},
     {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
-     "arrays that are ready to compute with, at most a fifth as large, or without padding"},
+     "arrays that are ready to compute with; at most a fifth as large; or without padding"},
     {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_RESIDENT,
      TEXT_MODES, 0, "whether each batch brings its texts, or the caller holds all of them"},
     {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
@@ -121,6 +121,9 @@ static const hw_option_field FIELDS[] = {
      CONTENTS, "columns that are never masked, besides those of docs/2-sampling.md"},
     {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
+    {"cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,
+     "probability, less than 1, that a cell is left out of a train context; never the target, a"
+     " masked cell or a row's first (docs/2-sampling.md, \"Cell dropout\")"},
 };
 /* clang-format on */
 
@@ -250,6 +253,10 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "contexts_per_batch is %u, without packing it is batch_size",
                         options->contexts_per_batch);
+    }
+    if (options->cell_dropout >= 1) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "cell_dropout is %g, expected less than 1",
+                        options->cell_dropout);
     }
     return check_flat(options, error);
 }

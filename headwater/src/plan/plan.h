@@ -142,6 +142,9 @@ struct hwi_plan {
     /* With mask_words, [column_count], by row of the column's table a bit, or NULL for none: */
     uint64_t **held_out; /* the cell is the label of a val or test seed: never masked */
     uint64_t **hidden_labels; /* objective masked cells: never shown; some are those of held_out */
+    uint64_t drop_words; /* of the 2^32 draws of a cell: those that drop it from a train context; 0:
+                            none does, nor while the shape is chosen, as budgets are of whole
+                            contexts */
     uint32_t child_slots; /* most keys that point at one table */
     struct hwi_flat_task *flat; /* [task_count]; NULL but in the flat layout */
     struct hwi_plan *staging; /* with packing and in the flat layout: of the batch of

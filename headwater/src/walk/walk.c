@@ -119,6 +119,7 @@ static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
         count = HWI_TALLY_CELLS * info->child_slot_count;
         room -= visit->cell_count;
         visit->tally_cells = (uint16_t)(count < room ? count : room);
+        visit->tally_list = HWI_NONE;
         walk->cell_count += visit->tally_cells;
     }
 }

@@ -32,6 +32,7 @@ struct hwi_visit {
     uint32_t list; /* where its cells stand in cell_lists; HWI_NONE: its table's first ones; of a
                       label row: its seed */
     uint32_t next; /* local row visited after it whose children wait at the same hop */
+    uint32_t tally_list; /* with tally_cells: where they stand in cell_lists; HWI_NONE: the first */
     uint16_t tally_cells; /* of its children's counts, behind its own */
     uint8_t chain;
 };
@@ -56,7 +57,7 @@ struct hwi_chosen_cell {
 struct hwi_chosen_cells {
     struct hwi_chosen_cell *cells; /* by position */
     uint32_t count;
-    uint32_t surplus_count; /* of these, beyond the most of their type: shown */
+    uint32_t surplus_count; /* besides these, beyond the most of their type: shown */
 };
 
 enum hwi_walk_state {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Any
 
@@ -35,15 +35,16 @@ def difference(expected: Arrays, got: Arrays, rounded: Collection[str] | None = 
     return "; also ".join(found) if found else None
 
 
-def maker_of(order: Order, text_budget: int) -> BatchMaker:
-    maker = BatchMaker(order, text_vectors(order.database), text_budget)
+def maker_of(order: Order, shape: Mapping[str, int]) -> BatchMaker:
+    sizes = shape["text_budget"], shape["usual_texts"]
+    maker = BatchMaker(order, text_vectors(order.database), *sizes)
     maker.text_dim = TEXT_DIM
     return maker
 
 
 def check_epochs(sampler: Any, order: Order, index: int = 0) -> None:
     """Every batch of an epoch of each task and split against the reference, array for array."""
-    maker = maker_of(order, sampler.shape()["text_budget"])
+    maker = maker_of(order, sampler.shape())
     for task, split in product(order.tasks, range(3)):
         if not order.seeds(split, task):
             continue

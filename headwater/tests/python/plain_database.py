@@ -126,6 +126,7 @@ class Options:
     masked_objective: bool = False
     mask_ratio: float = 0.0
     max_targets: int = 0  # masked cells of one type in a sequence
+    cell_dropout: float = 0.0
     seed_tables: tuple[str, ...] | None = None
     seed: int = 42
     split_seed: int = 123

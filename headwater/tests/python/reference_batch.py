@@ -7,7 +7,7 @@ everything else is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from plain_database import BOOLEAN, CATEGORICAL, NEVER, NUMERICAL, TEXT, TIMESTAMP, TRAIN, Task
-from reference_masked import blank_lists, chosen_cells, mask
-from reference_order import Order, Position
+from reference_dropout import kept_cells, without
+from reference_masked import blank_lists, chosen_cells, mask, within_limit
+from reference_order import MASK32, Order, Position, Stream
 from reference_sampler import Cell, Context, sample
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -121,15 +122,21 @@ def row_order_of_cells(context: Context, length: int) -> list[int]:
 class BatchMaker:
     """Makes the arrays of batches of one database under one set of options.
 
-    `text_vectors` holds the embedding of every text of the database; `text_budget` is U.
+    `text_vectors` holds the embedding of every text of the database; U is `usual_texts` where they
+    are enough, else `text_budget`.
     """
 
     def __init__(
-        self, order: Order, text_vectors: dict[str, npt.NDArray[np.float16]], text_budget: int
+        self,
+        order: Order,
+        text_vectors: dict[str, npt.NDArray[np.float16]],
+        text_budget: int,
+        usual_texts: int,
     ) -> None:
         self.order, self.database, self.options = order, order.database, order.options
         self.scales = measure(order)
-        self.text_vectors, self.text_budget = text_vectors, text_budget
+        self.text_vectors = text_vectors
+        self.text_budget, self.usual_texts = text_budget, usual_texts
         self.text_dim = len(next(iter(text_vectors.values()), np.zeros(0)))
         self.parent_slots = max(
             [len(t.keys) for t in self.database.tables]
@@ -143,6 +150,8 @@ class BatchMaker:
         for b, position in enumerate(positions):
             if position.index is not None:
                 self.fill(arrays, b, position, sample(self.order, position), texts)
+        if 1 + len(texts) <= self.usual_texts:
+            arrays["text_batch_embeddings"] = arrays["text_batch_embeddings"][: self.usual_texts]
         for text, place in texts.items():
             arrays["text_batch_embeddings"][place] = self.text_vectors[text]
         arrays["num_texts"][0] = 1 + len(texts)
@@ -212,6 +221,9 @@ class BatchMaker:
     def fill(
         self, arrays: Arrays, b: int, position: Position, context: Context, texts: dict[str, int]
     ) -> None:
+        masked = self.masked_cells(position, context)
+        kept = kept_cells(self.order, position, context, masked)
+        masked, context = [kept.index(s) for s in masked], without(context, kept)
         cells, rows = len(context.cells), len(context.rows)
         quota, own_texts = (self.text_budget - 1) // self.options.batch_size, set[str]()
         for s, cell in enumerate(context.cells):
@@ -241,7 +253,13 @@ class BatchMaker:
         arrays["obs_time"][b], arrays["seed_index"][b] = seed.obs_time, position.index
         arrays["anchor_rows"][b] = self.database.row_starts[task.anchor_table] + seed.anchor
         if self.options.mask_ratio > 0:
-            mask(arrays, b, context, chosen_cells(self.order, position, context), self.options)
+            mask(arrays, b, context, masked, self.options)
+
+    def masked_cells(self, position: Position, context: Context) -> list[int]:
+        """Positions in the whole context."""
+        if self.options.mask_ratio == 0:
+            return []
+        return within_limit(context, chosen_cells(self.order, position, context), self.options)
 
     def fill_value(self, arrays: Arrays, at: tuple[int, int], cell: Cell) -> None:
         if cell.stype == NUMERICAL:
@@ -270,6 +288,45 @@ class BatchMaker:
                     if parent not in seen:
                         arrays["parents"][b, i, k] = parent
                         seen.add(parent)
+
+
+def usual_texts(order: Order, shape: Mapping[str, int]) -> int:
+    """Rows of texts that a batch usually needs (docs/2-sampling.md, "Budgets")."""
+    size, tasks = order.options.batch_size, order.tasks
+    quota, usual = (shape["text_budget"] - 1) // size, 0
+    for task in tasks:
+        kept = sampled_texts(order, task, quota, (1 << 18) // len(tasks))
+        if not kept:
+            continue
+        drawn = min(size, len(kept))
+        texts = sum(map(len, kept)) * drawn // len(kept) + 1
+        count = max(8, min(1024, (1 << 23) // len(tasks) // texts))
+        stream, numbers = Stream(order.options.seed, 0, MASK32, task, 3), list(range(len(kept)))
+        counts = []
+        for _ in range(count):
+            for i in range(drawn):
+                j = i + stream.below(len(kept) - i)
+                numbers[i], numbers[j] = numbers[j], numbers[i]
+            counts.append(len(set[str]().union(*(kept[n] for n in numbers[:drawn]))))
+        found = sorted(counts)[-(-count * 999 // 1000) - 1]
+        usual = max(usual, found + found // 16)
+    return min(1 + usual, shape["text_budget"])
+
+
+def sampled_texts(order: Order, task: int, quota: int, cells: int) -> list[list[str]]:
+    """The texts that each sampled context keeps; the sample ends behind so many cells."""
+    split = next((s for s in range(3) if order.seeds(s, task)), None)
+    kept: list[list[str]] = []
+    for position in range(0 if split is None else min(4096, len(order.seeds(split, task)))):
+        if position >= max(64, 2 * order.options.batch_size) and cells <= 0:
+            break
+        assert split is not None
+        context = sample(order, order.at(split, task, position))
+        texts = dict.fromkeys(c.value for c in context.cells if c.stype == TEXT)
+        texts.pop(None, None)
+        kept.append(list(texts)[:quota])
+        cells -= len(context.cells)
+    return kept
 
 
 def most_texts(contexts: Sequence[Context]) -> int:

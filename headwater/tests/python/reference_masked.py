@@ -61,6 +61,18 @@ def chosen_cells(order: Order, position: Position, context: Context) -> list[int
     return chosen
 
 
+def within_limit(context: Context, chosen: list[int], options: Options) -> list[int]:
+    """Of the chosen cells those that are masked: of each type the first M."""
+    counts: dict[int, int] = {}
+    found = []
+    for s in chosen:
+        stype = context.cells[s].stype
+        counts[stype] = counts.get(stype, 0) + 1
+        if counts[stype] <= options.max_targets:
+            found.append(s)
+    return found
+
+
 def kept_columns(database: Database) -> set[int]:
     """Columns whose values a context states elsewhere too."""
     kept = set()
@@ -106,17 +118,15 @@ def blank_lists(options: Options) -> Arrays:
     return arrays
 
 
-def mask(arrays: Arrays, b: int, context: Context, chosen: list[int], options: Options) -> None:
-    """Moves the values of chosen cells of sequence b from the inputs into the lists."""
+def mask(arrays: Arrays, b: int, context: Context, masked: list[int], options: Options) -> None:
+    """Moves the values of masked cells of sequence b from the inputs into the lists."""
     if not options.masked_objective:
         arrays["target_indices"][b] = [cell.is_target for cell in context.cells].index(True)
     counts = dict.fromkeys(TYPES, 0)
-    for s in chosen:
+    for s in masked:
         stype = context.cells[s].stype - 1
         name, slot = TYPES[stype], SLOTS[stype]
         place = counts[name]
-        if place == options.max_targets:
-            continue
         counts[name] += 1
         arrays[f"masked_{name}_indices"][b, place] = s
         arrays[f"masked_{name}_values"][b, place] = arrays[slot][b, s]

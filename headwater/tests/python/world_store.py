@@ -276,6 +276,7 @@ def open_sampler(
         objective=int(options.masked_objective),
         mask_ratio=options.mask_ratio,
         max_targets_per_type=options.max_targets,
+        cell_dropout=options.cell_dropout,
         seed_tables=None
         if options.seed_tables is None
         else [i for i, t in enumerate(database.tables) if t.name in options.seed_tables],
@@ -312,6 +313,7 @@ def front_options(options: Options) -> dict[str, Any]:
         "objective": "masked_cells" if options.masked_objective else "task",
         "mask_ratio": options.mask_ratio or None,
         "seed_tables": options.seed_tables,
+        "cell_dropout": options.cell_dropout,
     }
 
 

@@ -486,4 +486,5 @@ def random_options(seed: int, database: Database) -> Options:
         child_counts=dice.random() < 0.4,
         label_rows=dice.choice((0, 1, 3)),
         peer_labels=dice.choice((0, 0, 1, 2, 6)),
+        cell_dropout=dice.choice((0.0, 0.0, 0.0, 0.1, 0.6)),
     )

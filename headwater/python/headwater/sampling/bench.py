@@ -213,7 +213,7 @@ def _named(configuration: Configuration, shape: dict[str, int]) -> dict[str, Any
         "B": shape["batch_size"],
         "S": shape["sequence_length"],
         "R": shape["max_rows"],
-        "U": shape["text_budget"],
+        "U": shape["usual_texts"],
         "w": configuration.width,
     }
 

@@ -39,8 +39,8 @@ DOCS = {  # of those that Python takes in another form
     "time_split": "(at, until): deals the seeds of train anew, for a backtest: train are those"
     " whose label is known by `at`, val those asked from then on and before `until`, and the others"
     ' are in no split (docs/2-sampling.md, "Splits by time")',
-    "layout": "arrays that are ready to compute with, or at most a fifth as large, which"
-    " `headwater.expand` makes dense",
+    "layout": "arrays that are ready to compute with; at most a fifth as large, which"
+    ' `headwater.expand` makes dense; or without padding (docs/3-batch.md, "Flat")',
     "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
 }
 CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0

@@ -48,7 +48,7 @@ def init(
     attention_masks: bool = False,
     packing: bool = False,
     contexts_per_batch: int | None = None,
-    level_block: int = 16,
+    level_block: int = 32,
     staleness: tuple[float, float] | None = None,
     child_counts: bool = False,
     label_rows: int = 0,
@@ -59,4 +59,5 @@ def init(
     seed_tables: Sequence[str] | None = None,
     max_targets_per_type: int | None = None,
     peer_labels: int = 0,
+    cell_dropout: float = 0.0,
 ) -> None: ...

@@ -85,8 +85,8 @@ def sampler_stats(
     counters: Mapping[str, int], shape: Mapping[str, int], since: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The library's counters with times in seconds, less those of `since`, and what follows from
-    them: fill (real cells over padded ones; with packing also what it would be without), shares
-    of the time, and what bounds the run."""
+    them: fill (real cells over padded ones; with packing and in the flat layout also what it would
+    be without), shares of the time, and what bounds the run."""
     stats: dict[str, Any] = {}
     for name, value in counters.items():
         key = name.removesuffix("_ns") + "_seconds" if name.endswith("_ns") else name
@@ -95,7 +95,10 @@ def sampler_stats(
     length = shape["sequence_length"]
     unpacked = _share(stats["cells"], stats["sequences"] * length)
     stats["fill"] = unpacked
-    if shape["contexts_per_sequence"] > 1 or stats["packed_sequences"]:
+    if shape["cells_per_batch"]:
+        stats["fill"] = _share(stats["packed_cells"], stats["padded_cells"])
+        stats["fill_unpacked"] = unpacked
+    elif shape["contexts_per_sequence"] > 1 or stats["packed_sequences"]:
         stats["fill"] = _share(stats["packed_cells"], stats["packed_sequences"] * length)
         stats["fill_unpacked"] = unpacked
     thread_seconds = sum(stats[f"{part}_seconds"] for part in (*STAGES, "producer_wait"))

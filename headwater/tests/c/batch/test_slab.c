@@ -1,4 +1,5 @@
-/* Memory of batches: zeros at first, then what was left; and pages behind them. */
+/* Memory of batches: zeros at first, then what was left; how much of it a batch shows; and pages
+ * behind them. */
 #include "base/huge_pages.h"
 #include "batch/slab.h"
 #include "support/unit_test.h"
@@ -46,6 +47,40 @@ static void a_new_slab_is_zero_and_a_used_one_keeps_what_was_left(void **state) 
     }
 }
 
+/* Vectors [9, 4] of float16 behind one number. A batch of 5 texts shows 5 rows; the next one over
+ * the same slab shows all again. */
+static void a_batch_shows_as_many_texts_as_its_sizes_say(void **state) {
+    static const hw_batch_field formats[] = {
+        {.name = "count", .dtype = HW_UINT32, .dims = {"1"}},
+        {.name = "vectors", .dtype = HW_FLOAT16, .dims = {"U", "D_t"}}};
+    struct hwi_plan plan = {.slab_bytes = 256, .field_count = 2};
+    plan.fields[0] = (struct hwi_field){.format = &formats[0], .bytes = 4, .shape = {1}, .rank = 1};
+    plan.fields[1] = (struct hwi_field){.format = &formats[1],
+                                        .offset = 64,
+                                        .bytes = 72,
+                                        .shape = {9, 4},
+                                        .rank = 2,
+                                        .first_size = HWI_TEXTS_SIZE};
+    struct hwi_pool *pool = NULL;
+    hw_error error;
+    assert_int_equal(hwi_pool_open(&plan, 1, &pool, &error), HW_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        hw_batch *batch = take(pool);
+        assert_int_equal(hw_batch_get_sizes(batch).texts, 0);
+        assert_int_equal(hw_batch_tensor(batch, 1).shape[0], 9);
+        assert_int_equal(hw_batch_tensor(batch, 1).bytes, 72);
+        hwi_batch_set_sizes(batch, (hw_batch_sizes){.texts = 5});
+        assert_int_equal(hw_batch_get_sizes(batch).texts, 5);
+        assert_int_equal(hw_batch_tensor(batch, 0).shape[0], 1);
+        assert_int_equal(hw_batch_tensor(batch, 0).bytes, 4);
+        assert_int_equal(hw_batch_tensor(batch, 1).shape[0], 5);
+        assert_int_equal(hw_batch_tensor(batch, 1).shape[1], 4);
+        assert_int_equal(hw_batch_tensor(batch, 1).bytes, 40);
+        hw_batch_release(batch);
+    }
+    hwi_pool_close(pool);
+}
+
 static void pages_are_zero_and_writable(void **state) {
     for (int i = 0; i < SIZE_COUNT; i++) {
         uint8_t *pages = hwi_pages_open(SIZES[i]);
@@ -59,6 +94,7 @@ static void pages_are_zero_and_writable(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_slab_is_zero_and_a_used_one_keeps_what_was_left),
+        cmocka_unit_test(a_batch_shows_as_many_texts_as_its_sizes_say),
         cmocka_unit_test(pages_are_zero_and_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

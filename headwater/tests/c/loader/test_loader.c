@@ -149,6 +149,7 @@ static void chosen_seeds_make_the_batch_of_their_epoch_on_every_rank(void **stat
             hw_sampler_options options = small_options();
             options.child_width = 1;
             options.staleness_max_days = 2;
+            options.cell_dropout = 0.3;
             hw_sampler *alone = open_sampler(state, &options);
             options.rank = rank;
             options.world_size = 3;

@@ -55,7 +55,7 @@ static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
     size_t end = sizeof(size_t);
     uint32_t count = 0;
     const hw_option_field *fields = hw_sampler_options_fields(&count);
-    assert_int_equal(count, 43);
+    assert_int_equal(count, 44);
     for (uint32_t i = 0; i < count; i++) {
         const hw_option_field *field = &fields[i];
         assert_true(field->offset >= end); /* in the order of the struct */
@@ -94,6 +94,8 @@ static void values_out_of_range_are_named(void **state) {
     ASSERT_REFUSED(num_prefetch = -2, "num_prefetch is -2, expected 0 to 1024");
     ASSERT_REFUSED(child_order = (hw_child_order)2, "child_order is 2, expected 0 to 1");
     ASSERT_REFUSED(mask_ratio = NAN, "mask_ratio is nan, expected 0 to 1");
+    ASSERT_REFUSED(cell_dropout = -0.1, "cell_dropout is -0.1, expected 0 to 1");
+    ASSERT_REFUSED(cell_dropout = 1, "cell_dropout is 1, expected less than 1");
     ASSERT_REFUSED(packing = 2, "packing is 2, expected 0 to 1");
     ASSERT_REFUSED(split_ratios[1] = -0.1, "split_ratios[1] is -0.1, expected 0 to 1");
     ASSERT_REFUSED(split_ratios[0] = 0.9, "split_ratios sum to 1.1, expected 1");

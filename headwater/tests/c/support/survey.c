@@ -63,6 +63,7 @@ hw_sampler_options survey_options(uint32_t variant) {
         .contexts_per_batch = variant == 10 ? 7 : 0,
         .objective = variant > MASKED_TASK ? HW_OBJECTIVE_MASKED_CELLS : HW_OBJECTIVE_TASK,
         .mask_ratio = is_masked ? 0.5 : 0,
+        .cell_dropout = variant % 3 == 1 || variant == MASKED_TASK ? 0.4 : 0,
         .seed_tables = variant == MASKED_TABLES ? tables : NULL,
         .seed_table_count = variant == MASKED_TABLES ? 2 : 0,
     };

@@ -109,7 +109,10 @@ def compact_bytes(length: int, rows: int, slots: int) -> float:
     sizes = {"B": 32, "S": length, "R": rows, "R+1": rows + 1, "P": slots, "15": 15, "1": 1}
     total = 0
     for field in headwater.BATCH_FIELDS:
-        if field.when in (None, "layout=compact") and not field.info:
+        is_there = field.when is None or (
+            field.when.startswith("layout=") and "compact" in field.when
+        )
+        if is_there and not field.info:
             shape = [sizes[dim] for dim in field.dims]
             total += int(np.prod(shape)) * np.dtype(field.dtype).itemsize
     return total / (32 * length)

@@ -187,7 +187,7 @@ def test_contexts_are_the_same_but_for_the_masked_values(
     """Also the walk, which draws from the same stream; and every truth is the cell's own value."""
     database = random_database(seed)
     options = random_masked_options(3 * seed, database).with_(
-        masked_objective=False, seed_tables=None, mask_ratio=0.4, max_targets=2
+        masked_objective=False, seed_tables=None, mask_ratio=0.4, max_targets=2, cell_dropout=0.0
     )
     plain = options.with_(mask_ratio=0.0, max_targets=0)
     path = write_store(database, tmp_path)
@@ -480,7 +480,7 @@ def check_world(path: Path, order: Order, epoch: int) -> None:
     for layout in layouts:
         with open_sampler(path, order.database, order.options, **layout) as sampler:
             check_epochs(sampler, order, epoch)
-            maker = maker_of(order, sampler.shape()["text_budget"])
+            maker = maker_of(order, sampler.shape())
             for split in range(2):
                 if order.active(split):
                     got = arrays_of(sampler.batch(split, 1))

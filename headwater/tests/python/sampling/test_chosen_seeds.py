@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
     "split_ratios": (0.6, 0.2, 0.2),
     "bfs_child_width": 2,
     "staleness": (0.3, 9.0),
+    "cell_dropout": 0.3,
     "num_threads": 2,
 }
 KINDS: dict[str, dict[str, Any]] = {
@@ -88,7 +89,7 @@ def test_any_order_split_and_epoch_equal_the_reference(tmp_path: Path) -> None:
 
 
 def check(sampler: Any, order: Order, task: int, positions: list[Position]) -> None:
-    maker, size = maker_of(order, sampler.shape()["text_budget"]), order.options.batch_size
+    maker, size = maker_of(order, sampler.shape()), order.options.batch_size
     seeds = [position.index for position in positions]
     epochs = [position.epoch for position in positions]
     batches = read_pass(binding.Pass(sampler, 0, task, 0, chosen=(seeds, epochs)))

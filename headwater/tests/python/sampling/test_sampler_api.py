@@ -98,11 +98,12 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
 def is_there(when: str | None, layout: str) -> bool:
     """With every option on that adds an array."""
     layout, _, more = layout.partition(", ")
-    if when == "packing":
-        return more == "packed"
-    if when is not None and when.startswith("mask_ratio"):
-        return more == "masked"
-    return when is None or "layout" not in when or f"layout={layout}" in when
+    option, _, layouts = (when or "").partition("layout=")
+    if option.startswith("packing"):
+        return more == "packed" or layout in layouts.split(", ")
+    if option.startswith("mask_ratio") and more != "masked":
+        return False
+    return not layouts or layout in layouts.split(", ")
 
 
 def dims_of(field: headwater.BatchField, layout: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ DECIDE = {
     "max_hops", "child_width_per", "child_order", "identifier_cells", "context_labels",
     "task_order", "tasks", "task_weights", "visible_until", "packing", "staleness", "child_counts",
     "label_rows", "time_split", "train_on_val", "objective", "mask_ratio", "seed_tables",
-    "max_targets_per_type", "peer_labels", "shard",
+    "max_targets_per_type", "peer_labels", "shard", "cell_dropout",
 }  # fmt: skip
 MORE = {**OPTIONS, "winds": WINDS, "beams": BEAMS}
 

@@ -19,7 +19,7 @@ from comparison import check_epochs, difference, maker_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_database import CATEGORICAL, NEVER, Column, Database, Key, Options, Seed, Task
-from reference_batch import most_texts
+from reference_batch import most_texts, usual_texts
 from reference_order import Order, Stream, hash64, permute, philox4x32
 from reference_sampler import sample, sample_ad_hoc
 from world_store import ad_hoc, arrays_of, epoch_of, open_sampler, sampled, write_store
@@ -80,7 +80,7 @@ def assert_uniform(counts: list[int], cells: int) -> None:
 
 
 def check_stream(sampler: Any, order: Order) -> None:
-    maker = maker_of(order, sampler.shape()["text_budget"])
+    maker = maker_of(order, sampler.shape())
     for split in range(3):
         for k in range(3 if order.active(split) else 0):
             got = arrays_of(sampler.batch(split, k))
@@ -145,7 +145,9 @@ def test_text_budget_and_max_rows_are_made_from_the_first_64_seeds(
     path = write_store(database, tmp_path)
     with open_sampler(path, database, options) as sampler:
         quota = max(1, most_texts(contexts))
-        assert sampler.shape()["text_budget"] == 1 + options.batch_size * quota
+        shape = sampler.shape()
+        assert shape["text_budget"] == 1 + options.batch_size * quota
+        assert shape["usual_texts"] == usual_texts(order, shape)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -271,7 +273,7 @@ def test_a_foreign_key_with_long_lists_equals_the_reference(
     database = markets(count=1, size=700, val_every=val_every, hides=hides)
     order = Order(database, Options(batch_size=1, sequence_length=300, max_rows=100))
     with open_sampler(write_store(database, tmp_path), database, order.options) as sampler:
-        maker = maker_of(order, sampler.shape()["text_budget"])
+        maker = maker_of(order, sampler.shape())
         (got,), (positions,) = epoch_of(sampler, 2, 0), order.epoch(2, 0, 0)
         assert difference(maker.make(positions), got) is None
 
