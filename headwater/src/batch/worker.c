@@ -209,6 +209,7 @@ hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at, co
                               uint32_t count, struct hwi_length *lengths, hw_error *error) {
     uint32_t started = 0;
     struct hwi_work finished;
+    HW_TRY(hwi_store_check_sizes(worker->plan->store, error));
     for (uint32_t done = 0; done < count; done++) {
         while (started < count && hwi_worker_room(worker) > 0) {
             struct hwi_work work = {

@@ -58,7 +58,8 @@ struct hwi_counters {
 void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
 
-/* Walks seeds for their lengths [count], several at a time; the worker has no works. */
+/* Walks seeds for their lengths [count], several at a time; the worker has no works. The store is
+ * checked first to be of its size. */
 typedef struct hwi_seed (*hwi_seed_at)(const void *context, uint32_t i);
 HWI_CHECK hw_status hwi_measure_lengths(struct hwi_worker *worker, hwi_seed_at seed_at,
                                         const void *context, uint32_t count,
