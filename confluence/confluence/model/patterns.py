@@ -68,12 +68,19 @@ def compiled_patterns(cells: Cells) -> Patterns:
         cells.rows_in_context(), cells.column_ids, cells.parents, cells.is_cell, c.cell_starts,
         c.row_starts,
     )  # fmt: skip
-    along = partial(partial, compiled_attention.attend, layout=layout)
+    asked = layout._replace(is_cell=_askers(cells) < c.targets.shape[0])
+
+    def target_column(query: Array, key: Array, value: Array, tau: Array) -> Array:
+        """Of all columns only those of the targets: the library leaves the other cells alone."""
+        q = jnp.zeros_like(key).at[c.targets].set(query, mode="drop", unique_indices=True)
+        out = compiled_attention.attend(q, key, value, tau, layout=asked, pattern="column")
+        return at_targets(out, c)
+
     return Patterns(
-        outbound=along(pattern="outbound"),
-        inbound=along(pattern="inbound"),
-        column=along(pattern="column"),
-        target_column=_target_column(cells),
+        outbound=partial(compiled_attention.attend, layout=layout, pattern="outbound"),
+        inbound=partial(compiled_attention.attend, layout=layout, pattern="inbound"),
+        column=partial(compiled_attention.attend, layout=layout, pattern="column"),
+        target_column=target_column,
         is_whole=None,
     )
 
@@ -86,22 +93,26 @@ def row_patterns(cells: Cells, shape: RowShape) -> Patterns:
     )
     columns = row_attention.make_columns(c.of_cell, cells.column_ids, cells.is_cell)
     is_whole = jnp.ones(c.targets.shape, bool).at[c.of_row].min(fits, mode="drop")
+    asked = row_attention.make_target_columns(_askers(cells), c.targets.shape[0])
     return Patterns(
         outbound=partial(row_attention.outbound, slots=slots),
         inbound=partial(row_attention.inbound, slots=slots),
         column=partial(row_attention.column, columns=columns),
-        target_column=_target_column(cells),
+        target_column=partial(row_attention.target_column, columns=asked),
         is_whole=is_whole,
     )
 
 
-def _target_column(cells: Cells) -> Mix:
-    is_target = at_targets(jnp.ones(cells.is_cell.shape, bool), cells.contexts)
-    columns = row_attention.make_target_columns(
-        cells.contexts.of_cell, cells.column_ids, cells.is_cell,
-        jnp.where(is_target, at_targets(cells.column_ids, cells.contexts), -1),
-    )  # fmt: skip
-    return partial(row_attention.target_column, columns=columns)
+def _askers(cells: Cells) -> Array:
+    """The context whose target looks at each cell along its column, n where none does. → [N] int32
+
+    It looks at no cell of another context, so each cell has one asker at most; a target has its
+    own.
+    """
+    c = cells.contexts
+    columns = at_targets(cells.column_ids + 1, c) - 1  # [n], -1 where there is no target
+    wanted = jnp.append(columns, -1)[c.of_cell]
+    return jnp.where(cells.is_cell & (cells.column_ids == wanted), c.of_cell, c.targets.shape[0])
 
 
 # ------------------------------------------------------------------------------------- in windows

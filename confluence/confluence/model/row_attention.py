@@ -461,31 +461,20 @@ banded_softmax.defvjp(_banded_forward, _banded_backward)
 
 
 class TargetColumns(NamedTuple):
-    """The cells of the columns of targets; shared by nobody, made once."""
+    """Which target looks at each cell along its column."""
 
-    contexts: Array  # [N] int32, whose target looks at the cell; n where none does
-    key_count: Array  # [n] float32
-
-
-def make_target_columns(
-    of_cell: Array, column_ids: Array, is_cell: Array, target_columns: Array
-) -> TargetColumns:
-    """Who looks at each cell along its column, among the targets.
-
-    Args:
-        of_cell: [N] int32, context of each cell, n where it is of none.
-        column_ids: [N] int32. is_cell: [N] bool.
-        target_columns: [n] int32, of the target of each context, -1 where there is none.
-    """
-    n = target_columns.shape[0]
-    wanted = jnp.pad(target_columns, (0, 1), constant_values=-1)[of_cell]
-    contexts = jnp.where(is_cell & (column_ids == wanted), of_cell, n)
-    return TargetColumns(contexts, _by_context(jnp.ones(of_cell.shape), contexts, n))
+    askers: Array  # [N] int32, the context of the target, n where none looks
+    key_count: Array  # [n] float32, keys of each target
 
 
-def _by_context(x: Array, contexts: Array, n: int) -> Array:
+def make_target_columns(askers: Array, contexts: int) -> TargetColumns:
+    """What the column attention of n = `contexts` targets reads. askers: [N] int32."""
+    return TargetColumns(askers, _by_context(jnp.ones(askers.shape), askers, contexts))
+
+
+def _by_context(x: Array, of_cell: Array, contexts: int) -> Array:
     """Sums over the cells of each context. [N,...], [N] → [n,...]"""
-    return jnp.zeros((n, *x.shape[1:]), x.dtype).at[contexts].add(x, mode="drop")
+    return jnp.zeros((contexts, *x.shape[1:]), x.dtype).at[of_cell].add(x, mode="drop")
 
 
 def target_column(
@@ -494,7 +483,7 @@ def target_column(
     """What the targets get along their columns; 0 where there is none. [n,D], [N,D], [N,D] → [n,D]
     """
     n, heads = query.shape[0], tau.shape[0]
-    c = columns.contexts
+    c = columns.askers
     q = scaled_query(query, columns.key_count, tau)[jnp.minimum(c, n - 1)]  # [N,D], of the asker
     k = unit_heads(key, heads)  # [N,H,K]
     v = value.astype(jnp.float32).reshape(k.shape)
