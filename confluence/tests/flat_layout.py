@@ -5,6 +5,7 @@ What the sampler's own flat batches must be for the same contexts, and what test
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,6 +98,6 @@ def spread(flat: Mapping[str, Any], values: Any, width: int) -> Any:
     """What cells have, by context: [N,...] → [n,width,...], 0 behind a context's last cell."""
     starts = flat["context_cells"][0]
     out = np.zeros((len(starts) - 1, width, *values.shape[1:]), values.dtype)
-    for t, (first, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for t, (first, end) in enumerate(itertools.pairwise(starts)):
         out[t, : end - first] = values[first:end]
     return out

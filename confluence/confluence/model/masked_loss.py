@@ -31,8 +31,8 @@ from confluence.model.loss import (
     TaskScales,
     Truth,
     binary_cross_entropy,
-    huber,
     context_losses,
+    huber,
     timestamp_loss,
 )
 from confluence.model.row_attention import RowShape
@@ -186,9 +186,10 @@ def loss_with_masks(
     context `auxiliary_weight` times that mean is added, and weighs what the task's does: nothing
     where the context is unlabelled.
     """
+    flat = as_flat(batch, row_shape)
     h = read_context(
-        params, batch, tables, cfg, row_shape=row_shape, hidden=hidden, everywhere=True
-    )  # [B,S,D]
+        params, flat, tables, cfg, row_shape=row_shape, hidden=hidden, everywhere=True
+    )  # [N,D]
     means, is_masked = context_means(*masked_losses(params, h, flat, tables, cfg))
     if cfg.objective == "masked_cells":
         return jnp.sum(means * is_masked), jnp.sum(is_masked), jnp.zeros((), jnp.float32)

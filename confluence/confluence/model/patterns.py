@@ -123,12 +123,12 @@ class Windows(NamedTuple):
 
     cells: Array  # [n·S] int32, cell at each place; -1 behind the context
     places: Array  # [N] int32, place of each cell; -1 where it is of no context, or past a window
-    count: int  # n
+    contexts: int  # n
 
     def spread(self, x: Array) -> Array:
         """What cells have, 0 where there is none. [N,D] → [n,S,D]"""
         out = row_attention.arrange(x, self.cells, self.places)
-        return out.reshape(self.count, -1, x.shape[1])
+        return out.reshape(self.contexts, -1, x.shape[1])
 
     def gather(self, x: Array) -> Array:
         """The inverse: [n,S,D] → [N,D], 0 where a cell is in no window."""
@@ -137,7 +137,7 @@ class Windows(NamedTuple):
     def spread_ids(self, ids: Array) -> Array:
         """[N] int or bool → [n,S]"""
         taken = jnp.where(self.cells >= 0, ids[jnp.maximum(self.cells, 0)], 0)
-        return taken.astype(ids.dtype).reshape(self.count, -1)
+        return taken.astype(ids.dtype).reshape(self.contexts, -1)
 
 
 def make_windows(c: Contexts, width: int) -> Windows:

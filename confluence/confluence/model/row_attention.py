@@ -10,8 +10,8 @@ those together, and each attention works on one of them:
               are a run, a block meets blocks up to `band` away, and a loop over that distance is
               all there is.
 
-The target of a context asks for one column of its context only. So a cell is a key of one such query
-at most, and the attention of all targets is sums over contexts of what cells give.
+The target of a context asks for one column of its context only. So a cell is a key of one such
+query at most, and the attention of all targets is sums over contexts of what cells give.
 
 All contexts of a batch stand on one axis. No parent and no column crosses from one to another. On a
 processor a loop goes over runs of rows, and of blocks, so that their scores stay in its cache; on a
@@ -83,9 +83,7 @@ def at_once(count: int, on_a_processor: int) -> int:
     return min(count, on_a_processor) if jax.default_backend() == "cpu" else count
 
 
-def make_slots(
-    row_ids: Array, parents: Array, is_cell: Array, width: int
-) -> tuple[Slots, Array]:
+def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tuple[Slots, Array]:
     """The arrangement by rows, and which rows it has as a whole: no slot is lost in silence.
 
     Args:
@@ -316,7 +314,9 @@ def _over_rows_backward(function: Any, residuals: Any, d_out: Array) -> Any:
 
     def one_run(d_others: Any, args: Any) -> tuple[Any, Any]:
         own, index, is_key, d_out = args
-        _, pull = jax.vjp(lambda own, named: function(own, named, is_key), own, _named(others, index))
+        _, pull = jax.vjp(
+            lambda own, named: function(own, named, is_key), own, _named(others, index)
+        )
         d_own, d_named = pull(d_out)
         added = jax.tree.map(
             lambda total, part: total.at[index].add(part, mode="drop"), d_others, d_named
@@ -480,8 +480,7 @@ def _by_context(x: Array, of_cell: Array, contexts: int) -> Array:
 def target_column(
     query: Array, key: Array, value: Array, tau: Array, *, columns: TargetColumns
 ) -> Array:
-    """What the targets get along their columns; 0 where there is none. [n,D], [N,D], [N,D] → [n,D]
-    """
+    """What targets get along their columns; 0 where there is none. query [n,D], [N,D] → [n,D]"""
     n, heads = query.shape[0], tau.shape[0]
     c = columns.askers
     q = scaled_query(query, columns.key_count, tau)[jnp.minimum(c, n - 1)]  # [N,D], of the asker
