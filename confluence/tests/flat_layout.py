@@ -6,7 +6,7 @@ What the sampler's own flat batches must be for the same contexts, and what test
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class FlatBatch(dict[str, Any]):
 
 def lay_out(
     batch: Mapping[str, Any], *, cells: int | None = None, rows: int | None = None,
-    order: Sequence[int] | None = None,
+    order: Iterable[int] | None = None,
 ) -> FlatBatch:  # fmt: skip
     """The flat batch of a compact one, [B,S] → [1,N].
 
