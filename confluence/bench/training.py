@@ -40,7 +40,8 @@ from confluence.config import PRESETS, Config, preset
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, read_target
 from confluence.folder.log import FILE, read_summary
 from confluence.folder.log_events import of_kind, read_events
-from confluence.model.transformer import attention_path, compute_dtype
+from confluence.model.patterns import attention_path
+from confluence.model.transformer import compute_dtype
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
 RATES = (

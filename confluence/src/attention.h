@@ -3,9 +3,9 @@
  * of confluence/attention.py, over the pairs of cells that a pattern allows.
  *
  * Cells of one row, or of one column, are queries with the same keys, a group. structure.c finds
- * the groups of a sequence, kernel.c computes them, ffi.c is called by XLA and shares the sequences
- * of a batch among its threads. Each sequence is computed by one thread in one order, so results
- * are the same bits for any number of threads.
+ * the groups of a sequence, kernel.c computes them, ffi.c is called by XLA and shares the contexts
+ * of a batch among its threads, each as a batch of one sequence. Each is computed by one thread in
+ * one order, so results are the same bits for any number of threads.
  *
  * Letters: B sequences, S cells, R rows, P parents of a row, D width, H heads, K = D / H.
  */

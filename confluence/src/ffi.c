@@ -1,21 +1,26 @@
 /*
- * What XLA calls. Operands of both directions are
+ * What XLA calls. All n contexts of a batch stand side by side, in N cells and R rows. Operands of
+ * both directions are
  *
- *     query, key, value [B,S,D] f32, temperature [H] f32, row_ids [B,S] s32, column_ids [B,S] s32,
- *     parents [B,R,P] s32, is_cell [B,S] pred
+ *     query, key, value [N,D] f32, temperature [H] f32, row_ids [N] s32, column_ids [N] s32,
+ *     parents [R,P] s32, is_cell [N] pred, context_cells [n+1] s32, context_rows [n+1] s32
  *
- * with the attribute `pattern` (s32). Forward gives out [B,S,D]; backward takes d_out [B,S,D] more
- * and gives d_query, d_key, d_value [B,S,D] and d_temperature [B,H].
+ * with the attribute `pattern` (s32). Rows and parents are counted within their context. The first
+ * cells and rows of contexts begin with 0 and never fall; what comes behind the last context is
+ * padding, which sees itself. Forward gives out [N,D]; backward takes d_out [N,D] more and gives
+ * d_query, d_key, d_value [N,D] and d_temperature [n,H].
  *
- * The sequences of a batch are taken one by one, from a counter, by the calling thread and by as
- * many of XLA's pool as are free. The caller waits only for sequences that a thread has taken, so a
- * pool that is busy, or is the caller itself, cannot make it wait for ever.
+ * The kernel is handed one context at a time, so that its workspace has the size of the widest. The
+ * contexts, and the padding as one more, are taken one by one, from a counter, by the calling
+ * thread and by as many of XLA's pool as are free. The caller waits only for contexts that a thread
+ * has taken, so a pool that is busy, or is the caller itself, cannot make it wait for ever.
  */
 #include "attention.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sched.h>
 
@@ -23,7 +28,19 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { QUERY, KEY, VALUE, TEMPERATURE, ROW_IDS, COLUMN_IDS, PARENTS, IS_CELL, D_OUT };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    TEMPERATURE,
+    ROW_IDS,
+    COLUMN_IDS,
+    PARENTS,
+    IS_CELL,
+    CONTEXT_CELLS,
+    CONTEXT_ROWS,
+    D_OUT
+};
 enum { D_QUERY, D_KEY, D_VALUE, D_TEMPERATURE };
 
 XLA_FFI_Error *confluence_attention_forward(XLA_FFI_CallFrame *frame);
@@ -34,12 +51,14 @@ XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
 /* A call, kept until the last thread that was asked for help has looked at it.
  */
 struct call {
-    struct attention attention;
+    struct attention attention; /* the whole batch as one sequence: batch is 1 */
+    int64_t contexts; /* n */
+    const int32_t *context_cells, *context_rows; /* [n+1], checked */
     attention_sequence *run;
     size_t workspace_bytes;
-    atomic_llong next; /* sequence that nobody has taken */
-    atomic_llong finished; /* sequences */
-    atomic_llong failed; /* a sequence that names a row it does not have, or -1 */
+    atomic_llong next; /* part that nobody has taken: a context, or n, the padding */
+    atomic_llong finished; /* parts */
+    atomic_llong failed; /* a context that names a row it does not have, or -1 */
     atomic_int holders;
 };
 
@@ -49,20 +68,66 @@ static void let_go(struct call *call) {
     }
 }
 
-/* Sequences until none is left. Without memory nothing is taken. */
+static int64_t part_count(const struct call *call) {
+    return call->contexts + 1;
+}
+
+/* Cells behind the last context hand their values on. */
+static void run_padding(const struct call *call) {
+    const struct attention *a = &call->attention;
+    int64_t first = call->context_cells[call->contexts] * a->width;
+    size_t bytes = (size_t)(a->cells * a->width - first) * sizeof(float);
+    if (a->out != NULL) {
+        memcpy(a->out + first, a->value + first, bytes);
+        return;
+    }
+    memset(a->d_query + first, 0, bytes);
+    memset(a->d_key + first, 0, bytes);
+    memcpy(a->d_value + first, a->d_out + first, bytes);
+}
+
+/* One context as a batch of one sequence. */
+static struct attention context_of(const struct call *call, int64_t context) {
+    struct attention one = call->attention;
+    int64_t cell = call->context_cells[context], row = call->context_rows[context];
+    int64_t at = cell * one.width;
+    one.cells = call->context_cells[context + 1] - cell;
+    one.rows = call->context_rows[context + 1] - row;
+    one.query += at, one.key += at, one.value += at;
+    one.row_ids += cell, one.column_ids += cell, one.is_cell += cell;
+    one.parent_rows += row * one.parents;
+    if (one.out != NULL) {
+        one.out += at;
+    } else {
+        one.d_out += at, one.d_query += at, one.d_key += at, one.d_value += at;
+        one.d_temperature += context * one.heads;
+    }
+    return one;
+}
+
+static void run_part(struct call *call, int64_t part, void *memory) {
+    if (part == call->contexts) {
+        run_padding(call);
+        return;
+    }
+    struct attention one = context_of(call, part);
+    if (!call->run(&one, 0, memory)) {
+        atomic_store(&call->failed, part);
+    }
+}
+
+/* Parts until none is left. Without memory nothing is taken. */
 static void work(struct call *call) {
     void *memory = aligned_alloc(64, call->workspace_bytes);
     if (memory == NULL) {
         return;
     }
     for (;;) {
-        long long sequence = atomic_fetch_add(&call->next, 1);
-        if (sequence >= call->attention.batch) {
+        long long part = atomic_fetch_add(&call->next, 1);
+        if (part >= part_count(call)) {
             break;
         }
-        if (!call->run(&call->attention, sequence, memory)) {
-            atomic_store(&call->failed, sequence);
-        }
+        run_part(call, part, memory);
         atomic_fetch_add(&call->finished, 1);
     }
     free(memory);
@@ -70,7 +135,7 @@ static void work(struct call *call) {
 
 static void help(void *data) {
     struct call *call = data;
-    if (atomic_load(&call->next) < call->attention.batch) {
+    if (atomic_load(&call->next) < part_count(call)) {
         work(call);
     }
     let_go(call);
@@ -84,7 +149,7 @@ static void ask_for_help(const XLA_FFI_CallFrame *frame, struct call *call) {
         .num_threads = &threads,
     };
     XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
-    for (int64_t i = 1; error == NULL && i < threads && i < call->attention.batch; i++) {
+    for (int64_t i = 1; error == NULL && i < threads && i < part_count(call); i++) {
         XLA_FFI_ThreadPool_Schedule_Args schedule = {
             .struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE,
             .ctx = frame->ctx,
@@ -135,50 +200,63 @@ static bool has_shape(const XLA_FFI_Buffer *buffer, XLA_FFI_DataType dtype, int6
     return true;
 }
 
-/* Reads shapes and arrays of the operands; false if they do not go together. */
-static bool read_operands(const XLA_FFI_CallFrame *frame, bool is_backward, struct attention *a) {
-    if (frame->args.size != (is_backward ? D_OUT + 1 : IS_CELL + 1) ||
-        frame->rets.size != (is_backward ? D_TEMPERATURE + 1 : 1) || frame->attrs.size != 1 ||
-        frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR || argument(frame, QUERY)->rank != 3 ||
-        argument(frame, TEMPERATURE)->rank != 1 || argument(frame, PARENTS)->rank != 3) {
+/* Reads shapes of the operands; false if they do not go together. */
+static bool read_shapes(const XLA_FFI_CallFrame *frame, bool is_backward, struct call *call) {
+    if (frame->args.size != (is_backward ? D_OUT + 1 : CONTEXT_ROWS + 1) ||
+        frame->rets.size != (is_backward ? D_TEMPERATURE + 1 : 1) ||
+        argument(frame, QUERY)->rank != 2 || argument(frame, TEMPERATURE)->rank != 1 ||
+        argument(frame, PARENTS)->rank != 2 || argument(frame, CONTEXT_CELLS)->rank != 1) {
         return false;
     }
-    const XLA_FFI_Scalar *pattern = frame->attrs.attrs[0];
+    struct attention *a = &call->attention;
     const int64_t *query = argument(frame, QUERY)->dims, *parents = argument(frame, PARENTS)->dims;
-    a->batch = query[0], a->cells = query[1], a->width = query[2];
+    int64_t starts = argument(frame, CONTEXT_CELLS)->dims[0];
+    a->batch = 1, a->cells = query[0], a->width = query[1];
     a->heads = argument(frame, TEMPERATURE)->dims[0];
-    a->rows = parents[1], a->parents = parents[2];
-    int64_t matrix[] = {a->batch, a->cells, a->width}, edges[] = {a->batch, a->rows, a->parents};
+    a->rows = parents[0], a->parents = parents[1];
+    call->contexts = starts - 1;
+    int64_t matrix[] = {a->cells, a->width}, edges[] = {a->rows, a->parents};
     const struct {
         XLA_FFI_DataType dtype;
         int64_t rank;
         const int64_t *dims;
     } expected[] = {
-        [QUERY] = {XLA_FFI_DataType_F32, 3, matrix},
-        [KEY] = {XLA_FFI_DataType_F32, 3, matrix},
-        [VALUE] = {XLA_FFI_DataType_F32, 3, matrix},
+        [QUERY] = {XLA_FFI_DataType_F32, 2, matrix},
+        [KEY] = {XLA_FFI_DataType_F32, 2, matrix},
+        [VALUE] = {XLA_FFI_DataType_F32, 2, matrix},
         [TEMPERATURE] = {XLA_FFI_DataType_F32, 1, &a->heads},
-        [ROW_IDS] = {XLA_FFI_DataType_S32, 2, matrix},
-        [COLUMN_IDS] = {XLA_FFI_DataType_S32, 2, matrix},
-        [PARENTS] = {XLA_FFI_DataType_S32, 3, edges},
-        [IS_CELL] = {XLA_FFI_DataType_PRED, 2, matrix},
-        [D_OUT] = {XLA_FFI_DataType_F32, 3, matrix},
+        [ROW_IDS] = {XLA_FFI_DataType_S32, 1, matrix},
+        [COLUMN_IDS] = {XLA_FFI_DataType_S32, 1, matrix},
+        [PARENTS] = {XLA_FFI_DataType_S32, 2, edges},
+        [IS_CELL] = {XLA_FFI_DataType_PRED, 1, matrix},
+        [CONTEXT_CELLS] = {XLA_FFI_DataType_S32, 1, &starts},
+        [CONTEXT_ROWS] = {XLA_FFI_DataType_S32, 1, &starts},
+        [D_OUT] = {XLA_FFI_DataType_F32, 2, matrix},
     };
     for (int64_t i = 0; i < frame->args.size; i++) {
         if (!has_shape(argument(frame, i), expected[i].dtype, expected[i].rank, expected[i].dims)) {
             return false;
         }
     }
+    return call->contexts >= 0 && a->heads > 0 && a->width % a->heads == 0 &&
+           a->cells < INT32_MAX / 8 && a->rows < INT32_MAX / 8;
+}
+
+static bool read_pattern(const XLA_FFI_CallFrame *frame, struct attention *a) {
+    if (frame->attrs.size != 1 || frame->attrs.types[0] != XLA_FFI_AttrType_SCALAR) {
+        return false;
+    }
+    const XLA_FFI_Scalar *pattern = frame->attrs.attrs[0];
     if (pattern->dtype != XLA_FFI_DataType_S32) {
         return false;
     }
     int32_t value = *(const int32_t *)pattern->value;
     a->pattern = (enum attention_pattern)value;
-    return a->heads > 0 && a->width % a->heads == 0 && a->cells < INT32_MAX / 8 &&
-           a->rows < INT32_MAX / 8 && value >= 0 && value < ATTENTION_PATTERN_COUNT;
+    return value >= 0 && value < ATTENTION_PATTERN_COUNT;
 }
 
-static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct attention *a) {
+static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct call *call) {
+    struct attention *a = &call->attention;
     a->query = argument(frame, QUERY)->data;
     a->key = argument(frame, KEY)->data;
     a->value = argument(frame, VALUE)->data;
@@ -187,6 +265,8 @@ static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct
     a->column_ids = argument(frame, COLUMN_IDS)->data;
     a->parent_rows = argument(frame, PARENTS)->data;
     a->is_cell = argument(frame, IS_CELL)->data;
+    call->context_cells = argument(frame, CONTEXT_CELLS)->data;
+    call->context_rows = argument(frame, CONTEXT_ROWS)->data;
     void **results = frame->rets.rets;
     if (is_backward) {
         a->d_out = argument(frame, D_OUT)->data;
@@ -199,6 +279,37 @@ static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct
     }
 }
 
+/* Do they begin with 0, never fall, and end within the count? Where they do not, nothing is read or
+   written: the bounds of every context come from here. */
+static bool are_starts(const int32_t *starts, int64_t contexts, int64_t count) {
+    if (starts[0] != 0) {
+        return false;
+    }
+    for (int64_t i = 0; i < contexts; i++) {
+        if (starts[i + 1] < starts[i]) {
+            return false;
+        }
+    }
+    return starts[contexts] <= count;
+}
+
+static int64_t widest(const int32_t *starts, int64_t contexts) {
+    int32_t most = 0;
+    for (int64_t i = 0; i < contexts; i++) {
+        int32_t width = starts[i + 1] - starts[i];
+        most = width > most ? width : most;
+    }
+    return most;
+}
+
+/* What a thread needs for any of the contexts. */
+static size_t workspace_bytes(const struct call *call) {
+    struct attention largest = call->attention;
+    largest.cells = widest(call->context_cells, call->contexts);
+    largest.rows = widest(call->context_rows, call->contexts);
+    return attention_workspace_bytes(&largest);
+}
+
 static attention_sequence *best(bool is_backward) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
@@ -206,6 +317,45 @@ static attention_sequence *best(bool is_backward) {
     }
 #endif
     return is_backward ? attention_backward_baseline : attention_forward_baseline;
+}
+
+/* Reads the operands; NULL, or what is wrong with them. */
+static const char *read_operands(const XLA_FFI_CallFrame *frame, bool is_backward,
+                                 struct call *call) {
+    if (!read_shapes(frame, is_backward, call) || !read_pattern(frame, &call->attention)) {
+        return "attention: types or shapes of the operands do not go together";
+    }
+    read_arrays(frame, is_backward, call);
+    if (!are_starts(call->context_cells, call->contexts, call->attention.cells)) {
+        return "attention: context_cells do not begin with 0, fall, or pass the number of cells";
+    }
+    if (!are_starts(call->context_rows, call->contexts, call->attention.rows)) {
+        return "attention: context_rows do not begin with 0, fall, or pass the number of rows";
+    }
+    return NULL;
+}
+
+/* Takes part in the work until all of it is done. */
+static XLA_FFI_Error *run_all(const XLA_FFI_CallFrame *frame, struct call *call) {
+    ask_for_help(frame, call);
+    work(call);
+    /* Taken parts end soon. Were the caller without memory, a helper may still take all. */
+    long long parts = part_count(call), taken = atomic_exchange(&call->next, parts);
+    taken = taken < parts ? taken : parts;
+    while (atomic_load(&call->finished) < taken) {
+        sched_yield();
+    }
+    if (taken < parts) {
+        return failure(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "attention: out of memory");
+    }
+    long long failed = atomic_load(&call->failed);
+    if (failed < 0) {
+        return NULL;
+    }
+    char message[100];
+    snprintf(message, sizeof message, "attention: context %lld has a cell of row %lld or later",
+             failed, (long long)context_of(call, failed).rows);
+    return failure(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, message);
 }
 
 static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame, bool is_backward) {
@@ -225,32 +375,14 @@ static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame, bool is_backward) {
     atomic_store(&call->holders, 1);
     atomic_store(&call->failed, -1);
     XLA_FFI_Error *error = NULL;
-    if (!read_operands(frame, is_backward, &call->attention)) {
-        error = failure(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                        "attention: types or shapes of the operands do not go together");
+    const char *wrong = read_operands(frame, is_backward, call);
+    if (wrong != NULL) {
+        error = failure(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, wrong);
         goto done;
     }
-    read_arrays(frame, is_backward, &call->attention);
     call->run = best(is_backward);
-    call->workspace_bytes = attention_workspace_bytes(&call->attention);
-    ask_for_help(frame, call);
-    work(call);
-    /* Taken sequences end soon. Were the caller without memory, a helper may still take all. */
-    long long batch = call->attention.batch, taken = atomic_exchange(&call->next, batch);
-    taken = taken < batch ? taken : batch;
-    while (atomic_load(&call->finished) < taken) {
-        sched_yield();
-    }
-    long long failed = atomic_load(&call->failed);
-    if (taken < batch) {
-        error = failure(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "attention: out of memory");
-    } else if (failed >= 0) {
-        char message[100];
-        snprintf(message, sizeof message,
-                 "attention: sequence %lld has a cell of row %lld or later", failed,
-                 (long long)call->attention.rows);
-        error = failure(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, message);
-    }
+    call->workspace_bytes = workspace_bytes(call);
+    error = run_all(frame, call);
 done:
     let_go(call);
     return error;

@@ -27,18 +27,21 @@ from confluence.model.transformer import Tables
 
 COMMON_FIELDS = (
     "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
-    "cat_emb_count", "num_sequences", "is_labelled",
+    "cat_emb_count", "is_labelled",
 )  # fmt: skip
 INPUT_FIELDS = (
     "semantic_types", "column_ids", "seq_row_ids", "numeric_values", "timestamp_values",
     "bool_values", "categorical_embed_ids", "text_embed_ids", "is_null", "is_target",
-    "is_padding", "fk_adj", *COMMON_FIELDS,
+    "is_padding", "fk_adj", "num_sequences", *COMMON_FIELDS,
 )  # fmt: skip
 """The arrays of a dense batch that the model reads; the others stay on the host."""
-COMPACT_INPUT_FIELDS = (
-    "cells", "cell_columns", "cell_values", "cell_times", "parents", "row_starts", *COMMON_FIELDS,
+CELL_FIELDS = ("cells", "cell_columns", "cell_values", "cell_times", "parents", "row_starts")
+COMPACT_INPUT_FIELDS = (*CELL_FIELDS, "num_sequences", *COMMON_FIELDS)
+"""The same of a compact batch, which say everything once; `expand.as_flat` reads both."""
+FLAT_INPUT_FIELDS = (
+    *CELL_FIELDS, "context_cells", "context_rows", "context_targets", *COMMON_FIELDS,
 )  # fmt: skip
-"""The arrays of a compact batch that make those on the device (`expand.as_dense`)."""
+"""The same of a flat batch."""
 
 US_PER_DAY = 86_400_000_000
 NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
@@ -290,9 +293,29 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
     return Tables(*(jax.device_put(table) for table in (columns, categories, owners)))
 
 
+def is_flat(batch: Mapping[str, Any]) -> bool:
+    """Is the batch of the flat layout, with all contexts side by side?"""
+    return "context_cells" in batch
+
+
+def context_count(batch: Mapping[str, Any]) -> int:
+    """How many contexts of a batch count; they are the first."""
+    return int(batch["num_contexts" if is_flat(batch) else "num_sequences"][0])
+
+
+def cell_count(batch: Mapping[str, Any]) -> int:
+    """How many cells the contexts of a batch have, without padding."""
+    cells = batch["context_cells"][:, -1] if is_flat(batch) else batch["num_cells"]
+    return int(np.sum(cells))
+
+
 def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
     """The arrays that the model reads, on the device. The batch itself is left as it is."""
-    names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
-    names += [name for name in batch if name == "target_indices" or name.startswith("masked_")]
+    if is_flat(batch):
+        names = [*FLAT_INPUT_FIELDS]
+    else:
+        names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
+        names += [name for name in ("target_indices",) if name in batch]
+    names += [name for name in batch if name.startswith("masked_")]
     arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
     return arrays  # put together: one call of JAX takes half the time of one for each

@@ -15,6 +15,9 @@ be exp(-1e9) = 0 and is set to that 0. Scores are never kept for the backward pa
 again from q and k, a few sequences at a time, so that they stay in a processor's cache. On two CPU
 cores this is 3 times faster than autodiff of the plain softmax; on GPU the block is the batch.
 
+The contexts of a batch come as B sequences of S cells, `Windows` of the one axis on which they
+stand side by side: masks over all pairs of a batch would be n times as large.
+
 Cost: O(B·H·S²·K) for each pattern, whatever the masks allow. row_attention.py does less.
 """
 
@@ -60,6 +63,14 @@ def make_masks(row_ids: Array, column_ids: Array, adjacency: Array, is_cell: Arr
         inbound=(is_pair & points_at.swapaxes(1, 2)) | diagonal,
         column=(is_pair & same_column) | diagonal,
     )
+
+
+def adjacency_of(parents: Array) -> Array:
+    """[b,i,j] = 1 where row i has the parent j. [B,R,P] int32, none from R on → [B,R,R] uint8"""
+    batch, rows, _ = parents.shape
+    b = jnp.arange(batch)[:, None, None]
+    i = jnp.arange(rows)[None, :, None]
+    return jnp.zeros((batch, rows, rows), jnp.uint8).at[b, i, parents].set(1, mode="drop")
 
 
 def query_scale(mask: Array, temperature: Array) -> Array:

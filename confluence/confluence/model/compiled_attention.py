@@ -1,11 +1,10 @@
 """Attention by rows on a processor: the library of confluence/src, as operations of JAX.
 
 The same results as the dense path of attention.py, in forward and gradient, computed from the pairs
-of cells that a pattern allows and from no other: a few percent of all. The sequences of a batch are
+of cells that a pattern allows and from no other: a few percent of all. The contexts of a batch are
 shared among XLA's threads, each computed by one, so the bits do not depend on their number.
 
-Cost per sequence: O(pairs·D + S·D) for each pattern, and no array is larger than a row's or a
-column's pairs.
+Cost: O(pairs·D + N·D) for each pattern, and no array is larger than a row's or a column's pairs.
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ PATTERNS = {"outbound": 0, "inbound": 1, "column": 2}  # enum attention_pattern
 class Layout(NamedTuple):
     """Where the cells of a batch are, and which rows look at which; shared by all layers."""
 
-    row_ids: Array  # [B,S] int32, below R
-    column_ids: Array  # [B,S] int32
-    parents: Array  # [B,R,P] int32, a row, or anything from R on
-    is_cell: Array  # [B,S] bool, False at padding and hidden cells
+    row_ids: Array  # [N] int32, within the context
+    column_ids: Array  # [N] int32
+    parents: Array  # [Rn,P] int32, within the context; none from its number of rows on
+    is_cell: Array  # [N] bool, False at padding and hidden cells
+    context_cells: Array  # [n+1] int32, first cell of each context
+    context_rows: Array  # [n+1] int32, first row
 
 
 @functools.cache
@@ -52,7 +53,7 @@ def _register() -> None:
 def attend(
     query: Array, key: Array, value: Array, tau: Array, *, layout: Layout, pattern: str
 ) -> Array:
-    """Softmax attention along one pattern. [B,S,D] each, [H] → [B,S,D] in the type of `value`."""
+    """Softmax attention along one pattern. [N,D] each, [H] → [N,D] in the type of `value`."""
     _register()
     q, k, v = (x.astype(jnp.float32) for x in (query, key, value))
     return _attend(PATTERNS[pattern], q, k, v, tau, layout).astype(value.dtype)
@@ -82,8 +83,9 @@ def _backward(
     pattern: int, residuals: Residuals, d_out: Array
 ) -> tuple[Array, Array, Array, Array, None]:
     q, k, v, tau, layout = residuals
-    cells, sequences = _float32(v.shape), _float32((v.shape[0], *tau.shape))
-    call: Any = jax.ffi.ffi_call("confluence_attention_backward", (cells, cells, cells, sequences))
+    contexts = layout.context_cells.shape[0] - 1
+    cells, by_context = _float32(v.shape), _float32((contexts, *tau.shape))
+    call: Any = jax.ffi.ffi_call("confluence_attention_backward", (cells, cells, cells, by_context))
     d_q, d_k, d_v, d_tau = call(q, k, v, tau, *layout, d_out, pattern=np.int32(pattern))
     return d_q, d_k, d_v, jnp.sum(d_tau, axis=0), None
 

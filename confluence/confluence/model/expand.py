@@ -1,22 +1,28 @@
-"""The JAX twin of `headwater.expand`: a compact batch into the dense arrays, on the device.
+"""From a batch of headwater, of any layout, to what the model reads: all contexts on one axis.
 
-A compact batch is a seventh of the bytes (docs/3-batch.md), so it is what goes over the bus; the
-model still reads the dense arrays, made again inside the compiled step. Shapes are static, nothing
-is wider than 32 bits, and what nobody reads (the permutations, say) costs nothing: XLA drops it.
+The model knows cells, rows and contexts, and no axis of sequences: the cells of all n contexts of
+a batch stand side by side on one axis of N cells, their rows on one of Rn rows. `context_cells` and
+`context_rows` say where each context begins. Three layouts become that inside the compiled step:
 
-Integers are those of the sampler; floats too, as they are moved or looked up, never computed. Rows
-of cells come from a cumulative sum over where rows start, which takes 0.3 ms for 32 x 1024 cells
-on a CPU core, where comparing every cell with every start takes 11.
+    flat      is that already; the values are read from the compact cells
+    compact   [B,S]: context b begins at cell b·S and row b·R, padding stands inside it
+    dense     [B,S] too; parents are listed from `fk_adj`
+
+Integers are those of the sampler; floats too, as they are moved or looked up, never computed.
+Shapes are static and nothing is wider than 32 bits. What nobody reads costs nothing: XLA drops it.
+Rows of cells come from a cumulative sum over where rows start, which takes 0.3 ms for 32 x 1024
+cells on a CPU core, where comparing every cell with every start takes 11.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from headwater import SemanticType, calendar_tables
 from headwater.sampling.expand import (
     CELL_BITS,
-    COMPACT_ONLY,
     DATE_SHIFT,
     SECOND_MASK,
     WEEKDAY_MASK,
@@ -24,33 +30,91 @@ from headwater.sampling.expand import (
 )
 from jax import Array
 
-from confluence.model.transformer import Inputs
+from confluence.model.row_attention import RowShape
 
-DROPPED = {*COMPACT_ONLY} - {"parents"}  # those that the model does not read
+Inputs = Mapping[str, Array]
+
+VALUE_FIELDS = (
+    "semantic_types", "column_ids", "numeric_values", "timestamp_values", "bool_values",
+    "categorical_embed_ids", "text_embed_ids", "is_null", "is_target", "is_padding",
+)  # fmt: skip
+"""What stands in one cell, by the names of the dense layout; [N] here, timestamps [N,15]."""
+COMPACT_FIELDS = ("cells", "cell_columns", "cell_values", "cell_times")
+"""What they come from in a compact or flat batch."""
+FLAT_FIELDS = ("row_ages", "parents", "context_cells", "context_rows", "context_targets")
+"""Arrays of a flat batch with an axis of length 1 in front, which is for ranks."""
 
 
-def as_dense(batch: Inputs) -> Inputs:
-    """The dense arrays of a batch of either layout."""
-    return expand(batch) if "cells" in batch else batch
+def as_flat(batch: Inputs, row_shape: RowShape | None = None) -> Inputs:
+    """The inputs of the model from a batch of any layout; what is that already stays as it is.
 
+    Args:
+        row_shape: says how many parents a row has at most; else as many as there are rows. Only
+            the dense layout needs it.
 
-@jax.jit
-def expand(batch: Inputs) -> dict[str, Array]:
-    """Dense arrays of a compact batch; the others stay, `parents` included.
+    Returns: the arrays of VALUE_FIELDS [N], `row_ids` [N] int32 over the batch, `row_ages` [Rn],
+        `parents` [Rn,P] within the context, `context_cells`, `context_rows` [n+1],
+        `context_targets` [n], -1 where there is none; of a dense batch `is_whole` [n] bool, False
+        where a context has a row of more parents. What is by context or by batch stays, positions
+        of masked cells are over the batch.
 
-    `row_order` may be missing: then so are `out_perm` and `in_perm`.
+    Raises:
+        ValueError: the batch is packed.
     """
-    is_cell = batch["cells"] & CELL_BITS["is_padding"] == 0  # [B,S]
-    row_ids = rows_of_cells(batch["row_starts"], is_cell)
-    arrays = {name: value for name, value in batch.items() if name not in DROPPED}
-    arrays |= _cell_arrays(batch, _hidden(batch))
-    arrays["seq_row_ids"] = row_ids.astype(jnp.uint16)
-    arrays["fk_adj"] = adjacency(batch["parents"])
-    arrays["col_perm"] = _cells_by_column(batch, is_cell)
-    if "row_order" in batch:
-        by_row = _cells_by_row(batch["row_order"], batch["row_starts"], row_ids, is_cell)
-        arrays["out_perm"] = arrays["in_perm"] = by_row
-    return arrays
+    if "row_ids" in batch:
+        return batch
+    if "segment_ids" in batch:
+        raise ValueError(
+            "a batch with several contexts in a sequence (packing=True) is not read by the model;"
+            ' open the sampler with layout="flat", which has no padding between contexts'
+        )
+    return _of_flat(batch) if "context_cells" in batch else _of_sequences(batch, row_shape)
+
+
+def _of_flat(batch: Inputs) -> dict[str, Array]:
+    values = _values(batch)
+    flat = {name: array for name, array in batch.items() if name not in COMPACT_FIELDS}
+    flat |= {name: array[0] for name, array in values.items()}
+    flat |= {name: batch[name][0] for name in FLAT_FIELDS}
+    flat["row_ids"] = rows_of_cells(batch["row_starts"], values["is_padding"] == 0)[0]
+    return flat
+
+
+def _of_sequences(batch: Inputs, row_shape: RowShape | None) -> dict[str, Array]:
+    """Sequences [B,S] with rows [B,R] as contexts at strides of S and R."""
+    flat = {name: array for name, array in batch.items() if name not in COMPACT_FIELDS}
+    if "cells" in batch:
+        values, parents = _values(batch), batch["parents"]
+        row_ids = rows_of_cells(batch["row_starts"], values["is_padding"] == 0)
+    else:
+        values, row_ids = {name: batch[name] for name in VALUE_FIELDS}, batch["seq_row_ids"]
+        rows = batch["fk_adj"].shape[-1]
+        limit = rows if row_shape is None else row_shape.parents
+        parents, flat["is_whole"] = parents_of(batch["fk_adj"], limit)
+    (B, S), R = row_ids.shape, parents.shape[1]
+    sequences = jnp.arange(B, dtype=jnp.int32)
+    flat |= {name: jnp.reshape(x, (B * S, *x.shape[2:])) for name, x in values.items()}
+    flat["row_ids"] = (row_ids.astype(jnp.int32) + R * sequences[:, None]).reshape(B * S)
+    flat["row_ages"] = jnp.reshape(batch["row_ages"], B * R)
+    flat["parents"] = parents.reshape(B * R, parents.shape[2])
+    flat["context_cells"] = S * jnp.arange(B + 1, dtype=jnp.int32)
+    flat["context_rows"] = R * jnp.arange(B + 1, dtype=jnp.int32)
+    is_counted = sequences < batch["num_sequences"][0].astype(jnp.int32)
+    target = jnp.where(is_counted, _targets(batch, values), -1)
+    flat["context_targets"] = jnp.where(target >= 0, target + S * sequences, -1)
+    for name in [name for name in batch if name.startswith("masked_") and name.endswith("indices")]:
+        index = batch[name].astype(jnp.int32)
+        flat[name] = jnp.where(index >= 0, index + S * sequences[:, None], -1)
+    return flat
+
+
+def _targets(batch: Inputs, values: Inputs) -> Array:
+    """Where the target of each sequence stands in it; -1 where there is none. → [B] int32"""
+    if "target_indices" in batch:  # beside masked cells, which look like targets
+        return batch["target_indices"].astype(jnp.int32)
+    is_target = (values["is_target"] > 0) & (values["is_padding"] == 0)  # [B,S]
+    position = jnp.argmax(is_target, axis=1).astype(jnp.int32)
+    return jnp.where(jnp.any(is_target, axis=1), position, -1)
 
 
 def rows_of_cells(row_starts: Array, is_cell: Array) -> Array:
@@ -62,29 +126,20 @@ def rows_of_cells(row_starts: Array, is_cell: Array) -> Array:
     return jnp.where(is_cell, jnp.cumsum(begins, axis=1)[:, :cells], 0)
 
 
-def adjacency(parents: Array) -> Array:
-    """fk_adj of parents. [B,R,P] uint16 → [B,R,R] uint8"""
-    batch, rows, _ = parents.shape
-    b = jnp.arange(batch)[:, None, None]
-    i = jnp.arange(rows)[None, :, None]
-    j = parents.astype(jnp.int32)  # NO_ROW is past the end and dropped
-    return jnp.zeros((batch, rows, rows), jnp.uint8).at[b, i, j].set(1, mode="drop")
+def parents_of(adjacency: Array, limit: int) -> tuple[Array, Array]:
+    """Parents listed from an adjacency, R where there is none; and whether all were listed.
+
+    [B,R,R] → [B,R,limit] int32, [B] bool
+    """
+    rows = adjacency.shape[-1]
+    is_parent = (adjacency > 0).astype(jnp.int32)
+    points, parents = jax.lax.top_k(is_parent, min(limit, rows))
+    is_whole = jnp.max(jnp.sum(is_parent, axis=2), axis=1) <= limit
+    return jnp.where(points > 0, parents, rows), is_whole
 
 
-def _hidden(batch: Inputs) -> Array:
-    """Cells to predict that are empty, as their truth stands beside. → [B,S] bool"""
-    is_target: Array = batch["cells"] & CELL_BITS["is_target"] != 0
-    if "target_values" in batch:
-        return is_target
-    if "masked_numerical_indices" not in batch:
-        return jnp.zeros_like(is_target)
-    if "target_indices" in batch:  # the one that is no masked cell
-        is_target &= jnp.arange(is_target.shape[1]) != batch["target_indices"][:, None]
-    return is_target
-
-
-def _cell_arrays(batch: Inputs, hidden: Array) -> dict[str, Array]:
-    """Everything that stands in one cell; `hidden` ones are empty. [B,S] bool"""
+def _values(batch: Inputs) -> dict[str, Array]:
+    """The arrays of VALUE_FIELDS from compact cells. [B,S] → [B,S]"""
     cells, values = batch["cells"], batch["cell_values"]
     stypes = (cells & CELL_BITS["semantic_type"]).astype(jnp.int8)
     flags = {
@@ -98,7 +153,7 @@ def _cell_arrays(batch: Inputs, hidden: Array) -> dict[str, Array]:
     def floats_of(stype: SemanticType) -> Array:
         return jax.lax.bitcast_convert_type(values_of(stype), jnp.float32)
 
-    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0) & ~hidden
+    is_time = (stypes == SemanticType.TIMESTAMP) & (flags["is_null"] == 0)
     cyclic = _cyclic_parts(batch["cell_times"])  # [B,S,14]
     epoch = floats_of(SemanticType.TIMESTAMP)[..., None]
     times = jnp.concatenate([cyclic, epoch], axis=-1)  # [B,S,15]
@@ -127,28 +182,3 @@ def _cyclic_parts(times: Array) -> Array:
         tables["dates"][(times >> DATE_SHIFT).astype(jnp.int32)],
     )
     return jnp.concatenate(parts, axis=-1)
-
-
-def _cells_by_column(batch: Inputs, is_cell: Array) -> Array:
-    """Positions in a stable order by segment, where there are any, then column. → [B,S] uint16"""
-    keys = batch["cell_columns"].astype(jnp.uint32)
-    if "segment_ids" in batch:
-        keys |= batch["segment_ids"].astype(jnp.uint32) << 16
-    keys = jnp.where(is_cell, keys, jnp.uint32(2**32 - 1))  # padding last
-    return jnp.argsort(keys, axis=1, stable=True).astype(jnp.uint16)
-
-
-def _cells_by_row(row_order: Array, row_starts: Array, row_ids: Array, is_cell: Array) -> Array:
-    """Positions grouped by row in the order given, padding last. → [B,S] uint16"""
-    batch, rows = row_order.shape
-    b = jnp.arange(batch)[:, None]
-    order = row_order.astype(jnp.int32)  # [B,R]; NO_ROW is past the end
-    starts = row_starts.astype(jnp.int32)  # [B,R+1]
-    counts = jnp.diff(starts, axis=1)  # [B,R] cells of each row
-    ordered = jnp.where(order < rows, counts[b, jnp.minimum(order, rows - 1)], 0)
-    places = jnp.cumsum(ordered, axis=1) - ordered  # first position of each row in the order
-    moves = jnp.zeros_like(counts).at[b, order].set(places, mode="drop") - starts[:, :-1]  # by row
-    positions = jnp.arange(is_cell.shape[1], dtype=jnp.int32)
-    place = positions + jnp.where(is_cell, jnp.take_along_axis(moves, row_ids, axis=1), 0)
-    by_row = jnp.zeros(is_cell.shape, jnp.int32).at[b, place].set(positions, unique_indices=True)
-    return by_row.astype(jnp.uint16)

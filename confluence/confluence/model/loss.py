@@ -1,6 +1,6 @@
 """Losses at the target, one for each type of target, chosen without a branch.
 
-    loss = null_bce + (1 - is_null)·type_loss        mean over labelled sequences that count
+    loss = null_bce + (1 - is_null)·type_loss        mean over labelled contexts that count
 
 Every head is computed for every batch; the losses are stacked in the order of the types' numbers
 and the batch's `target_stype` picks one, so one compiled step serves all tasks. The truth is read
@@ -16,7 +16,9 @@ import jax.numpy as jnp
 from headwater import SemanticType
 from jax import Array
 
-from confluence.model.transformer import Inputs, Output, target_positions
+from confluence.model.cells import at_targets, read_contexts
+from confluence.model.expand import Inputs, as_flat
+from confluence.model.transformer import Output
 
 TARGET_STYPES = (
     SemanticType.NUMERICAL,
@@ -27,7 +29,7 @@ TARGET_STYPES = (
 
 EPOCH_WEIGHT = 2.0  # of the Huber of a timestamp's epoch, against the mean of its 14 cyclic parts
 Z_LOSS = 1e-4  # of the squared logsumexp of the categorical head
-SEED_WEIGHTS = "seed_weights"  # [B] float32 beside headwater's arrays: what each sequence weighs
+SEED_WEIGHTS = "seed_weights"  # [n] float32 beside headwater's arrays: what each context weighs
 
 
 class TaskScales(NamedTuple):
@@ -39,37 +41,36 @@ class TaskScales(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """The answer of each sequence, read at its target cell."""
+    """The answer of each context, read at its target cell."""
 
-    is_null: Array  # [B] float32, 1 where the answer is NULL
-    number: Array  # [B] float32, z units of the train labels
-    time: Array  # [B,15] float32
-    boolean: Array  # [B] float32, 0 or 1
-    category: Array  # [B] int32, within the task's categories
-    weight: Array  # [B] float32, above 0 where the sequence counts and is labelled
+    is_null: Array  # [n] float32, 1 where the answer is NULL
+    number: Array  # [n] float32, z units of the train labels
+    time: Array  # [n,15] float32
+    boolean: Array  # [n] float32, 0 or 1
+    category: Array  # [n] int32, within the task's categories
+    weight: Array  # [n] float32, above 0 where the context counts and is labelled
 
 
 def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
-    """Take the truth out of a batch with inline targets."""
-    target = target_positions(batch)[:, None]  # [B,1]
+    """Take the truth out of a batch of any layout with inline targets."""
+    flat = as_flat(batch)
+    contexts = read_contexts(flat)
 
     def at_target(name: str) -> Array:
-        return jnp.take_along_axis(batch[name], target, axis=1)[:, 0]
+        return at_targets(flat[name], contexts)  # [n,...]
 
-    task = batch["task_idx"][0].astype(jnp.int32)
-    sequences = jnp.arange(target.shape[0])
-    counts = sequences < batch["num_sequences"][0].astype(jnp.int32)
-    weight = (counts & (batch["is_labelled"] > 0)).astype(jnp.float32)
-    times = jnp.take_along_axis(batch["timestamp_values"], target[..., None], axis=1)[:, 0]
-    start = batch["cat_emb_start"][0].astype(jnp.int32)
+    task = flat["task_idx"][0].astype(jnp.int32)
+    counts = flat["context_targets"] >= 0
+    weight = (counts & (flat["is_labelled"] > 0)).astype(jnp.float32)
+    start = flat["cat_emb_start"][0].astype(jnp.int32)
     category = at_target("categorical_embed_ids").astype(jnp.int32) - start
     return Truth(
         is_null=(at_target("is_null") > 0).astype(jnp.float32),
         number=at_target("numeric_values") * scales.scale[task] + scales.shift[task],
-        time=times,
+        time=at_target("timestamp_values"),
         boolean=at_target("bool_values").astype(jnp.float32),
         category=jnp.clip(category, 0, None),
-        weight=weight * batch.get(SEED_WEIGHTS, 1.0),
+        weight=weight * flat.get(SEED_WEIGHTS, 1.0),
     )
 
 
@@ -86,7 +87,7 @@ def binary_cross_entropy(logit: Array, truth: Array) -> Array:
 
 
 def numerical_loss(output: Output, truth: Truth, delta: Array) -> Array:
-    """Huber in z units of the train labels. → [B]"""
+    """Huber in z units of the train labels. → [n]"""
     return huber(output.numerical - truth.number, delta)
 
 
@@ -97,15 +98,15 @@ def timestamp_loss(said: Array, truth: Array) -> Array:
 
 
 def categorical_loss(output: Output, truth: Truth) -> Array:
-    """Cross-entropy, and a small price on the size of the normaliser. → [B]"""
-    total = jax.nn.logsumexp(output.categorical, axis=-1)  # [B]
+    """Cross-entropy, and a small price on the size of the normaliser. → [n]"""
+    total = jax.nn.logsumexp(output.categorical, axis=-1)  # [n]
     index = jnp.minimum(truth.category, output.categorical.shape[-1] - 1)[:, None]
     chosen = jnp.take_along_axis(output.categorical, index, axis=-1)[:, 0]
     return total - chosen + Z_LOSS * total**2
 
 
-def sequence_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskScales) -> Array:
-    """The loss of each sequence, before weighting. → [B] float32"""
+def context_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskScales) -> Array:
+    """The loss of each context, before weighting. → [n] float32"""
     delta = scales.delta[batch["task_idx"][0].astype(jnp.int32)]
     by_type = jnp.stack(
         [
@@ -114,9 +115,9 @@ def sequence_losses(output: Output, truth: Truth, batch: Inputs, scales: TaskSca
             binary_cross_entropy(output.boolean, truth.boolean),
             categorical_loss(output, truth),
         ]
-    )  # [4,B], in the order of TARGET_STYPES
+    )  # [4,n], in the order of TARGET_STYPES
     stype = batch["target_stype"][0].astype(jnp.int32)
-    type_loss = by_type[stype - int(TARGET_STYPES[0])]  # [B]
+    type_loss = by_type[stype - int(TARGET_STYPES[0])]  # [n]
     null_loss = binary_cross_entropy(output.null, truth.is_null)
     return null_loss + jnp.where(truth.is_null > 0, 0.0, type_loss)
 
@@ -125,6 +126,6 @@ def batch_loss(
     output: Output, truth: Truth, batch: Inputs, scales: TaskScales
 ) -> tuple[Array, Array]:
     """Sum of weighted losses, and sum of weights; the loss is one by max(1, the other)."""
-    losses = sequence_losses(output, truth, batch, scales)
+    losses = context_losses(output, truth, batch, scales)
     weighed = jnp.where(truth.weight > 0, truth.weight * losses, 0.0)
     return jnp.sum(weighed), jnp.sum(truth.weight)

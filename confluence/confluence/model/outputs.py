@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from confluence.model.transformer import Output
 
 Pass = Iterator[tuple[Output, dict[str, Any]]]
-"""Heads' outputs of the sequences that count, with their host-side info, batch by batch."""
+"""Heads' outputs of the contexts that count, with their host-side info, batch by batch."""
 
 
 class Average:

@@ -3,32 +3,43 @@
 Of all pairs of cells in a context a few percent are allowed. Two arrangements of the cells bring
 those together, and each attention works on one of them:
 
-    slots     [B,R,A]: the cells of each row side by side, A = most cells of a row. Outbound takes
+    slots     [R,A]: the cells of each row side by side, A = most cells of a row. Outbound takes
               the keys of a row's parents to the row; inbound takes the queries of the parents to
               the row and adds what comes out, numerators and denominators, per parent.
-    columns   [B,S]: cells sorted by column and cut into blocks. As a column is a run, a block meets
-              blocks up to `band` away, and a loop over that distance is all there is.
+    columns   [N]: cells sorted by context and column, and cut into blocks. As the cells of a column
+              are a run, a block meets blocks up to `band` away, and a loop over that distance is
+              all there is.
+
+The target of a context asks for one column of its context only. So a cell is a key of one such
+query at most, and the attention of all targets is sums over contexts of what cells give.
+
+All contexts of a batch stand on one axis. No parent and no column crosses from one to another. On a
+processor a loop goes over runs of rows, and of blocks, so that their scores stay in its cache; on a
+GPU there is one run.
 
 Logits are within ±40 (attention.py), so no maximum is taken and partial sums simply add. Cells that
 are hidden or padding have no slot, stand alone in their column and see themselves only. Everything
-has a static shape; only the number of turns of the loop depends on the data.
+has a static shape; only the number of turns of the loop over columns depends on the data.
 
-Cost per sequence: O(R·A²·(1+P)·D) outbound and inbound, P = most foreign keys of a row, and
-O(S·block·(2·band+1)·D) for columns, where dense attention takes O(S²·D) each.
+Cost: O(R·A²·(1+P)·D) outbound and inbound, P = most foreign keys of a row, R = rows of the batch,
+and O(N·block·(2·band+1)·D) for columns, where dense attention takes O(n·S²·D) each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, by_block, unit
+from confluence.model.attention import LOGIT_LIMIT, unit
 
 COLUMN_BLOCK = 32  # cells of a block of the column attention
+ROWS_AT_ONCE = 64  # on a processor: rows whose scores exist at once
+BLOCKS_AT_ONCE = 16  # on a processor: blocks of columns
 
 
 class RowShape(NamedTuple):
@@ -39,137 +50,117 @@ class RowShape(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Where the cells of rows are, and which rows look at which; shared by all layers."""
+    """Where the cells of rows are, and which rows look at which; shared by all layers.
 
-    cells: Array  # [B,R·A] int32, cell of each slot; -1 where empty
-    places: Array  # [B,S] int32, slot of each cell; -1 where the cell is not visible
-    is_filled: Array  # [B,R,A] bool
-    parents: Array  # [B,R,P] int32, R where there is none
-    others: Array  # [B,R,P] int32, the parents that are not the row itself
-    is_own_parent: Array  # [B,R] bool, a row that points at itself
-    outbound_count: Array  # [B,S] float32, keys of each cell
-    inbound_count: Array  # [B,S] float32
+    R is a multiple of the rows that are attended at once; R itself stands for no row.
+    """
+
+    cells: Array  # [R·A] int32, cell of each slot; -1 where empty
+    places: Array  # [N] int32, slot of each cell; -1 where the cell is not visible
+    is_filled: Array  # [R,A] bool
+    parents: Array  # [R,P] int32
+    others: Array  # [R,P] int32, the parents that are not the row itself
+    is_own_parent: Array  # [R] bool, a row that points at itself
+    outbound_count: Array  # [N] float32, keys of each cell
+    inbound_count: Array  # [N] float32
 
 
 class Columns(NamedTuple):
-    """Cells sorted by column, padded to whole blocks; shared by all layers."""
+    """Cells sorted by context and column, padded to whole runs of blocks; shared by all layers."""
 
-    cells: Array  # [B,S'] int32, cell at each place; -1 in the padding of blocks
-    places: Array  # [B,S] int32, place of each cell
-    ids: Array  # [B,S'] int32, column at each place; unlike any other where not visible
-    key_count: Array  # [B,S] float32, keys of each cell
-    band: Array  # [B] int32, blocks between the two ends of what a block may look at
-
-
-class Structure(NamedTuple):
-    """What the row path knows of a batch."""
-
-    slots: Slots
-    columns: Columns
+    cells: Array  # [N'] int32, cell at each place; -1 in the padding of blocks
+    places: Array  # [N] int32, place of each cell
+    ids: Array  # [N'] int32, equal where cells are of one column of one context, and visible
+    key_count: Array  # [N] float32, keys of each cell
+    band: Array  # [runs] int32, blocks between the two ends of what a block of a run may look at
 
 
 # ----------------------------------------------------------------------------------- arrangements
 
 
-def make_structure(
-    row_ids: Array, column_ids: Array, parents: Array, is_cell: Array, width: int,
-    fits: Array | bool = True,
-) -> Structure:  # fmt: skip
-    """Both arrangements of a batch.
+def at_once(count: int, on_a_processor: int) -> int:
+    """How many of `count` rows or blocks are attended at once: all, unless on a processor."""
+    return min(count, on_a_processor) if jax.default_backend() == "cpu" else count
+
+
+def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tuple[Slots, Array]:
+    """The arrangement by rows, and which rows it has as a whole: no slot is lost in silence.
 
     Args:
-        row_ids, column_ids: [B,S] int32.
-        parents: [B,R,P] int, a parent's row or anything from R on; each parent once.
-        is_cell: [B,S] bool, False at padding and hidden cells.
-        width: A; no row has more visible cells, or its whole context becomes NaN.
-        fits: [B] bool, False where `parents` lacks some, with the same consequence.
+        row_ids: [N] int32, over the batch.
+        parents: [Rn,P] int32, a parent's row over the batch, or Rn; each parent once.
+        is_cell: [N] bool, False at padding and hidden cells.
+        width: A.
+
+    Returns: the slots, and [Rn] bool, False where a row has more than `width` visible cells.
     """
-    slots = _make_slots(row_ids, parents, is_cell, width, fits)
-    return Structure(slots, _make_columns(column_ids, is_cell))
-
-
-def parents_of(adjacency: Array, limit: int) -> tuple[Array, Array]:
-    """Parents listed from an adjacency, R where there is none; and whether all were listed.
-
-    [B,R,R] → [B,R,limit] int32, [B] bool
-    """
-    rows = adjacency.shape[-1]
-    is_parent = (adjacency > 0).astype(jnp.int32)
-    points, parents = jax.lax.top_k(is_parent, min(limit, rows))
-    fits = jnp.max(jnp.sum(is_parent, axis=2), axis=1) <= limit
-    return jnp.where(points > 0, parents, rows), fits
-
-
-def _make_slots(
-    row_ids: Array, parents: Array, is_cell: Array, width: int, all_parents: Array | bool
-) -> Slots:
-    batch, cells = row_ids.shape
-    rows = parents.shape[1]
-    b = jnp.arange(batch)[:, None]
+    cells, given = row_ids.shape[0], parents.shape[0]
+    step = at_once(given, ROWS_AT_ONCE)
+    rows = given + -given % step
+    parents = jnp.where(parents < given, parents, rows)
+    parents = jnp.pad(parents, ((0, rows - given), (0, 0)), constant_values=rows)
     keys = jnp.where(is_cell, row_ids, rows)
-    order = jnp.argsort(keys, axis=1, stable=True).astype(jnp.int32)  # [B,S] cells by row
-    counts = jnp.zeros((batch, rows), jnp.int32).at[b, keys].add(1, mode="drop")  # [B,R]
-    starts = jnp.cumsum(counts, axis=1) - counts  # [B,R] first place in `order`
-    place = jnp.zeros_like(order).at[b, order].set(jnp.arange(cells, dtype=jnp.int32))
-    slot = place - starts[b, row_ids] + row_ids * width
+    order = jnp.argsort(keys, stable=True).astype(jnp.int32)  # [N] cells by row
+    counts = jnp.zeros((rows,), jnp.int32).at[keys].add(1, mode="drop")  # [R]
+    starts = jnp.cumsum(counts) - counts  # [R] first place in `order`
+    place = jnp.zeros_like(order).at[order].set(jnp.arange(cells, dtype=jnp.int32))
     a = jnp.arange(width)
-    is_filled = a < counts[:, :, None]  # [B,R,A]
-    at = jnp.minimum(starts[:, :, None] + a, cells - 1).reshape(batch, rows * width)
-    parents = jnp.minimum(parents.astype(jnp.int32), rows)
-    is_self = parents == jnp.arange(rows)[None, :, None]  # [B,R,P]
+    is_filled = a < counts[:, None]  # [R,A]
+    at = jnp.minimum(starts[:, None] + a, cells - 1)
+    is_self = parents == jnp.arange(rows)[:, None]  # [R,P]
     others = jnp.where(is_self, rows, parents)
-    is_own_parent = jnp.any(is_self, axis=2)
-    counts_or_none = jnp.pad(counts, ((0, 0), (0, 1)))  # row R has no cells
-    of_parents = jnp.sum(counts_or_none[b[..., None], others], axis=2)  # [B,R]
-    of_children = (
-        jnp.zeros_like(counts).at[b[..., None], parents].add(counts[:, :, None], mode="drop")
-    )
-    # A row that does not fit would lose cells: its context is made NaN, which no run survives.
-    is_whole = jnp.all(counts <= width, axis=1) & all_parents
-    fits = jnp.where(is_whole, 0.0, jnp.nan)[:, None]  # [B,1]
-    outbound = counts + of_parents + fits
-    inbound = of_children + jnp.where(is_own_parent, 0, 1) + fits
-    return Slots(
-        cells=jnp.where(is_filled.reshape(at.shape), order[b, at], -1),
-        places=jnp.where(is_cell, slot, -1),
+    is_own_parent = jnp.any(is_self, axis=1)
+    of_parents = jnp.sum(jnp.pad(counts, (0, 1))[others], axis=1)  # [R]; row R has no cells
+    of_children = jnp.zeros_like(counts).at[parents].add(counts[:, None], mode="drop")
+    slots = Slots(
+        cells=jnp.where(is_filled, order[at], -1).reshape(rows * width),
+        places=jnp.where(is_cell, place - starts[row_ids] + row_ids * width, -1),
         is_filled=is_filled,
         parents=parents,
         others=others,
         is_own_parent=is_own_parent,
-        outbound_count=outbound[b, row_ids],
-        inbound_count=inbound[b, row_ids],
+        outbound_count=(counts + of_parents)[row_ids].astype(jnp.float32),
+        inbound_count=(of_children + jnp.where(is_own_parent, 0, 1))[row_ids].astype(jnp.float32),
     )
+    return slots, (counts <= width)[:given]
 
 
-def _make_columns(column_ids: Array, is_cell: Array) -> Columns:
-    batch, cells = column_ids.shape
+def make_columns(contexts: Array, column_ids: Array, is_cell: Array) -> Columns:
+    """The arrangement by columns.
+
+    Args:
+        contexts: [N] int32, of each cell; column_ids: [N] int32.
+        is_cell: [N] bool, False at padding and hidden cells.
+    """
+    cells = column_ids.shape[0]
     block = min(COLUMN_BLOCK, cells)
-    padding = -cells % block
-    b = jnp.arange(batch)[:, None]
+    run = block * at_once(-(-cells // block), BLOCKS_AT_ONCE)  # cells of a run of blocks
+    padding = -cells % run
     at = jnp.arange(cells + padding, dtype=jnp.int32)
-    keys = jnp.where(is_cell, column_ids, jnp.int32(2**31 - 1))
-    order = jnp.argsort(keys, axis=1, stable=True).astype(jnp.int32)
-    place = jnp.zeros_like(order).at[b, order].set(at[:cells])
-    ids = jnp.where(is_cell[b, order], column_ids[b, order], -1 - at[:cells])
-    ids = jnp.pad(ids, ((0, 0), (0, padding)))
-    ids = jnp.where(at < cells, ids, -1 - at)  # [B,S']
-    is_first = jnp.pad(ids[:, 1:] != ids[:, :-1], ((0, 0), (1, 0)), constant_values=True)
-    is_last = jnp.pad(ids[:, 1:] != ids[:, :-1], ((0, 0), (0, 1)), constant_values=True)
-    first = jax.lax.cummax(jnp.where(is_first, at, 0), axis=1)  # [B,S'] of the column
-    last = jax.lax.cummin(jnp.where(is_last, at, cells + padding), axis=1, reverse=True)
+    hidden = (~is_cell).astype(jnp.int32)
+    *sorted_keys, order = jax.lax.sort(
+        (hidden, contexts, column_ids, at[:cells]), num_keys=3, is_stable=True
+    )
+    is_new = sum(jnp.diff(key) != 0 for key in sorted_keys) > 0  # [N-1]
+    is_new = jnp.pad(is_new, (1, padding), constant_values=True)
+    is_first = is_new | jnp.pad(sorted_keys[0] > 0, (0, padding), constant_values=True)
+    is_last = jnp.pad(is_first[1:], (0, 1), constant_values=True)
+    first = jax.lax.cummax(jnp.where(is_first, at, 0))  # [N'] of the column
+    last = jax.lax.cummin(jnp.where(is_last, at, cells + padding), reverse=True)
     reach = jnp.maximum(at // block - first // block, last // block - at // block)
+    place = jnp.zeros_like(order).at[order].set(at[:cells])
     return Columns(
-        cells=jnp.pad(order, ((0, 0), (0, padding)), constant_values=-1),
+        cells=jnp.pad(order, (0, padding), constant_values=-1),
         places=place,
-        ids=ids,
-        key_count=(last - first + 1)[b, place].astype(jnp.float32),
-        band=jnp.max(reach, axis=1),
+        ids=first,
+        key_count=(last - first + 1)[place].astype(jnp.float32),
+        band=jnp.max(reach.reshape(-1, run), axis=1),
     )
 
 
 @jax.custom_vjp
 def arrange(x: Array, there: Array, back: Array) -> Array:
-    """Cells in another order, 0 where `there` is -1. [B,M,D], [B,L], [B,M] → [B,L,D].
+    """Cells in another order, 0 where `there` is -1. [M,D], [L], [M] → [L,D].
 
     Each element goes to one place at most, `back`, so the gradient is a gather too, where autodiff
     would scatter.
@@ -178,8 +169,7 @@ def arrange(x: Array, there: Array, back: Array) -> Array:
 
 
 def _take(x: Array, index: Array) -> Array:
-    taken = jnp.take_along_axis(x, jnp.maximum(index, 0)[..., None], axis=1)
-    return jnp.where(index[..., None] >= 0, taken, 0)
+    return jnp.where(index[:, None] >= 0, x[jnp.maximum(index, 0)], 0)
 
 
 arrange.defvjp(
@@ -188,143 +178,186 @@ arrange.defvjp(
 )
 
 
-# --------------------------------------------------------------------------------- the attentions
+# ------------------------------------------------------------------------------- rows, and parents
 
 
-def outbound(
-    query: Array, key: Array, value: Array, tau: Array, *, slots: Slots, block: int
-) -> Array:
-    """Own row and parents. [B,S,D] each, [H] → [B,S,D] in the type of `value`."""
-    return _attend_in_slots(
-        _outbound_block, query, key, value, tau, slots, slots.outbound_count, block
-    )
+def outbound(query: Array, key: Array, value: Array, tau: Array, *, slots: Slots) -> Array:
+    """Own row and parents. [N,D] each, [H] → [N,D] in the type of `value`."""
+    return _attend_in_slots(_outbound, query, key, value, tau, slots, slots.outbound_count)
 
 
-def inbound(
-    query: Array, key: Array, value: Array, tau: Array, *, slots: Slots, block: int
-) -> Array:
-    """The rows that point at the cell's row, and the cell. [B,S,D] each, [H] → [B,S,D]"""
-    return _attend_in_slots(
-        _inbound_block, query, key, value, tau, slots, slots.inbound_count, block
-    )
+def inbound(query: Array, key: Array, value: Array, tau: Array, *, slots: Slots) -> Array:
+    """The rows that point at the cell's row, and the cell. [N,D] each, [H] → [N,D]"""
+    return _attend_in_slots(_inbound, query, key, value, tau, slots, slots.inbound_count)
 
 
 def unit_heads(x: Array, heads: int) -> Array:
-    """x / max(‖x‖, 1e-6) within each head, in float32. [B,S,D] → [B,S,H,K]"""
-    batch, cells, width = x.shape
-    return unit(x.reshape(batch, cells, heads, width // heads))
+    """x / max(‖x‖, 1e-6) within each head, in float32. [N,D] → [N,H,K]"""
+    return unit(x.reshape(x.shape[0], heads, x.shape[1] // heads))
 
 
 def scaled_query(query: Array, count: Array, tau: Array) -> Array:
-    """Queries such that their product with a unit key is the logit. [B,S,D] → [B,S,D] float32"""
-    scale = jnp.clip(tau * jnp.log1p(count)[..., None], -LOGIT_LIMIT, LOGIT_LIMIT)  # [B,S,H]
+    """Queries such that their product with a unit key is the logit. [N,D] → [N,D] float32"""
+    scale = jnp.clip(tau * jnp.log1p(count)[:, None], -LOGIT_LIMIT, LOGIT_LIMIT)  # [N,H]
     return (unit_heads(query, tau.shape[0]) * scale[..., None]).reshape(query.shape)
 
 
 def _attend_in_slots(
-    function: Callable[[tuple[Array, ...]], Array], query: Array, key: Array, value: Array,
-    tau: Array, s: Slots, count: Array, block: int,
+    function: Callable[[Array, Array, Array, Slots], Array], query: Array, key: Array,
+    value: Array, tau: Array, s: Slots, count: Array,
 ) -> Array:  # fmt: skip
-    """Cells to slots, an attention there, `block` sequences at a time, and back."""
-    batch, _, width = query.shape
-    rows, slots = s.is_filled.shape[1:]
-    heads = tau.shape[0]
+    """Cells to slots, an attention there, and back."""
+    width, heads = query.shape[1], tau.shape[0]
+    rows, slots = s.is_filled.shape
 
     def to_slots(x: Array) -> Array:
-        x = arrange(x, s.cells, s.places).reshape(batch, rows, slots, heads, width // heads)
-        return x.transpose(0, 1, 3, 2, 4)  # [B,R,H,A,K]
+        x = arrange(x, s.cells, s.places).reshape(rows, slots, heads, width // heads)
+        return x.transpose(0, 2, 1, 3)  # [R,H,A,K]
 
     q = to_slots(scaled_query(query, count, tau))
     k = to_slots(unit_heads(key, heads).reshape(key.shape))
     v = to_slots(value.astype(jnp.float32))
-    structure = (s.is_filled, s.parents, s.others, s.is_own_parent)
-    out: Array = by_block(jax.checkpoint(function), block, (q, k, v, *structure))  # [B,R,H,A,K]
-    out = out.transpose(0, 1, 3, 2, 4).reshape(batch, rows * slots, width)
+    out = function(q, k, v, s).transpose(0, 2, 1, 3).reshape(rows * slots, width)
     out = arrange(out, s.places, s.cells).astype(value.dtype)
-    return jnp.where(s.places[..., None] >= 0, out, value)  # a cell without a slot sees itself
+    return jnp.where(s.places[:, None] >= 0, out, value)  # a cell without a slot sees itself
 
 
 def _exp_scores(logits: Array, is_key: Array) -> Array:
     return jnp.where(is_key, jnp.exp(logits), 0.0)
 
 
-def _rows_at(x: Array, rows: Array) -> Array:
-    """Rows of x by index; those past the end are never used. [b,R,...], [b,R,P] → [b,R,P,...]"""
-    at = jnp.minimum(rows, x.shape[1] - 1)
-    return x[jnp.arange(x.shape[0])[:, None, None], at]
+def _outbound(q: Array, k: Array, v: Array, s: Slots) -> Array:
+    """Keys of the parents come to the row. [R,H,A,K] each → [R,H,A,K]"""
+    rows = s.is_filled.shape[0]
+    key_rows = jnp.concatenate([jnp.arange(rows)[:, None], s.others], axis=1)  # [R,1+P]
+    is_key = jnp.pad(s.is_filled, ((0, 1), (0, 0)))[key_rows]  # [R,1+P,A]; row R has no cells
+    return over_rows(_outbound_of_rows, q, (k, v), key_rows, is_key)
 
 
-def _outbound_block(args: tuple[Array, ...]) -> Array:
-    """Keys of the parents come to the row. [b,R,H,A,K] each → [b,R,H,A,K]"""
-    q, k, v, is_filled, _, others, _ = args
-    own = _exp_scores(jnp.einsum("brhak,brhck->brhac", q, k), is_filled[:, :, None, None])
-    total = jnp.sum(own, axis=-1)  # [b,R,H,A]
-    out = jnp.einsum("brhac,brhck->brhak", own, v)
-    for p in range(others.shape[2]):  # P is small, and a product for each parent needs no transpose
-        parent = others[:, :, p : p + 1]
-        k_p, v_p, filled = (_rows_at(x, parent)[:, :, 0] for x in (k, v, is_filled))
-        is_key = (filled & (parent < k.shape[1]))[:, :, None, None]  # [b,R,1,1,A]
-        scores = _exp_scores(jnp.einsum("brhak,brhck->brhac", q, k_p), is_key)
-        total += jnp.sum(scores, axis=-1)
-        out += jnp.einsum("brhac,brhck->brhak", scores, v_p)
+def _outbound_of_rows(q: Array, keys: tuple[Array, Array], is_key: Array) -> Array:
+    """q: [r,H,A,K]; keys and values of 1+P rows for each: [r,1+P,H,A,K]; is_key: [r,1+P,A]."""
+    total, out = jnp.zeros(q.shape[:-1]), jnp.zeros_like(q)
+    for p in range(is_key.shape[1]):  # P is small, and a product for each needs no transpose
+        k, v = (x[:, p] for x in keys)
+        scores = _exp_scores(jnp.einsum("rhak,rhck->rhac", q, k), is_key[:, None, None, p])
+        total += jnp.sum(scores, axis=-1)  # [r,H,A]
+        out += jnp.einsum("rhac,rhck->rhak", scores, v)
     return out / jnp.maximum(total, 1e-30)[..., None]
 
 
-def _inbound_block(args: tuple[Array, ...]) -> Array:
-    """Queries of the parents come to the row, sums go back. [b,R,H,A,K] each → [b,R,H,A,K]"""
-    q, k, v, is_filled, parents, _, is_own_parent = args
-    b = jnp.arange(q.shape[0])[:, None]
-    is_key = is_filled[:, :, None, None]  # [b,R,1,1,A]
+def _inbound(q: Array, k: Array, v: Array, s: Slots) -> Array:
+    """Queries of the parents come to the row, sums go back. [R,H,A,K] each → [R,H,A,K]"""
     itself = jnp.where(
-        is_own_parent[:, :, None, None], 0.0, jnp.exp(jnp.sum(q * k, axis=-1))
-    )  # [b,R,H,A]
-    sums = jnp.concatenate([itself[..., None] * v, itself[..., None]], axis=-1)  # [b,R,H,A,K+1]
-    for p in range(parents.shape[2]):
-        q_p = _rows_at(q, parents[:, :, p : p + 1])[:, :, 0]
-        scores = _exp_scores(jnp.einsum("brhak,brhck->brhac", q_p, k), is_key)
-        out = jnp.einsum("brhac,brhck->brhak", scores, v)
-        parts = jnp.concatenate([out, jnp.sum(scores, axis=-1, keepdims=True)], axis=-1)
-        sums = sums.at[b, parents[:, :, p]].add(parts, mode="drop")
+        s.is_own_parent[:, None, None], 0.0, jnp.exp(jnp.sum(q * k, axis=-1))
+    )  # [R,H,A]
+    sums = jnp.concatenate([itself[..., None] * v, itself[..., None]], axis=-1)  # [R,H,A,K+1]
+    parts = over_rows(_inbound_of_rows, (k, v), q, s.parents, s.is_filled)  # [R,P,H,A,K+1]
+    sums = sums.at[s.parents].add(parts, mode="drop")
     return sums[..., :-1] / jnp.maximum(sums[..., -1:], 1e-30)
 
 
-def column(
-    query: Array, key: Array, value: Array, tau: Array, *, columns: Columns, block: int
-) -> Array:
-    """The cells of the cell's column. [B,S,D] each, [H] → [B,S,D] in the type of `value`."""
+def _inbound_of_rows(keys: tuple[Array, Array], q: Array, is_key: Array) -> Array:
+    """keys and values: [r,H,A,K]; queries of P rows for each: [r,P,H,A,K] → [r,P,H,A,K+1]"""
+    k, v = keys
+    parts = []
+    for p in range(q.shape[1]):
+        logits = jnp.einsum("rhak,rhck->rhac", q[:, p], k)
+        scores = _exp_scores(logits, is_key[:, None, None])
+        out = jnp.einsum("rhac,rhck->rhak", scores, v)
+        parts.append(jnp.concatenate([out, jnp.sum(scores, axis=-1, keepdims=True)], axis=-1))
+    return jnp.stack(parts, axis=1)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def over_rows(function: Any, own: Any, others: Any, index: Array, is_key: Array) -> Array:
+    """A function of rows and of other rows that each names, for a run of rows at a time.
+
+    Nothing is kept for the backward pass; it makes a run's results again. What it adds to the rows
+    that are named is added in place, run by run: autodiff would add all rows for each run.
+
+    Args:
+        function: ([r,...] of own, [r,P,...] of others, [r,...] of is_key) → [r,...].
+        own, others: trees of arrays [R,...].
+        index: [R,P] int32, the others that each row names, R for none.
+        is_key: [R,...] bool, False at least where `index` has none or takes what does not count.
+    """
+    return _over_rows_forward(function, own, others, index, is_key)[0]
+
+
+def _in_runs(tree: Any) -> Any:
+    step = at_once(jax.tree.leaves(tree)[0].shape[0], ROWS_AT_ONCE)
+    return jax.tree.map(lambda a: a.reshape(-1, step, *a.shape[1:]), tree)
+
+
+def _joined(tree: Any) -> Any:
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), tree)
+
+
+def _named(others: Any, index: Array) -> Any:
+    """Rows by index; those past the end are never used. [R,...], [r,P] → [r,P,...]"""
+    return jax.tree.map(lambda x: x[jnp.minimum(index, x.shape[0] - 1)], others)
+
+
+def _over_rows_forward(
+    function: Any, own: Any, others: Any, index: Array, is_key: Array
+) -> tuple[Array, Any]:
+    def one_run(args: Any) -> Any:
+        own, index, is_key = args
+        return function(own, _named(others, index), is_key)
+
+    out: Array = _joined(jax.lax.map(one_run, _in_runs((own, index, is_key))))
+    return out, (own, others, index, is_key)
+
+
+def _over_rows_backward(function: Any, residuals: Any, d_out: Array) -> Any:
+    own, others, index, is_key = residuals
+
+    def one_run(d_others: Any, args: Any) -> tuple[Any, Any]:
+        own, index, is_key, d_out = args
+        _, pull = jax.vjp(
+            lambda own, named: function(own, named, is_key), own, _named(others, index)
+        )
+        d_own, d_named = pull(d_out)
+        added = jax.tree.map(
+            lambda total, part: total.at[index].add(part, mode="drop"), d_others, d_named
+        )
+        return added, d_own
+
+    zeros = jax.tree.map(jnp.zeros_like, others)
+    d_others, d_own = jax.lax.scan(one_run, zeros, _in_runs((own, index, is_key, d_out)))
+    return _joined(d_own), d_others, None, None
+
+
+over_rows.defvjp(_over_rows_forward, _over_rows_backward)
+
+
+# ---------------------------------------------------------------------------------------- columns
+
+
+def column(query: Array, key: Array, value: Array, tau: Array, *, columns: Columns) -> Array:
+    """The cells of the cell's column. [N,D] each, [H] → [N,D] in the type of `value`."""
     c = columns
-    batch, cells, width = query.shape
-    heads = tau.shape[0]
-    size = min(COLUMN_BLOCK, cells)
+    cells, width = query.shape
+    heads, size = tau.shape[0], min(COLUMN_BLOCK, cells)
 
     def by_column(x: Array) -> Array:
-        x = arrange(x, c.cells, c.places)  # [B,S',D]
-        x = x.reshape(batch, -1, size, heads, width // heads)
-        return x.transpose(0, 1, 3, 4, 2)  # [B,n,H,K,size]
+        x = arrange(x, c.cells, c.places).reshape(-1, size, heads, width // heads)
+        return x.transpose(0, 2, 3, 1)  # [m,H,K,size]
 
     q = by_column(scaled_query(query, c.key_count, tau))
     k = by_column(unit_heads(key, heads).reshape(key.shape))
     v = by_column(value.astype(jnp.float32))
-    ids = c.ids.reshape(batch, -1, size)
-    out = by_block(lambda args: banded_softmax(*args), block, (q, k, v, ids, c.band))
-    out = out.transpose(0, 1, 4, 2, 3).reshape(batch, -1, width)  # [B,S',D]
+    out = banded_softmax(q, k, v, c.ids.reshape(-1, size), c.band)
+    out = out.transpose(0, 3, 1, 2).reshape(-1, width)  # [N',D]
     return arrange(out, c.places, c.cells).astype(value.dtype)
-
-
-def target_column_mask(column_ids: Array, is_cell: Array, target: Array) -> Array:
-    """Which cells each sequence's target may look at along its column. [B] → [B,1,S] bool"""
-    at = target[:, None]
-    same = column_ids == jnp.take_along_axis(column_ids, at, axis=1)
-    is_target = jnp.arange(is_cell.shape[1]) == at
-    both = is_cell & jnp.take_along_axis(is_cell, at, axis=1)
-    return ((same & both) | is_target)[:, None]
 
 
 @jax.custom_vjp
 def banded_softmax(q: Array, k: Array, v: Array, ids: Array, band: Array) -> Array:
-    """softmax(q·k within equal ids)·v, where equal ids are at most `band` blocks apart.
+    """softmax(q·k within equal ids)·v, for a run of blocks at a time, where equal ids are at most
+    the run's `band` blocks apart.
 
-    [b,n,H,K,t] float32 each, [b,n,t] int32, [b] int32 → [b,n,H,K,t]
+    [m,H,K,t] float32 each, [m,t] int32, [runs] int32 → [m,H,K,t]
     """
     return _banded_forward(q, k, v, ids, band)[0]
 
@@ -334,71 +367,126 @@ Residuals = tuple[Array, Array, Array, Array, Array, Array, Array]
 
 def _turns(blocks: int, band: Array) -> tuple[Array, Array]:
     """Shift of the first turn, and how many: from -band to band, around the end, each once."""
-    widest = jnp.max(band)
-    return -widest, jnp.minimum(2 * widest + 1, blocks)
+    return -band, jnp.minimum(2 * band + 1, blocks)
 
 
-def _twice(x: Array) -> Array:
-    return jnp.concatenate([x, x], axis=1)
+def _around(x: Array, run: int) -> Array:
+    """Blocks, and the first of them once more behind the last. [m,...] → [m+run,...]"""
+    return jnp.concatenate([x, x[:run]])
+
+
+def _in_band(runs: int, *arrays: Array) -> tuple[Array, ...]:
+    """Blocks by run, behind the number of the first block of each."""
+    step = arrays[0].shape[0] // runs
+    firsts = step * jnp.arange(runs, dtype=jnp.int32)
+    return (firsts, *(a.reshape(runs, step, *a.shape[1:]) for a in arrays))
+
+
+def _slices(start: Array, run: int, *arrays: Array) -> tuple[Array, ...]:
+    return tuple(jax.lax.dynamic_slice_in_dim(x, start, run) for x in arrays)
 
 
 def _banded_scores(q: Array, k: Array, ids: Array, key_ids: Array) -> Array:
-    is_key = ids[:, :, None, :, None] == key_ids[:, :, None, None, :]  # [b,n,1,t,t]
-    return _exp_scores(jnp.einsum("bnhkq,bnhks->bnhqs", q, k), is_key)
+    is_key = ids[:, None, :, None] == key_ids[:, None, None, :]  # [m,1,t,t]
+    return _exp_scores(jnp.einsum("mhkq,mhks->mhqs", q, k), is_key)
 
 
 def _banded_forward(
     q: Array, k: Array, v: Array, ids: Array, band: Array
 ) -> tuple[Array, Residuals]:
-    blocks = q.shape[1]
-    first, turns = _turns(blocks, band)
-    k2, v2, ids2 = _twice(k), _twice(v), _twice(ids)
+    blocks, runs = q.shape[0], band.shape[0]
+    around = tuple(_around(x, blocks // runs) for x in (k, v, ids))
 
-    def turn(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        shift = (first + i) % blocks
-        k_i, v_i, ids_i = (
-            jax.lax.dynamic_slice_in_dim(x, shift, blocks, axis=1) for x in (k2, v2, ids2)
-        )
-        scores = _banded_scores(q, k_i, ids, ids_i)  # [b,n,H,t,t]
-        out = sums[0] + jnp.einsum("bnhqs,bnhks->bnhkq", scores, v_i)
-        return out, sums[1] + jnp.sum(scores, axis=-1)[:, :, :, None]
+    def one_run(args: tuple[Array, ...]) -> tuple[Array, Array]:
+        band, start, q, ids = args
+        first, turns = _turns(blocks, band)
 
-    zeros = jnp.zeros_like(q)
-    out, total = jax.lax.fori_loop(0, turns, turn, (zeros, zeros[:, :, :, :1]))
-    return out / total, (q, k, v, ids, band, out / total, total)
+        def turn(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+            k_i, v_i, ids_i = _slices((start + first + i) % blocks, q.shape[0], *around)
+            scores = _banded_scores(q, k_i, ids, ids_i)  # [m,H,t,t]
+            out = sums[0] + jnp.einsum("mhqs,mhks->mhkq", scores, v_i)
+            return out, sums[1] + jnp.sum(scores, axis=-1)[:, :, None]
+
+        zeros = jnp.zeros_like(q)
+        out, total = jax.lax.fori_loop(0, turns, turn, (zeros, zeros[:, :, :1]))
+        return out / total, total
+
+    out, total = _joined(jax.lax.map(one_run, (band, *_in_band(runs, q, ids))))
+    return out, (q, k, v, ids, band, out, total)
 
 
 def _banded_backward(residuals: Residuals, d_out: Array) -> tuple[Array, Array, Array, None, None]:
     q, k, v, ids, band, out, total = residuals
-    blocks = q.shape[1]
-    first, turns = _turns(blocks, band)
-    k2, v2, ids2 = _twice(k), _twice(v), _twice(ids)
+    blocks, runs = q.shape[0], band.shape[0]
+    run = blocks // runs
+    around = tuple(_around(x, run) for x in (k, v, ids))
     d_sum = d_out / total
-    d_total = jnp.sum(d_sum * out, axis=3)[..., None]  # [b,n,H,t,1]
+    d_total = jnp.sum(d_sum * out, axis=2)[..., None]  # [m,H,t,1]
 
-    def turn(i: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        d_q, d_k2, d_v2 = sums
-        shift = (first + i) % blocks
-        k_i, v_i, ids_i = (
-            jax.lax.dynamic_slice_in_dim(x, shift, blocks, axis=1) for x in (k2, v2, ids2)
-        )
-        scores = _banded_scores(q, k_i, ids, ids_i)
-        d_v = jnp.einsum("bnhkq,bnhqs->bnhks", d_sum, scores)
-        d_logits = scores * (jnp.einsum("bnhkq,bnhks->bnhqs", d_sum, v_i) - d_total)
-        d_q = d_q + jnp.einsum("bnhks,bnhqs->bnhkq", k_i, d_logits)
-        d_k = jnp.einsum("bnhkq,bnhqs->bnhks", q, d_logits)
-        return d_q, _add_at(d_k2, d_k, shift), _add_at(d_v2, d_v, shift)
+    def one_run(sums: tuple[Array, Array], args: tuple[Array, ...]) -> tuple[Any, Array]:
+        band, start, q, ids, d_sum, d_total = args
+        first, turns = _turns(blocks, band)
 
-    zeros = jnp.zeros_like(_twice(q))
-    d_q, d_k2, d_v2 = jax.lax.fori_loop(0, turns, turn, (zeros[:, :blocks], zeros, zeros))
-    d_k, d_v = (x[:, :blocks] + x[:, blocks:] for x in (d_k2, d_v2))
-    return d_q, d_k, d_v, None, None
+        def turn(i: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            d_q, d_keys, d_values = sums
+            at = (start + first + i) % blocks
+            k_i, v_i, ids_i = _slices(at, run, *around)
+            scores = _banded_scores(q, k_i, ids, ids_i)
+            d_v = jnp.einsum("mhkq,mhqs->mhks", d_sum, scores)
+            d_logits = scores * (jnp.einsum("mhkq,mhks->mhqs", d_sum, v_i) - d_total)
+            d_q = d_q + jnp.einsum("mhks,mhqs->mhkq", k_i, d_logits)
+            d_k = jnp.einsum("mhkq,mhqs->mhks", q, d_logits)
+            return d_q, _add_at(d_keys, d_k, at), _add_at(d_values, d_v, at)
+
+        d_q, *sums_after = jax.lax.fori_loop(0, turns, turn, (jnp.zeros_like(q), *sums))
+        return tuple(sums_after), d_q
+
+    zeros = jnp.zeros_like(around[0])
+    parts = (band, *_in_band(runs, q, ids, d_sum, d_total))
+    d_around, d_q = jax.lax.scan(one_run, (zeros, zeros), parts)
+    d_k, d_v = (x[:blocks].at[:run].add(x[blocks:]) for x in d_around)
+    return _joined(d_q), d_k, d_v, None, None
 
 
 def _add_at(total: Array, part: Array, start: Array) -> Array:
-    """Add to a run of blocks. [b,2n,...], [b,n,...] → [b,2n,...]"""
-    before = jax.lax.dynamic_slice_in_dim(total, start, part.shape[1], axis=1)
-    return jax.lax.dynamic_update_slice_in_dim(total, before + part, start, axis=1)
+    """Add to a run of blocks. [m+run,...], [run,...] → [m+run,...]"""
+    before = jax.lax.dynamic_slice_in_dim(total, start, part.shape[0])
+    return jax.lax.dynamic_update_slice_in_dim(total, before + part, start, axis=0)
 
 
 banded_softmax.defvjp(_banded_forward, _banded_backward)
+
+
+# ------------------------------------------------------------------------------------ the targets
+
+
+class TargetColumns(NamedTuple):
+    """Which target looks at each cell along its column."""
+
+    askers: Array  # [N] int32, the context of the target, n where none looks
+    key_count: Array  # [n] float32, keys of each target
+
+
+def make_target_columns(askers: Array, contexts: int) -> TargetColumns:
+    """What the column attention of n = `contexts` targets reads. askers: [N] int32."""
+    return TargetColumns(askers, _by_context(jnp.ones(askers.shape), askers, contexts))
+
+
+def _by_context(x: Array, of_cell: Array, contexts: int) -> Array:
+    """Sums over the cells of each context. [N,...], [N] → [n,...]"""
+    return jnp.zeros((contexts, *x.shape[1:]), x.dtype).at[of_cell].add(x, mode="drop")
+
+
+def target_column(
+    query: Array, key: Array, value: Array, tau: Array, *, columns: TargetColumns
+) -> Array:
+    """What targets get along their columns; 0 where there is none. query [n,D], [N,D] → [n,D]"""
+    n, heads = query.shape[0], tau.shape[0]
+    c = columns.askers
+    q = scaled_query(query, columns.key_count, tau)[jnp.minimum(c, n - 1)]  # [N,D], of the asker
+    k = unit_heads(key, heads)  # [N,H,K]
+    v = value.astype(jnp.float32).reshape(k.shape)
+    scores = _exp_scores(jnp.sum(q.reshape(k.shape) * k, axis=-1), (c < n)[:, None])  # [N,H]
+    total = _by_context(scores, c, n)[..., None]  # [n,H,1]
+    out = _by_context(scores[..., None] * v, c, n) / jnp.where(total > 0, total, 1.0)
+    return out.reshape(query.shape).astype(value.dtype)

@@ -6,15 +6,19 @@ There is no positional encoding. Structure comes from three attention patterns, 
 of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with
 its shape, its first value and the optimizer that trains it. All functions are pure.
 
-Dimensions, one letter each: B sequences, S cells, R rows, D width, H heads, K head width, F
-feed-forward width, N layers, T width of a text embedding, U texts of a batch, C columns, V
-categories, L most categories of a task.
+All cells of a batch stand on one axis, contexts side by side (expand.py); what is not attention
+knows no contexts. Padding and hidden cells go through every layer, look at themselves only, and
+nobody looks at them.
+
+Dimensions, one letter each: n contexts, N cells of all contexts, D width, H heads, K head width, F
+feed-forward width, T width of a text embedding, U texts of a batch, C columns, V categories, L most
+categories of a task.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -23,12 +27,13 @@ import jax.numpy as jnp
 from headwater import SemanticType
 from jax import Array
 
-from confluence.config import Config, ConfigError
-from confluence.model import attention, compiled_attention, row_attention
+from confluence.config import Config
+from confluence.model.cells import Cells, at_targets, read_cells
+from confluence.model.expand import Inputs, as_flat
+from confluence.model.patterns import Mix, Patterns, make_patterns
 from confluence.model.row_attention import RowShape
 
 Params = dict[str, Array]
-Inputs = Mapping[str, Array]
 Trainer = Literal["muon", "adamw", "adamw_without_decay", "temperature"]
 
 PATTERNS = 3  # outbound, inbound, column
@@ -36,8 +41,6 @@ TIME_PARTS = 15  # 14 cyclic parts of a timestamp, then its z-scored epoch
 AGE_PARTS = 5  # features of a row's age
 AGE_LIMIT_DAYS = 18_250.0  # 50 years
 NORM_EPSILON = 1e-6  # added to the mean square in RMSNorm
-ROWS_FROM = 1024  # S from which attention by rows is the default: on a GPU dense was 1.7 times as
-# fast at 512, and at 1024 had no room with 32 contexts of 36M parameters
 ONE_HOT_LIMIT = 4096  # most rows of a table whose gradient is a product on a GPU
 VECTOR_SCALE = 0.02  # standard deviation of learned vectors
 
@@ -52,13 +55,13 @@ class Tables(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What the heads say at the target of each sequence; float32. Numbers are in z units."""
+    """What the heads say at the target of each context; float32. Numbers are in z units."""
 
-    null: Array  # [B] logit
-    numerical: Array  # [B]
-    timestamp: Array  # [B,15]
-    boolean: Array  # [B] logit
-    categorical: Array  # [B,L] logits, -1e9 beyond the task's categories
+    null: Array  # [n] logit
+    numerical: Array  # [n]
+    timestamp: Array  # [n,15]
+    boolean: Array  # [n] logit
+    categorical: Array  # [n,L] logits, -1e9 beyond the task's categories
 
 
 class Parameter(NamedTuple):
@@ -71,7 +74,8 @@ class Parameter(NamedTuple):
 
 def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     """Every parameter of the model, by name, in the order of the data."""
-    D, N, F, T, P = cfg.width, cfg.layers, cfg.feed_forward_width, text_width, PATTERNS
+    D, F, T = cfg.width, cfg.feed_forward_width, text_width
+    layers, patterns = cfg.layers, PATTERNS
     table: dict[str, Parameter] = {}
 
     def affine(name: str, width_in: int, width_out: int) -> None:
@@ -91,16 +95,16 @@ def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     table["encoder.timeless"] = Parameter((1, D), "vector", "adamw")
     table["encoder.norm"] = Parameter((D,), "zeros", "adamw_without_decay")
 
-    table["attention.norm"] = Parameter((N, P, D), "zeros", "adamw_without_decay")
+    table["attention.norm"] = Parameter((layers, patterns, D), "zeros", "adamw_without_decay")
     for name in ("query", "key", "value"):
-        table[f"attention.{name}"] = Parameter((N, P, D, D), "xavier", "muon")
-    table["attention.out"] = Parameter((N, P, D, D), "residual", "muon")
-    table["attention.gate"] = Parameter((N, P, D, D), "zeros", "muon")
-    table["attention.temperature"] = Parameter((N, P, cfg.heads), "ones", "temperature")
-    table["feed_forward.norm"] = Parameter((N, D), "zeros", "adamw_without_decay")
-    table["feed_forward.gate"] = Parameter((N, D, F), "xavier", "muon")
-    table["feed_forward.up"] = Parameter((N, D, F), "xavier", "muon")
-    table["feed_forward.down"] = Parameter((N, F, D), "residual", "muon")
+        table[f"attention.{name}"] = Parameter((layers, patterns, D, D), "xavier", "muon")
+    table["attention.out"] = Parameter((layers, patterns, D, D), "residual", "muon")
+    table["attention.gate"] = Parameter((layers, patterns, D, D), "zeros", "muon")
+    table["attention.temperature"] = Parameter((layers, patterns, cfg.heads), "ones", "temperature")
+    table["feed_forward.norm"] = Parameter((layers, D), "zeros", "adamw_without_decay")
+    table["feed_forward.gate"] = Parameter((layers, D, F), "xavier", "muon")
+    table["feed_forward.up"] = Parameter((layers, D, F), "xavier", "muon")
+    table["feed_forward.down"] = Parameter((layers, F, D), "residual", "muon")
 
     table["heads.norm"] = Parameter((D,), "zeros", "adamw_without_decay")
     affine("heads.null", D, 1)
@@ -150,7 +154,7 @@ def _first_values(key: Array, cfg: Config, table: dict[str, Parameter]) -> Param
 
 
 def _xavier_limit(parameter: Parameter, cfg: Config) -> float:
-    """Bound of the uniform distribution; last matrices of a sublayer get 1/√(4N) of it."""
+    """Bound of the uniform distribution; last matrices of a sublayer get 1/√(4·layers) of it."""
     limit = math.sqrt(6.0 / (parameter.shape[-2] + parameter.shape[-1]))
     return limit / math.sqrt(4.0 * cfg.layers) if parameter.first == "residual" else limit
 
@@ -163,19 +167,6 @@ def compute_dtype(cfg: Config) -> jnp.dtype:
     return jnp.dtype(name)
 
 
-def attention_path(cfg: Config) -> str:
-    """Which attention runs: as told, else "compiled" on a processor; where that cannot run, "rows"
-    or "dense", whichever was faster at that length, or fits (5-results.md)."""
-    can_compile = jax.default_backend() == "cpu" and compiled_attention.is_available()
-    if cfg.attention == "compiled" and not can_compile:
-        raise ConfigError("attention 'compiled' needs a CPU and an installed package; try 'auto'")
-    if cfg.attention != "auto":
-        return cfg.attention
-    if can_compile:
-        return "compiled"
-    return "rows" if cfg.sequence_length >= ROWS_FROM else "dense"
-
-
 def rms_norm(x: Array, gamma: Array, dtype: jnp.dtype) -> Array:
     """x / rms(x)·(1 + γ), computed in float32, returned as `dtype`. [...,D], [D] → [...,D]."""
     x = x.astype(jnp.float32)
@@ -183,76 +174,11 @@ def rms_norm(x: Array, gamma: Array, dtype: jnp.dtype) -> Array:
     return (x * jax.lax.rsqrt(mean_square + NORM_EPSILON) * (1.0 + gamma)).astype(dtype)
 
 
-@jax.custom_vjp
-def linear(x: Array, weight: Array) -> Array:
-    """x·W with all cells on one axis, forward and backward. [...,I], [I,O] → [...,O]
-
-    The transpose that autodiff makes of a product over [B,S,I] contracts two axes at once, for
-    which XLA has no fast kernel on CPU: 3 times slower than this.
-    """
-    return (x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight).reshape(
-        *x.shape[:-1], weight.shape[1]
-    )
-
-
-def _linear_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return linear(x, weight), (x, weight)
-
-
-def _linear_backward(residuals: tuple[Array, Array], d_out: Array) -> tuple[Array, Array]:
-    x, weight = residuals
-    cells = math.prod(x.shape[:-1])
-    flat_x, flat_d = x.reshape(cells, x.shape[-1]), d_out.reshape(cells, d_out.shape[-1])
-    return (flat_d @ weight.T).reshape(x.shape), jnp.einsum("ni,no->io", flat_x, flat_d)
-
-
-linear.defvjp(_linear_forward, _linear_backward)
-
-
 # ------------------------------------------------------------------------------------- the encoder
 
 
-class Cells(NamedTuple):
-    """The integers of a batch, safe to index with; padding looks like row 0, column 0, type 0."""
-
-    row_ids: Array  # [B,S] int32
-    column_ids: Array  # [B,S] int32
-    stypes: Array  # [B,S] int32
-    is_cell: Array  # [B,S] bool
-    is_target: Array  # [B,S] bool, masked cells too
-    target: Array  # [B] int32, position of the target; 0 in an empty sequence
-
-
-def read_cells(batch: Inputs, hidden: Array | None = None) -> Cells:
-    """Cast a batch's ids to int32 and blank its padding. `hidden` [B,S] bool drops more cells."""
-    is_cell = batch["is_padding"] == 0
-    is_target = is_cell & (batch["is_target"] > 0)
-    if hidden is not None:
-        is_cell = is_cell & (~hidden | is_target)
-
-    def ids(name: str) -> Array:
-        return jnp.where(is_cell, batch[name].astype(jnp.int32), 0)
-
-    return Cells(
-        row_ids=ids("seq_row_ids"),
-        column_ids=ids("column_ids"),
-        stypes=ids("semantic_types"),
-        is_cell=is_cell,
-        is_target=is_target,
-        target=target_positions(batch),
-    )
-
-
-def target_positions(batch: Inputs) -> Array:
-    """Where the target of each sequence stands; 0 where there is none. → [B] int32"""
-    if "target_indices" in batch:  # beside masked cells, which look like targets
-        return jnp.maximum(batch["target_indices"].astype(jnp.int32), 0)
-    is_target = (batch["is_target"] > 0) & (batch["is_padding"] == 0)
-    return jnp.argmax(is_target, axis=1).astype(jnp.int32)
-
-
 def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Config) -> Array:
-    """h0 = RMSNorm(column + value + age). → [B,S,D]
+    """h0 = RMSNorm(column + value + age). → [N,D]
 
     Each cell takes one row of one table (identifier, biases, boolean, NULL, mask, categories,
     texts) and adds what is linear in its numbers: its value or time, and the age of its row.
@@ -271,14 +197,14 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
         ]
     )  # [23,D]
     with jax.default_matmul_precision("float32"):  # 8 bits of an epoch or an age are weeks
-        from_numbers = linear(numbers, weights)
-    total = look_up(columns, cells.column_ids) + look_up(value_table, value_ids)  # [B,S,D] float32
+        from_numbers = numbers @ weights
+    total = look_up(columns, cells.column_ids) + look_up(value_table, value_ids)  # [N,D] float32
     total = total + from_numbers
     return rms_norm(total, params["encoder.norm"], dtype)
 
 
 def look_up(table: Array, ids: Array) -> Array:
-    """Rows of a table, in float32. [n,D], [B,S] int32 → [B,S,D]
+    """Rows of a table, in float32. [m,D], [N] int32 → [N,D]
 
     A row's gradient is a sum over the cells that took it, maybe most of the batch: in bfloat16 such
     a sum loses up to a tenth. A GPU adds all cells at once, which is slow where many meet at a row
@@ -293,7 +219,7 @@ def look_up(table: Array, ids: Array) -> Array:
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def look_up_by_product(rows: Array, ids: Array, dtype: jnp.dtype) -> Array:
     """Rows by index, whose gradient is a product with a one-hot matrix, in `dtype` summed in
-    float32. [n,D] float32, [B,S] → [B,S,D]"""
+    float32. [m,D] float32, [N] → [N,D]"""
     return rows[ids]
 
 
@@ -308,7 +234,7 @@ def _look_up_backward(
 ) -> tuple[Array, None]:
     rows, ids = residuals
     count, width = rows.shape
-    one_hot = (ids.reshape(-1, 1) == jnp.arange(count)).astype(dtype)  # [B·S,n]
+    one_hot = (ids.reshape(-1, 1) == jnp.arange(count)).astype(dtype)  # [N,m]
     d_flat = d_out.reshape(-1, width).astype(dtype)
     return jnp.einsum("cn,cd->nd", one_hot, d_flat, preferred_element_type=jnp.float32), None
 
@@ -317,7 +243,7 @@ look_up_by_product.defvjp(_look_up_forward, _look_up_backward)
 
 
 def project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:
-    """Linear(T→D) of a frozen table. [n,T] float16 → [n,D]."""
+    """Linear(T→D) of a frozen table. [m,T] float16 → [m,D]."""
     weight = params[f"{name}.weight"].astype(dtype)
     return table.astype(dtype) @ weight + params[f"{name}.bias"].astype(dtype)
 
@@ -325,7 +251,7 @@ def project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:
 def _value_table(
     params: Params, batch: Inputs, cells: Cells, tables: Tables, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-    """All vectors that a value can be looked up in, and which one each cell takes: [n,D], [B,S]."""
+    """All vectors that a value can be looked up in, and which one each cell takes: [m,D], [N]."""
     parts: dict[str, Array] = {
         "identifier": params["encoder.identifier"],
         "numerical": params["encoder.numerical.bias"][None],
@@ -358,7 +284,7 @@ def _value_table(
 
 
 def _value_numbers(batch: Inputs, cells: Cells) -> Array:
-    """[value, 15 parts of a time], zero where the cell shows neither. → [B,S,16] float32"""
+    """[value, 15 parts of a time], zero where the cell shows neither. → [N,16] float32"""
     shows = cells.is_cell & (batch["is_null"] == 0) & ~cells.is_target
     is_number = shows & (cells.stypes == SemanticType.NUMERICAL)
     is_time = shows & (cells.stypes == SemanticType.TIMESTAMP)
@@ -368,8 +294,8 @@ def _value_numbers(batch: Inputs, cells: Cells) -> Array:
 
 
 def _age_numbers(batch: Inputs, cells: Cells) -> Array:
-    """[5 features of the age, has an age, has none] of each cell's row. → [B,S,7] float32"""
-    age = batch["row_ages"].astype(jnp.float32)  # [B,R] days
+    """[5 features of the age, has an age, has none] of each cell's row. → [N,7] float32"""
+    age = batch["row_ages"].astype(jnp.float32)  # [Rn] days
     has_age = age >= 0
     a = jnp.where(has_age, age, 0.0)
     features = jnp.stack(
@@ -382,98 +308,19 @@ def _age_numbers(batch: Inputs, cells: Cells) -> Array:
             jnp.ones_like(a),
         ],
         axis=-1,
-    )  # [B,R,6]
+    )  # [Rn,6]
     features = jnp.where(has_age[..., None], features, 0.0)
-    features = jnp.concatenate([features, 1.0 - features[..., -1:]], axis=-1)  # [B,R,7]
-    return jnp.take_along_axis(features, cells.row_ids[..., None], axis=1)  # [B,S,7]
+    features = jnp.concatenate([features, 1.0 - features[..., -1:]], axis=-1)  # [Rn,7]
+    return features[cells.row_ids]
 
 
 # -------------------------------------------------------------------------------------- the layers
 
 
-Mix = Callable[[Array, Array, Array, Array], Array]
-"""An attention under one pattern: query [B,Q,D], key and value [B,S,D], τ [H] → [B,Q,D]."""
-
-
-class Patterns(NamedTuple):
-    """The attentions of a batch, by pattern; dense or by rows, the numbers are the same."""
-
-    outbound: Mix
-    inbound: Mix
-    column: Mix
-    target_column: Mix  # Q = 1, the target
-
-
-def dense_patterns(batch: Inputs, cells: Cells, cfg: Config) -> Patterns:
-    """Attention under masks over all pairs of cells: the definition, and faster if S is small."""
-    masks = attention.make_masks(cells.row_ids, cells.column_ids, batch["fk_adj"], cells.is_cell)
-    block = attention.block_size(cells.is_cell.shape[0])
-    return Patterns(
-        outbound=_under(masks.outbound, block),
-        inbound=_under(masks.inbound, block),
-        column=_under(masks.column, block),
-        target_column=_under(at_target(masks.column, cells), cells.is_cell.shape[0]),
-    )
-
-
-def row_patterns(batch: Inputs, cells: Cells, cfg: Config, shape: RowShape) -> Patterns:
-    """Attention between the rows and along the columns that can see each other."""
-    parents, fits = _parents(batch, shape)
-    slots, columns = row_attention.make_structure(
-        cells.row_ids, cells.column_ids, parents, cells.is_cell, shape.width, fits
-    )
-    batch_size = cells.is_cell.shape[0]
-    block = attention.block_size(batch_size)
-    mask = row_attention.target_column_mask(cells.column_ids, cells.is_cell, cells.target)
-    return Patterns(
-        outbound=partial(row_attention.outbound, slots=slots, block=block),
-        inbound=partial(row_attention.inbound, slots=slots, block=block),
-        column=partial(row_attention.column, columns=columns, block=block),
-        target_column=_under(mask, batch_size),
-    )
-
-
-def compiled_patterns(batch: Inputs, cells: Cells, shape: RowShape | None) -> Patterns:
-    """The same in C, on a processor."""
-    parents, fits = _parents(batch, shape)
-    layout = compiled_attention.Layout(
-        cells.row_ids, cells.column_ids, parents.astype(jnp.int32), cells.is_cell
-    )
-    mask = row_attention.target_column_mask(cells.column_ids, cells.is_cell, cells.target)
-    unless_cut = jnp.where(fits, 0.0, jnp.nan).reshape(-1, 1, 1)  # a lost parent is no silent one
-
-    def along(pattern: str) -> Mix:
-        return lambda query, key, value, tau: compiled_attention.attend(
-            query, key, value + unless_cut, tau, layout=layout, pattern=pattern
-        )
-
-    return Patterns(
-        outbound=along("outbound"),
-        inbound=along("inbound"),
-        column=along("column"),
-        target_column=_under(mask, cells.is_cell.shape[0]),
-    )
-
-
-def _parents(batch: Inputs, shape: RowShape | None) -> tuple[Array, Array]:
-    """Parents of each row, R or more where there is none; and whether all are there, [B] or []."""
-    if "parents" in batch:
-        return batch["parents"], jnp.asarray(True)
-    adjacency = batch["fk_adj"]
-    limit = adjacency.shape[-1] if shape is None else shape.parents
-    return row_attention.parents_of(adjacency, limit)
-
-
-def _under(mask: Array, block: int) -> Mix:
-    return lambda query, key, value, tau: attention.attend(
-        query, key, value, mask, tau, block=block
-    )
-
-
 def attention_sublayer(
     params: Params, layer: int, pattern: int, x: Array, rows: Array, mix: Mix
 ) -> Array:
-    """What one attention adds to `rows` [B,Q,D] (all cells, or targets) by looking at x [B,S,D]."""
+    """What one attention adds to `rows` [Q,D] (all cells, or targets) by looking at x [N,D]."""
     dtype = x.dtype
 
     def weight(name: str) -> Array:
@@ -484,35 +331,30 @@ def attention_sublayer(
     normed = rms_norm(x, gamma, dtype)
     if rows is x:  # one product for all four
         joined = jnp.concatenate([weight(n) for n in ("query", "gate", "key", "value")], axis=1)
-        query, gate, key, value = jnp.split(linear(normed, joined), 4, axis=-1)  # [B,S,D] each
+        query, gate, key, value = jnp.split(normed @ joined, 4, axis=-1)  # [N,D] each
     else:
         normed_rows = rms_norm(rows, gamma, dtype)
-        query, gate = linear(normed_rows, weight("query")), linear(normed_rows, weight("gate"))
-        key, value = linear(normed, weight("key")), linear(normed, weight("value"))  # [B,S,D]
+        query, gate = normed_rows @ weight("query"), normed_rows @ weight("gate")
+        key, value = normed @ weight("key"), normed @ weight("value")  # [N,D]
     mixed = mix(query, key, value, temperature)
-    return 2.0 * jax.nn.sigmoid(gate) * linear(mixed, weight("out"))
+    return 2.0 * jax.nn.sigmoid(gate) * (mixed @ weight("out"))
 
 
 def feed_forward_sublayer(params: Params, layer: int, x: Array) -> Array:
-    """SwiGLU of the normed input. [B,Q,D] → [B,Q,D]"""
+    """SwiGLU of the normed input. [Q,D] → [Q,D]"""
     normed = rms_norm(x, params["feed_forward.norm"][layer], x.dtype)
-    gate = linear(normed, params["feed_forward.gate"][layer].astype(x.dtype))  # [B,Q,F]
-    up = linear(normed, params["feed_forward.up"][layer].astype(x.dtype))  # [B,Q,F]
+    gate = normed @ params["feed_forward.gate"][layer].astype(x.dtype)  # [Q,F]
+    up = normed @ params["feed_forward.up"][layer].astype(x.dtype)  # [Q,F]
     down = params["feed_forward.down"][layer].astype(x.dtype)
-    return linear(jax.nn.silu(gate) * up, down)
-
-
-def at_target(x: Array, cells: Cells) -> Array:
-    """The row of each sequence's target. [B,S,*] → [B,1,*]"""
-    return jnp.take_along_axis(x, cells.target[:, None, None], axis=1)
+    return (jax.nn.silu(gate) * up) @ down
 
 
 def transform(
     params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config, *, everywhere: bool
 ) -> Array:
-    """All layers. [B,S,D] → [B,1,D] at the target, or [B,S,D] everywhere.
+    """All layers. [N,D] → [n,D] at the targets, or [N,D] everywhere.
 
-    Where only the target is read, the last column attention and feed-forward are computed there
+    Where only the targets are read, the last column attention and feed-forward are computed there
     alone; this changes no result.
     """
     for layer in range(cfg.layers):
@@ -521,7 +363,7 @@ def transform(
         is_last = layer == cfg.layers - 1
         rows, mix = x, patterns.column
         if is_last and not everywhere:
-            rows, mix = at_target(x, cells), patterns.target_column
+            rows, mix = at_targets(x, cells.contexts), patterns.target_column
         x = rows + attention_sublayer(params, layer, 2, x, rows, mix)
         x = x + feed_forward_sublayer(params, layer, x)
     return x
@@ -533,7 +375,7 @@ def transform(
 def apply_heads(
     params: Params, h: Array, batch: Inputs, tables: Tables, category_limit: int, dtype: jnp.dtype
 ) -> Output:
-    """Every head at the target; which one counts is the loss's business. [B,D] float32 → Output"""
+    """Every head at the target; which one counts is the loss's business. [n,D] float32 → Output"""
 
     def head(name: str) -> Array:
         return h @ params[f"heads.{name}.weight"] + params[f"heads.{name}.bias"]
@@ -542,7 +384,7 @@ def apply_heads(
     count = batch["cat_emb_count"][0].astype(jnp.int32)
     choices = jax.lax.dynamic_slice_in_dim(tables.categories, start, category_limit)  # [L,T]
     projected = project(params, "encoder.categorical", choices, dtype)  # [L,D]
-    scores = jnp.einsum("bd,ld->bl", head("categorical"), projected.astype(jnp.float32))
+    scores = jnp.einsum("nd,ld->nl", head("categorical"), projected.astype(jnp.float32))
     is_choice = jnp.arange(category_limit) < count
     return Output(
         null=head("null")[:, 0],
@@ -563,25 +405,22 @@ def read_context(
     hidden: Array | None = None,
     everywhere: bool = False,
 ) -> Array:
-    """What the layers make of a batch, normed for the heads. → [B,1,D] or [B,S,D] float32
+    """What the layers make of a batch, normed for the heads. → [n,D] or [N,D] float32
 
     Args:
-        batch: the arrays named in `data.INPUT_FIELDS`, shapes and types as headwater gives them.
+        batch: a batch of any layout, its arrays by `data.to_device`, or of `as_flat`.
         row_shape: most cells and parents of a row (`data.read_row_shape`); needed by path "rows".
-        hidden: [B,S] bool, cells that dropout removes from this step.
-        everywhere: at every cell, not at the target alone.
+        hidden: [N] bool, or [B,S], cells that dropout removes from this step.
+        everywhere: at every cell, not at the targets alone.
     """
-    cells = read_cells(batch, hidden)
-    path = attention_path(cfg)
-    if path == "compiled":
-        patterns = compiled_patterns(batch, cells, row_shape)
-    elif path == "dense":
-        patterns = dense_patterns(batch, cells, cfg)
-    elif row_shape is None:
-        raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
-    else:
-        patterns = row_patterns(batch, cells, cfg, row_shape)
-    x = encode(params, batch, cells, tables, cfg)  # [B,S,D]
+    flat = as_flat(batch, row_shape)
+    cells = read_cells(flat, hidden)
+    patterns = make_patterns(cells, cfg, row_shape)
+    x = encode(params, flat, cells, tables, cfg)  # [N,D]
+    for is_whole in (patterns.is_whole, flat.get("is_whole")):
+        if is_whole is not None:  # what is cut is no answer
+            is_kept = jnp.append(is_whole, True)[cells.contexts.of_cell]
+            x = x + jnp.where(is_kept, 0.0, jnp.nan).astype(x.dtype)[:, None]
     x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
     return rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
 
@@ -601,5 +440,5 @@ def forward(
     Args:
         category_limit: L, most categories of the run's tasks, at least 1.
     """
-    h = read_context(params, batch, tables, cfg, row_shape=row_shape, hidden=hidden)[:, 0]
+    h = read_context(params, batch, tables, cfg, row_shape=row_shape, hidden=hidden)  # [n,D]
     return apply_heads(params, h, batch, tables, category_limit, compute_dtype(cfg))

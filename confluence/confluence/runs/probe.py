@@ -33,6 +33,7 @@ from confluence.data.tasks import (
     Labels,
     Task,
     TaskError,
+    context_count,
     device_tables,
     open_sampler,
     read_row_shape,
@@ -40,10 +41,10 @@ from confluence.data.tasks import (
     to_device,
 )
 from confluence.data.verification import check_stores, open_store
-from confluence.model.expand import as_dense
+from confluence.model.expand import Inputs
 from confluence.model.outputs import softmax
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Inputs, Params, Tables, init, read_context
+from confluence.model.transformer import Params, Tables, init, read_context
 from confluence.report.evaluation_files import PROBE
 from confluence.report.page import keep_result
 from confluence.scores import linear
@@ -181,14 +182,14 @@ class Reader:
         info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
         count = 0
         for batch in batches:
-            inputs, sequences = to_device(batch), int(batch["num_sequences"][0])
-            sequences = sequences if limit is None else min(sequences, limit - count)
+            inputs, contexts = to_device(batch), context_count(batch)
+            contexts = contexts if limit is None else min(contexts, limit - count)
             found = [self._context(params, inputs, self._tables) for params in bodies]
             for own, h in zip(parts, found, strict=True):
-                own.append(np.asarray(jax.device_get(h))[:sequences])
+                own.append(np.asarray(jax.device_get(h))[:contexts])
             for name, values in info.items():
-                values.append(np.array(batch.info[name])[:sequences])
-            count += sequences
+                values.append(np.array(batch.info[name])[:contexts])
+            count += contexts
             if count == limit:
                 break
 
@@ -214,8 +215,8 @@ def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
     """One function for all passes of a configuration, so that only the first one compiles it."""
 
     def at_target(params: Params, batch: Inputs, tables: Tables) -> jax.Array:
-        """[B,D]"""
-        return read_context(params, as_dense(batch), tables, cfg, row_shape=row_shape)[:, 0]
+        """[n,D]"""
+        return read_context(params, batch, tables, cfg, row_shape=row_shape)
 
     return jax.jit(at_target)
 

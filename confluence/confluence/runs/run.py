@@ -44,7 +44,8 @@ from confluence.folder.files import check_outside, held
 from confluence.folder.log import FILE
 from confluence.folder.log_events import is_log
 from confluence.folder.trackers import NAMES_FILE, check_installed, own_folders
-from confluence.model.transformer import Params, attention_path
+from confluence.model.patterns import attention_path
+from confluence.model.transformer import Params
 from confluence.ranks.group import current
 from confluence.report.evaluation_files import (
     EVALUATION,

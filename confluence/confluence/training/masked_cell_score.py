@@ -12,10 +12,10 @@ from jax import Array
 
 from confluence.config import Config
 from confluence.data.tasks import to_device
-from confluence.model.expand import as_dense
-from confluence.model.masked_loss import MASKED_TYPES, masked_losses, sequence_means
+from confluence.model.expand import Inputs, as_flat
+from confluence.model.masked_loss import MASKED_TYPES, context_means, masked_losses
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Inputs, Params, Tables, read_context
+from confluence.model.transformer import Params, Tables, read_context
 
 Sums = dict[str, float]  # of losses and counts, by name
 
@@ -25,10 +25,10 @@ class HeldOut:
 
     def __init__(self, cfg: Config, tables: Tables, *, row_shape: RowShape | None = None) -> None:
         def losses(params: Params, batch: Inputs, tables: Tables) -> dict[str, Array]:
-            dense = as_dense(batch)
-            h = read_context(params, dense, tables, cfg, row_shape=row_shape, everywhere=True)
-            sums, counts = masked_losses(params, h, dense, tables, cfg)
-            means, is_masked = sequence_means(sums, counts)
+            flat = as_flat(batch, row_shape)
+            h = read_context(params, flat, tables, cfg, row_shape=row_shape, everywhere=True)
+            sums, counts = masked_losses(params, h, flat, tables, cfg)
+            means, is_masked = context_means(sums, counts)
             found = {"loss": jnp.sum(means * is_masked), "contexts": jnp.sum(is_masked)}
             for name, value in sums.items():
                 found[f"{name} loss"] = jnp.sum(value)

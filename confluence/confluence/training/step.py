@@ -2,11 +2,11 @@
 
 The loop keeps the device busy: batch k+1 is fetched and put on the device while step k runs, and
 the metrics of step k are read after step k+1 is dispatched, except where the state is asked for.
-Everything compiles once; a second compilation is an error, not a slow run. Parameters and optimizer
-state are donated, batches never.
+Everything compiles once for each store and each number of cells of a flat batch; one more
+compilation is an error, not a slow run. Parameters and optimizer state are donated, batches never.
 
 With `accumulate` = n a step takes n batches. Their losses and gradients are summed, not averaged,
-and divided by the number of labelled sequences of all: the update of one batch n times as large.
+and divided by the number of labelled contexts of all: the update of one batch n times as large.
 """
 
 from __future__ import annotations
@@ -25,22 +25,15 @@ from jax import Array
 from jax.sharding import Mesh
 
 from confluence.config import Config
-from confluence.data.tasks import to_device
+from confluence.data.tasks import cell_count, context_count, is_flat, to_device
 from confluence.folder.log_events import StepReport
-from confluence.model.expand import as_dense
+from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
 from confluence.model.outputs import Pass
+from confluence.model.patterns import attention_path
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import (
-    Inputs,
-    Output,
-    Params,
-    Tables,
-    attention_path,
-    forward,
-    init,
-)
+from confluence.model.transformer import Output, Params, Tables, forward, init
 from confluence.ranks.group import ALONE, Group, over_ranks, part_of_draw
 from confluence.training.optimizer import learning_rate_share, make_optimizer
 
@@ -69,7 +62,7 @@ def memory_explained(cfg: Config) -> Iterator[None]:
 
 
 class RecompilationError(RuntimeError):
-    """A function that must compile once compiled again: shapes changed during a run."""
+    """A function compiled more often than batches differ: shapes changed during a run."""
 
 
 class TrainState(NamedTuple):
@@ -107,7 +100,7 @@ class Fed(NamedTuple):
 
 
 class GradientSums(NamedTuple):
-    """Sums over the labelled sequences of one or more batches."""
+    """Sums over the labelled contexts of one or more batches."""
 
     gradients: Params
     loss: Array  # [] float32
@@ -160,14 +153,14 @@ def loss_sums(
     shard: tuple[Array | int, int],
 ) -> tuple[Array, Array, Array]:
     """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
-    batch = as_dense(batch)
     hidden = None
     if cfg.cell_dropout > 0:
         key = jax.random.fold_in(jax.random.key(cfg.seed + 1), step)
         key = jax.random.fold_in(key, part)
-        B, S = batch["is_padding"].shape
+        B, S = batch["cells" if "cells" in batch else "is_padding"].shape
         whole = jax.random.bernoulli(key, cfg.cell_dropout, (B * shard[1], S))  # as of one rank
         hidden = part_of_draw(whole, shard)
+    batch = as_flat(batch, row_shape)
     truth = read_truth(batch, scales)
     if cfg.masks_cells:
         return loss_with_masks(
@@ -206,7 +199,8 @@ class StepRunner:
     """The compiled step of one run, with what it knows of each of the run's stores.
 
     With one batch per step all is one function. Else one adds a batch's sums and one applies them.
-    Stores differ in the sizes of their tables: what reads a batch compiles once for each.
+    Stores differ in the sizes of their tables, and flat batches in their number of cells: what
+    reads a batch compiles once for each.
     """
 
     def __init__(
@@ -241,6 +235,7 @@ class StepRunner:
         self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
         parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
         self._parts, self._stores = group.same((parts, tuple(stores)))
+        self._seen: set[tuple[int, int | None]] = set()  # (store, `flat_cells`) of batches
 
     def step(
         self, state: TrainState, first: Fed, next_input: Callable[[Array], Fed] | None = None
@@ -252,6 +247,7 @@ class StepRunner:
                 is there as soon as the device has finished with the batch before.
         """
         if self.accumulate == 1:
+            self._note(first)
             new_state, metrics = self._step(state, first.inputs, self._stores[first.store])
             return new_state, metrics
         assert next_input is not None, "a step of several batches needs a way to get them"
@@ -259,15 +255,25 @@ class StepRunner:
         for part, index in enumerate(self._parts):
             if part > 0:
                 batch = next_input(sums.loss)
+            self._note(batch)
             sums = self._add(sums, state, batch.inputs, index, self._stores[batch.store])
         new_state, metrics = self._apply(state, sums)
         return new_state, metrics
 
+    def _note(self, batch: Fed) -> None:
+        self._seen.add((batch.store, flat_cells(batch.inputs)))
+
     def assert_one_compilation(self) -> None:
-        """Raise if a part of the step compiled more than once, or once for each store."""
+        """Raise if a part of the step compiled more than once, or once for each store and each
+        number of cells of its flat batches."""
         assert_compilations(self._apply, "apply_step")
         for function in (self._step, self._add):
-            assert_compilations(function, function.__name__, limit=len(self._stores))
+            assert_compilations(function, function.__name__, limit=max(1, len(self._seen)))
+
+
+def flat_cells(batch: Mapping[str, Any]) -> int | None:
+    """N of a flat batch, which tasks have of their own; None of one whose shape is the run's."""
+    return int(batch["cells"].shape[1]) if is_flat(batch) else None
 
 
 def assert_compilations(
@@ -295,7 +301,7 @@ class Feed:
         read_position: Callable[[], Any] = lambda: None,
         weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
     ) -> None:  # fmt: skip
-        """`weigh`: what the sequences of a batch weigh in the loss, [B] float32; None: all 1."""
+        """`weigh`: what the contexts of a batch weigh in the loss, [n] float32; None: all 1."""
         self._next_batch = next_batch  # and the number of its store
         self._weigh = weigh
         self.group = group
@@ -320,7 +326,7 @@ class Feed:
         seconds = time.perf_counter() - started
         self.fetch_seconds += seconds
         self.wait_seconds += seconds if waited else 0.0
-        self.cells += int(np.sum(batch["num_cells"]))
+        self.cells += cell_count(batch)
         return on_device
 
 
@@ -424,14 +430,14 @@ def _jitted_forward(cfg: Config, category_limit: int, row_shape: RowShape | None
 
     def predict(params: Params, batch: Inputs, tables: Tables) -> Output:
         return forward(
-            params, as_dense(batch), tables, cfg, category_limit=category_limit, row_shape=row_shape
+            params, batch, tables, cfg, category_limit=category_limit, row_shape=row_shape
         )
 
     return jax.jit(predict)
 
 
 class Predictor:
-    """The compiled forward pass: outputs of the heads, on the host, for batches of one shape."""
+    """The compiled forward pass: outputs of the heads, on the host."""
 
     def __init__(
         self, cfg: Config, tables: Tables, *, category_limit: int, row_shape: RowShape | None = None
@@ -445,21 +451,25 @@ class Predictor:
         """What the heads say of the batches."""
         pending: tuple[Output, dict[str, Any], int] | None = None
         compiled_before = self._predict._cache_size()
+        seen = set()
         for batch in batches:
+            seen.add(flat_cells(batch))
             output = self._predict(params, to_device(batch), self._tables)
             if pending is not None:
-                yield _first_sequences(*pending)
+                yield _first_contexts(*pending)
             info = {name: np.array(value) for name, value in batch.info.items()}
-            pending = (output, info, int(batch["num_sequences"][0]))
+            pending = (output, info, context_count(batch))
         if pending is not None:
-            yield _first_sequences(*pending)
-        assert_compilations(self._predict, "predict", compiled_before=compiled_before)
+            yield _first_contexts(*pending)
+        assert_compilations(
+            self._predict, "predict", compiled_before=compiled_before, limit=max(1, len(seen))
+        )
 
 
-def _first_sequences(
+def _first_contexts(
     output: Output, info: dict[str, Any], count: int
 ) -> tuple[Output, dict[str, Any]]:
-    """Cut a batch's outputs to the sequences that count."""
+    """Cut a batch's outputs to the contexts that count."""
     on_host = jax.device_get(output)
     host = Output(*(np.asarray(part)[:count] for part in on_host))  # type: ignore[arg-type]
     return host, {name: value[:count] for name, value in info.items()}

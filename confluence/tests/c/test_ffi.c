@@ -1,7 +1,8 @@
 /*
  * What XLA calls, called by a stand-in for XLA: a pool of threads that helps at once, later than
  * the call or never, that refuses, and memory that is refused. Whoever helps, results are the same
- * bits; when the pool is done, nothing is left of a call.
+ * bits; when the pool is done, nothing is left of a call. Contexts differ in their numbers of
+ * cells, one has none, and behind the last there is padding.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -23,8 +24,9 @@
 XLA_FFI_Error *confluence_attention_forward(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
 
-enum { BATCH = 13, CELLS = 24, ROWS = 8, PARENTS = 2, HEADS = 2, WIDTH = 16, THREADS = 4 };
-enum { MATRIX = BATCH * CELLS * WIDTH, MOST_TASKS = 64, ARGUMENTS = 9, RESULTS = 4 };
+enum { CONTEXTS = 13, EMPTY = 3, CELLS = 200, ROWS = 70, PARENTS = 2, HEADS = 2, WIDTH = 16 };
+enum { MATRIX = CELLS * WIDTH, THREADS = 4, MOST_TASKS = 64, ARGUMENTS = 11, RESULTS = 4 };
+enum { PARENT_ARGUMENT = 6 };
 
 /* ---- memory that is refused ------------------------------------------------------------------ */
 
@@ -179,10 +181,11 @@ static void close_pool(struct pool *pool) {
 /* Operands and results; `spoiled` is what results hold before a call. */
 struct operands {
     float query[MATRIX], key[MATRIX], value[MATRIX], temperature[HEADS], d_out[MATRIX];
-    int32_t row_ids[BATCH * CELLS], column_ids[BATCH * CELLS], parents[BATCH * ROWS * PARENTS];
-    uint8_t is_cell[BATCH * CELLS];
+    int32_t row_ids[CELLS], column_ids[CELLS], parents[ROWS * PARENTS];
+    int32_t context_cells[CONTEXTS + 1], context_rows[CONTEXTS + 1];
+    uint8_t is_cell[CELLS];
     float out[MATRIX], d_query[MATRIX], d_key[MATRIX], d_value[MATRIX];
-    float d_temperature[BATCH * HEADS];
+    float d_temperature[CONTEXTS * HEADS];
 };
 
 static const float spoiled = 1e30f;
@@ -191,13 +194,13 @@ static void spoil(struct operands *o) {
     for (size_t i = 0; i < MATRIX; i++) {
         o->out[i] = o->d_query[i] = o->d_key[i] = o->d_value[i] = spoiled;
     }
-    for (size_t i = 0; i < BATCH * HEADS; i++) {
+    for (size_t i = 0; i < CONTEXTS * HEADS; i++) {
         o->d_temperature[i] = spoiled;
     }
 }
 
 static struct operands *make_operands(void) {
-    struct operands *o = malloc(sizeof *o);
+    struct operands *o = calloc(1, sizeof *o);
     assert_non_null(o);
     uint32_t state = 12345;
     float *matrices[] = {o->query, o->key, o->value, o->d_out};
@@ -207,12 +210,19 @@ static struct operands *make_operands(void) {
             matrices[m][i] = (float)(state >> 8) / 8388608.0f - 1.0f;
         }
     }
-    for (int i = 0; i < BATCH * CELLS; i++) {
-        o->row_ids[i] = i % CELLS / 3;
-        o->column_ids[i] = i % 3;
-        o->is_cell[i] = i % 7 != 0;
+    for (int32_t context = 0, cell = 0; context < CONTEXTS; context++) {
+        int32_t rows = context == EMPTY ? 0 : 1 + context * 5 % 8;
+        for (int32_t i = 0; i < 3 * rows; i++) {
+            o->row_ids[cell++] = i / 3;
+        }
+        o->context_cells[context + 1] = cell;
+        o->context_rows[context + 1] = cell / 3;
     }
-    for (int i = 0; i < BATCH * ROWS * PARENTS; i++) {
+    for (int i = 0; i < CELLS; i++) {
+        o->column_ids[i] = i % 3;
+        o->is_cell[i] = i < o->context_cells[CONTEXTS] && i % 7 != 0;
+    }
+    for (int i = 0; i < ROWS * PARENTS; i++) {
         o->parents[i] = i % 3 - 1;
     }
     o->temperature[0] = 1, o->temperature[1] = 2;
@@ -224,7 +234,7 @@ static struct operands *make_operands(void) {
 struct frame {
     XLA_FFI_CallFrame frame;
     XLA_FFI_Buffer arguments[ARGUMENTS], results[RESULTS];
-    int64_t dims[ARGUMENTS + RESULTS][3];
+    int64_t dims[ARGUMENTS + RESULTS][2];
     void *argument_pointers[ARGUMENTS], *result_pointers[RESULTS];
     int32_t pattern;
     XLA_FFI_Scalar scalar;
@@ -237,17 +247,19 @@ static void make_frame(struct frame *f, struct operands *o, struct pool *pool, b
     const struct {
         XLA_FFI_DataType dtype;
         void *data;
-        int64_t rank, dims[3];
+        int64_t rank, dims[2];
     } arguments[ARGUMENTS] = {
-        {XLA_FFI_DataType_F32, o->query, 3, {BATCH, CELLS, WIDTH}},
-        {XLA_FFI_DataType_F32, o->key, 3, {BATCH, CELLS, WIDTH}},
-        {XLA_FFI_DataType_F32, o->value, 3, {BATCH, CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->query, 2, {CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->key, 2, {CELLS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->value, 2, {CELLS, WIDTH}},
         {XLA_FFI_DataType_F32, o->temperature, 1, {HEADS}},
-        {XLA_FFI_DataType_S32, o->row_ids, 2, {BATCH, CELLS}},
-        {XLA_FFI_DataType_S32, o->column_ids, 2, {BATCH, CELLS}},
-        {XLA_FFI_DataType_S32, o->parents, 3, {BATCH, ROWS, PARENTS}},
-        {XLA_FFI_DataType_PRED, o->is_cell, 2, {BATCH, CELLS}},
-        {XLA_FFI_DataType_F32, o->d_out, 3, {BATCH, CELLS, WIDTH}},
+        {XLA_FFI_DataType_S32, o->row_ids, 1, {CELLS}},
+        {XLA_FFI_DataType_S32, o->column_ids, 1, {CELLS}},
+        {XLA_FFI_DataType_S32, o->parents, 2, {ROWS, PARENTS}},
+        {XLA_FFI_DataType_PRED, o->is_cell, 1, {CELLS}},
+        {XLA_FFI_DataType_S32, o->context_cells, 1, {CONTEXTS + 1}},
+        {XLA_FFI_DataType_S32, o->context_rows, 1, {CONTEXTS + 1}},
+        {XLA_FFI_DataType_F32, o->d_out, 2, {CELLS, WIDTH}},
     };
     for (int i = 0; i < ARGUMENTS; i++) {
         memcpy(f->dims[i], arguments[i].dims, sizeof f->dims[i]);
@@ -328,6 +340,9 @@ static int open_pair(void **state) {
     for (size_t i = 0; i < MATRIX; i++) {
         assert_true(o->out[i] < spoiled && o->d_query[i] < spoiled && o->d_key[i] < spoiled &&
                     o->d_value[i] < spoiled);
+    }
+    for (size_t i = 0; i < CONTEXTS * HEADS; i++) {
+        assert_true(o->d_temperature[i] < spoiled);
     }
     *state = pair;
     return 0;
@@ -416,21 +431,127 @@ static void memory_that_is_refused_ends_the_call_with_an_error(void **state) {
     }
 }
 
+/* The frame of a call with one context of the batch alone, and no padding. */
+static void make_frame_of_one(struct frame *f, struct operands *o, struct pool *pool,
+                              bool is_backward, int context) {
+    static int32_t cells[2], rows[2];
+    int32_t cell = o->context_cells[context], row = o->context_rows[context];
+    cells[1] = o->context_cells[context + 1] - cell;
+    rows[1] = o->context_rows[context + 1] - row;
+    make_frame(f, o, pool, is_backward);
+    float *matrices[] = {o->query + cell * WIDTH, o->key + cell * WIDTH, o->value + cell * WIDTH};
+    for (int i = 0; i < 3; i++) {
+        f->arguments[i].data = matrices[i];
+    }
+    f->arguments[4].data = o->row_ids + cell;
+    f->arguments[5].data = o->column_ids + cell;
+    f->arguments[PARENT_ARGUMENT].data = o->parents + row * PARENTS;
+    f->arguments[7].data = o->is_cell + cell;
+    f->arguments[8].data = cells, f->arguments[9].data = rows;
+    f->arguments[10].data = o->d_out + cell * WIDTH;
+    for (int i = 0; i < ARGUMENTS; i++) {
+        f->dims[i][0] = i == 3 ? HEADS : i == 8 || i == 9 ? 2 : cells[1];
+    }
+    f->dims[PARENT_ARGUMENT][0] = rows[1];
+    f->results[0].data = (is_backward ? o->d_query : o->out) + cell * WIDTH;
+    f->results[1].data = o->d_key + cell * WIDTH;
+    f->results[2].data = o->d_value + cell * WIDTH;
+    f->results[3].data = o->d_temperature + context * HEADS;
+}
+
+static void a_context_gets_what_it_gets_alone(void **state) {
+    const struct operands *expected = ((const struct pair *)*state)->expected;
+    struct operands *found = ((const struct pair *)*state)->found;
+    struct pool pool;
+    open_pool(&pool, 0);
+    spoil(found);
+    for (int context = 0; context < CONTEXTS; context++) {
+        for (int is_backward = 0; is_backward < 2; is_backward++) {
+            struct frame f;
+            make_frame_of_one(&f, found, &pool, is_backward, context);
+            assert_null(call(&f, is_backward));
+        }
+    }
+    close_pool(&pool);
+    const size_t bytes = (size_t)found->context_cells[CONTEXTS] * WIDTH * sizeof(float);
+    assert_memory_equal(expected->out, found->out, bytes);
+    assert_memory_equal(expected->d_query, found->d_query, bytes);
+    assert_memory_equal(expected->d_key, found->d_key, bytes);
+    assert_memory_equal(expected->d_value, found->d_value, bytes);
+    assert_memory_equal(expected->d_temperature, found->d_temperature, sizeof found->d_temperature);
+    assert_float_equal(found->out[bytes / sizeof(float)], spoiled, 0);
+}
+
+static void padding_behind_the_last_context_hands_its_values_on(void **state) {
+    const struct operands *o = ((const struct pair *)*state)->expected;
+    const int first = o->context_cells[CONTEXTS] * WIDTH;
+    const size_t bytes = (size_t)(MATRIX - first) * sizeof(float);
+    assert_true(bytes > 0);
+    assert_memory_equal(o->out + first, o->value + first, bytes);
+    assert_memory_equal(o->d_value + first, o->d_out + first, bytes);
+    for (int i = first; i < MATRIX; i++) {
+        assert_true(o->d_query[i] == 0 && o->d_key[i] == 0);
+    }
+    assert_true(o->d_temperature[EMPTY * HEADS] == 0);
+}
+
 static void a_row_that_is_not_there_is_named(void **state) {
+    static const char said[] = "attention: context 5 has a cell of row 2 or later";
     struct operands *o = ((const struct pair *)*state)->found;
-    o->row_ids[5 * CELLS + 1] = ROWS;
+    const int32_t cell = o->context_cells[5] + 1;
+    o->row_ids[cell] = 2; /* the next context has such a row */
     for (size_t threads = 0; threads <= THREADS; threads += THREADS) {
         struct pool pool;
-        o->is_cell[5 * CELLS + 1] = 1;
+        o->is_cell[cell] = 1;
         open_pool(&pool, threads);
-        assert_refused(call_with(o, &pool, false), XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                       "attention: sequence 5 has a cell of row 8 or later");
-        assert_refused(call_with(o, &pool, true), XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                       "attention: sequence 5 has a cell of row 8 or later");
-        o->is_cell[5 * CELLS + 1] = 0; /* what is hidden may say anything */
+        assert_refused(call_with(o, &pool, false), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        assert_refused(call_with(o, &pool, true), XLA_FFI_Error_Code_INVALID_ARGUMENT, said);
+        o->is_cell[cell] = 0; /* what is hidden may say anything */
         assert_null(call_with(o, &pool, false));
         close_pool(&pool);
     }
+}
+
+static void contexts_that_are_not_in_the_batch_are_refused(void **state) {
+    struct operands *o = ((const struct pair *)*state)->found;
+    const struct {
+        int32_t *starts, last;
+        const char *said;
+    } arrays[] = {
+        {o->context_cells, CELLS,
+         "attention: context_cells do not begin with 0, fall, or pass the number of cells"},
+        {o->context_rows, ROWS,
+         "attention: context_rows do not begin with 0, fall, or pass the number of rows"},
+    };
+    struct pool pool;
+    open_pool(&pool, 0);
+    for (size_t a = 0; a < 2; a++) {
+        int32_t *starts = arrays[a].starts;
+        const struct {
+            int32_t at, value;
+        } changes[] = {
+            {0, 1},
+            {0, -1},
+            {5, -1},
+            {5, starts[6] + 1},
+            {5, INT32_MAX},
+            {CONTEXTS, starts[CONTEXTS - 1] - 1},
+            {CONTEXTS, arrays[a].last + 1},
+        };
+        for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+            int32_t before = starts[changes[i].at];
+            starts[changes[i].at] = changes[i].value;
+            for (int is_backward = 0; is_backward < 2; is_backward++) {
+                assert_refused(call_with(o, &pool, is_backward),
+                               XLA_FFI_Error_Code_INVALID_ARGUMENT, arrays[a].said);
+            }
+            starts[changes[i].at] = before;
+        }
+    }
+    assert_int_equal(pool.given, 0);
+    close_pool(&pool);
+    assert_float_equal(o->out[0], spoiled, 0);
+    assert_float_equal(o->d_query[0], spoiled, 0);
 }
 
 /* A good call in which one thing is another one. */
@@ -452,7 +573,9 @@ static void operands_that_do_not_go_together_are_refused(void **state) {
         for (int64_t i = 0; i < count; i++) {
             ASSERT_REFUSED_WITH(arguments[i].dtype = XLA_FFI_DataType_F64);
             ASSERT_REFUSED_WITH(arguments[i].rank--);
-            ASSERT_REFUSED_WITH(dims[i][0]++); /* heads: 3, which the width is no multiple of */
+            if (i != PARENT_ARGUMENT) { /* alone says how many rows there are */
+                ASSERT_REFUSED_WITH(dims[i][0]++); /* heads: 3, which no width is a multiple of */
+            }
         }
         ASSERT_REFUSED_WITH(frame.args.size--);
         ASSERT_REFUSED_WITH(frame.rets.size--);
@@ -470,7 +593,10 @@ int main(void) {
         TEST(results_are_the_same_bits_whoever_helps),
         TEST(help_that_comes_after_the_call_finds_nothing_to_do),
         TEST(memory_that_is_refused_ends_the_call_with_an_error),
+        TEST(a_context_gets_what_it_gets_alone),
+        TEST(padding_behind_the_last_context_hands_its_values_on),
         TEST(a_row_that_is_not_there_is_named),
+        TEST(contexts_that_are_not_in_the_batch_are_refused),
         TEST(operands_that_do_not_go_together_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,6 @@ from confluence.model.attention import (
     block_size,
     query_scale,
 )
-from confluence.model.transformer import linear
 
 
 def plain(query: Array, key: Array, value: Array, mask: Array, tau: Array) -> Array:
@@ -54,16 +53,6 @@ def test_a_query_of_zeros_has_finite_gradients() -> None:
     zeros, mask = jnp.zeros((1, 3, 4)), jnp.ones((1, 3, 3), bool)
     gradient = jax.grad(lambda x: jnp.sum(attend(x, x, x, mask, jnp.ones(2), block=1)))(zeros)
     assert np.isfinite(gradient).all()
-
-
-def test_gradients_of_a_linear_map_equal_autodiff() -> None:
-    keys = jax.random.split(jax.random.key(0), 3)
-    x, w = jax.random.normal(keys[0], (2, 3, 4)), jax.random.normal(keys[1], (4, 5))
-    out = jax.random.normal(keys[2], (2, 3, 5))
-    found = jax.grad(lambda x, w: jnp.sum(linear(x, w) * out), (0, 1))(x, w)
-    expected = jax.grad(lambda x, w: jnp.sum((x @ w) * out), (0, 1))(x, w)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_logits_are_bounded() -> None:

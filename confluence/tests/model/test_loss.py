@@ -14,9 +14,9 @@ from confluence.model.loss import (
     TARGET_STYPES,
     Truth,
     batch_loss,
+    context_losses,
     huber,
     read_truth,
-    sequence_losses,
 )
 from confluence.model.transformer import Output
 from confluence.training import smoke
@@ -55,7 +55,7 @@ def test_the_type_of_the_target_selects_the_loss(cfg: Config, stype: SemanticTyp
         weight=jnp.ones(4),
     )
     batch = {"target_stype": jnp.asarray([int(stype)]), "task_idx": jnp.asarray([0])}
-    losses = sequence_losses(output, truth, batch, smoke.synthetic_scales(cfg))
+    losses = context_losses(output, truth, batch, smoke.synthetic_scales(cfg))
 
     def pinball(e: float, d: float) -> float:
         return e * e / 2 if abs(e) <= d else d * (abs(e) - d / 2)
@@ -90,7 +90,7 @@ def test_seeds_weigh_in_the_loss_what_they_are_given(cfg: Config) -> None:
         boolean=jnp.array([1.0, -1.0, 2.0, 0.5]),
         categorical=jnp.zeros((4, smoke.CATEGORIES_PER_COLUMN)),
     )  # fmt: skip
-    each = sequence_losses(output, truth, batch, scales)
+    each = context_losses(output, truth, batch, scales)
     loss, weight = batch_loss(output, truth, batch, scales)
     assert float(weight) == pytest.approx(float(np.sum(truth.weight)))
     assert float(loss) == pytest.approx(float(np.sum(np.asarray(each) * np.asarray(truth.weight))))

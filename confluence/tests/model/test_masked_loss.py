@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
-from confluence.model.expand import as_dense
+from confluence.model.expand import as_flat
 from confluence.model.loss import (
     EPOCH_WEIGHT,
     Z_LOSS,
@@ -24,10 +24,10 @@ from confluence.model.loss import (
 )
 from confluence.model.masked_loss import (
     MASKED_TYPES,
+    context_means,
     loss_with_masks,
     masked_losses,
     read_list,
-    sequence_means,
 )
 from confluence.model.transformer import Params, Tables, forward, init, read_context
 
@@ -49,7 +49,7 @@ class World:
             self.tables = device_tables(sampler, LIMIT)
             self.shape = read_row_shape(sampler.database_metadata(), cfg)
             self.host = sampler.batch("train", 0)
-            self.batch = as_dense(to_device(self.host))
+            self.batch = to_device(self.host)
         self.width = self.tables.columns.shape[1]
         self.params = init(jax.random.key(1), cfg, self.width)
         n = len(tasks) + 8
@@ -71,12 +71,11 @@ def context(params: Params, batch: Any, tables: Tables, cfg: Config, shape: Any)
 def loss_of(
     params: Params, batch: Any, tables: Tables, scales: Any, cfg: Config, shape: Any
 ) -> Any:
-    dense = as_dense(batch)
-    truth = read_truth(dense, scales)
+    truth = read_truth(batch, scales)
 
     def mean(params: Params) -> Any:
         total, weight, masked = loss_with_masks(
-            params, dense, truth, tables, scales, cfg, category_limit=LIMIT, row_shape=shape
+            params, batch, truth, tables, scales, cfg, category_limit=LIMIT, row_shape=shape
         )
         return total / weight, masked / weight
 
@@ -136,13 +135,14 @@ def plain_cell_loss(world: World, h: NDArray[Any], b: int, name: str, i: int) ->
 
 def test_losses_are_those_of_numpy_cell_by_cell(world: World) -> None:
     h, (sums, counts) = context(world.params, world.batch, world.tables, CFG, world.shape)
+    h = np.asarray(h).reshape(CFG.batch_size, CFG.sequence_length, -1)
     seen = set()
     for stype in MASKED_TYPES:
         name = stype.name.lower()
         indices = world.host[f"masked_{name}_indices"]
         for b in range(CFG.batch_size):
             count = int((indices[b] >= 0).sum())
-            plain = [plain_cell_loss(world, np.asarray(h), b, name, i) for i in range(count)]
+            plain = [plain_cell_loss(world, h, b, name, i) for i in range(count)]
             assert counts[name][b] == count
             assert float(sums[name][b]) == pytest.approx(sum(plain), rel=2e-4, abs=1e-5)
             seen |= {name} if count else set()
@@ -152,7 +152,7 @@ def test_losses_are_those_of_numpy_cell_by_cell(world: World) -> None:
 def test_a_context_costs_the_mean_of_its_cells_and_counts_once(world: World) -> None:
     sums = {"numerical": jnp.array([6.0, 0.0]), "text": jnp.array([2.0, 0.0])}
     counts = {"numerical": jnp.array([3.0, 0.0]), "text": jnp.array([1.0, 0.0])}
-    means, is_masked = sequence_means(sums, counts)
+    means, is_masked = context_means(sums, counts)
     assert means.tolist() == [2.0, 0.0]
     assert is_masked.tolist() == [1.0, 0.0]
 
@@ -170,7 +170,7 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
         output = forward(params, batch, tables, CFG, category_limit=LIMIT, row_shape=world.shape)
         task = batch_loss(output, read_truth(batch, scales), batch, scales)
         h = read_context(params, batch, tables, CFG, row_shape=world.shape, everywhere=True)
-        return task, sequence_means(*masked_losses(params, h, batch, tables, CFG))
+        return task, context_means(*masked_losses(params, h, batch, tables, CFG))
 
     (task, weight), (means, is_masked) = parts(params, batch)
     assert float(weight) == float(np.sum(np.asarray(is_masked))) == CFG.batch_size
@@ -232,7 +232,7 @@ def test_a_null_cell_trains_the_null_head_alone(world: World) -> None:
 
 def test_lists_are_safe_to_index_with(world: World) -> None:
     for stype in MASKED_TYPES:
-        cells = read_list(world.batch, stype)
+        cells = read_list(as_flat(world.batch), stype)
         assert int(cells.position.min()) >= 0
-        assert int(cells.position.max()) < CFG.sequence_length
+        assert int(cells.position.max()) < CFG.batch_size * CFG.sequence_length
         assert not np.asarray(cells.is_used).all()

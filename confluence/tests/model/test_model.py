@@ -14,6 +14,8 @@ from headwater import SemanticType
 from confluence.config import Config
 from confluence.data.tasks import INPUT_FIELDS, to_device
 from confluence.model import attention
+from confluence.model.cells import read_cells
+from confluence.model.expand import as_flat
 from confluence.model.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
 from confluence.model.transformer import (
     Output,
@@ -22,7 +24,6 @@ from confluence.model.transformer import (
     init,
     look_up,
     look_up_by_product,
-    read_cells,
 )
 from confluence.training import smoke
 
@@ -107,7 +108,7 @@ def test_forward_equals_plain_numpy(cfg: Config, stype: SemanticType) -> None:
             np.testing.assert_allclose(found, value, rtol=1e-4, atol=2e-5, err_msg=name)
 
 
-def test_how_many_sequences_are_attended_at_once_changes_nothing(
+def test_how_many_contexts_are_attended_at_once_changes_nothing(
     cfg: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
@@ -181,7 +182,7 @@ def test_gradients_reach_only_what_may_be_seen(cfg: Config, stype: SemanticType)
     assert np.all(gradients["text_batch_embeddings"][texts] == 0)
 
 
-def test_sequences_that_do_not_count_weigh_nothing(cfg: Config) -> None:
+def test_contexts_that_do_not_count_weigh_nothing(cfg: Config) -> None:
     params = random_params(cfg)
     batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
     batch["num_sequences"][0] = 3
@@ -279,9 +280,9 @@ def test_epochs_and_ages_keep_their_digits_in_bfloat16() -> None:
     found = []
     for epoch in (1.0, 1.003):
         batch["timestamp_values"][is_time] = [0.0] * 13 + [1.0, epoch]
-        cells = read_cells(inputs(batch))
-        h = encode(params, inputs(batch), cells, smoke.synthetic_tables(), cfg)
-        found.append(np.asarray(h, np.float32)[is_time])
+        flat = as_flat(inputs(batch))
+        h = encode(params, flat, read_cells(flat), smoke.synthetic_tables(), cfg)
+        found.append(np.asarray(h, np.float32)[is_time.reshape(-1)])
     assert np.abs(found[0][:, 0]).max() < 0.1 and found[1][:, 0].min() > 1
 
 
@@ -291,15 +292,15 @@ def test_sums_over_all_cells_of_a_batch_lose_nothing_in_bfloat16() -> None:
         width=16, heads=2, layers=1, sequence_length=256, max_rows=64, batch_size=32, steps=10,
         attention="dense",
     )  # fmt: skip
-    batch = to_device(smoke.synthetic_batch(cfg, SemanticType.NUMERICAL))
+    flat = as_flat(to_device(smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)))
     params = init(jax.random.key(1), cfg, smoke.TEXT_WIDTH)
 
     def gradients(dtype: str) -> Any:
         used = cfg.replace(compute_dtype=dtype)
 
         def loss(params: Any) -> jax.Array:
-            cells = read_cells(batch)
-            h = encode(params, batch, cells, smoke.synthetic_tables(), used)
+            cells = read_cells(flat)
+            h = encode(params, flat, cells, smoke.synthetic_tables(), used)
             return jnp.sum(jnp.square(h.astype(jnp.float32) - 1.0) * cells.is_cell[..., None])
 
         return jax.jit(jax.grad(loss))(params)

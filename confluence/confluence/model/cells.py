@@ -1,0 +1,100 @@
+"""The integers of a batch: what each cell is, and where the contexts and their rows are.
+
+All contexts of a batch stand side by side, in N cells and Rn rows. Between two contexts, or inside
+one, there may be padding: what is no cell is told by `is_cell` alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from confluence.model.expand import Inputs
+
+
+class Contexts(NamedTuple):
+    """Where the n contexts of a batch are, and what is theirs."""
+
+    cell_starts: Array  # [n+1] int32, first cell of each; the last ends there
+    row_starts: Array  # [n+1] int32
+    of_cell: Array  # [N] int32, n behind the last context
+    of_row: Array  # [Rn] int32, n behind the last context
+    targets: Array  # [n] int32, cell of the target; N where there is none
+
+
+class Cells(NamedTuple):
+    """What each cell is; padding looks like row 0, column 0, type 0 of its context."""
+
+    row_ids: Array  # [N] int32, over the batch
+    column_ids: Array  # [N] int32
+    stypes: Array  # [N] int32
+    is_cell: Array  # [N] bool, False at padding and hidden cells
+    is_target: Array  # [N] bool, masked cells too
+    parents: Array  # [Rn,P] int32, rows within their context; none from its number of rows on
+    contexts: Contexts
+
+    def rows_in_context(self) -> Array:
+        """The row of each cell, counted from its context's first; 0 at padding. → [N] int32"""
+        c = self.contexts
+        return jnp.where(self.is_cell, self.row_ids - c.row_starts[c.of_cell], 0)
+
+    def parents_in_batch(self) -> Array:
+        """The parents of each row, counted over the batch, Rn where there is none. → [Rn,P]"""
+        c, count = self.contexts, self.parents.shape[0]
+        first, end = (starts[c.of_row][:, None] for starts in (c.row_starts, c.row_starts[1:]))
+        rows = self.parents + first
+        return jnp.where((self.parents >= 0) & (rows < end), rows, count)
+
+
+def read_cells(flat: Inputs, hidden: Array | None = None) -> Cells:
+    """Cast a batch's integers to int32 and blank its padding.
+
+    Args:
+        flat: of `as_flat`.
+        hidden: [N] bool, or of any shape with N elements: cells to drop; never a target.
+    """
+    is_cell = flat["is_padding"] == 0
+    is_target = is_cell & (flat["is_target"] > 0)
+    if hidden is not None:
+        is_cell = is_cell & (~hidden.reshape(is_cell.shape) | is_target)
+
+    def ids(name: str) -> Array:
+        return jnp.where(is_cell, flat[name].astype(jnp.int32), 0)
+
+    return Cells(
+        row_ids=ids("row_ids"),
+        column_ids=ids("column_ids"),
+        stypes=ids("semantic_types"),
+        is_cell=is_cell,
+        is_target=is_target,
+        parents=flat["parents"].astype(jnp.int32),
+        contexts=read_contexts(flat),
+    )
+
+
+def read_contexts(flat: Inputs) -> Contexts:
+    """Where the contexts of a batch of `as_flat` are."""
+    cells, rows = flat["is_padding"].shape[0], flat["parents"].shape[0]
+    cell_starts = flat["context_cells"].astype(jnp.int32)
+    row_starts = flat["context_rows"].astype(jnp.int32)
+    targets = flat["context_targets"].astype(jnp.int32)
+    return Contexts(
+        cell_starts=cell_starts,
+        row_starts=row_starts,
+        of_cell=_owners(cell_starts, cells),
+        of_row=_owners(row_starts, rows),
+        targets=jnp.where(targets >= 0, targets, cells),
+    )
+
+
+def _owners(starts: Array, count: int) -> Array:
+    """The context that each of `count` cells or rows is in, n behind the last. [n+1] → [count]"""
+    ends = jnp.zeros((count + 1,), jnp.int32).at[starts[1:]].add(1)
+    return jnp.cumsum(ends)[:count]
+
+
+def at_targets(x: Array, contexts: Contexts) -> Array:
+    """What x has at the target of each context, 0 where there is none. [N,...] → [n,...]"""
+    return jnp.take(x, contexts.targets, axis=0, mode="fill", fill_value=0)
