@@ -264,10 +264,17 @@ class StepRunner:
         return new_state, metrics
 
     def assert_one_compilation(self) -> None:
-        """Raise if a part of the step compiled more than once, or once for each store."""
+        """Raise if a part of the step compiled more than once, or once for each store's shapes."""
         assert_compilations(self._apply, "apply_step")
+        limit = sum(batch_shapes(store.tables) for store in self._stores)
         for function in (self._step, self._add):
-            assert_compilations(function, function.__name__, limit=len(self._stores))
+            assert_compilations(function, function.__name__, limit=limit)
+
+
+def batch_shapes(tables: Tables) -> int:
+    """Shapes that a sampler's batches may have: two where they bring their texts, as few need more
+    than is usual."""
+    return 1 if tables.texts is not None else 2
 
 
 def assert_compilations(
@@ -453,7 +460,10 @@ class Predictor:
             pending = (output, info, int(batch["num_sequences"][0]))
         if pending is not None:
             yield _first_sequences(*pending)
-        assert_compilations(self._predict, "predict", compiled_before=compiled_before)
+        assert_compilations(
+            self._predict, "predict",
+            compiled_before=compiled_before, limit=batch_shapes(self._tables),
+        )  # fmt: skip
 
 
 def _first_sequences(
