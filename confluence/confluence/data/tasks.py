@@ -23,11 +23,11 @@ from confluence.config import Config
 from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Tables
+from confluence.model.transformer import ONE_HOT_LIMIT, Tables
 
+TEXTS = "text_batch_embeddings"
 COMMON_FIELDS = (
-    "row_ages", "text_batch_embeddings", "target_stype", "task_idx", "cat_emb_start",
-    "cat_emb_count", "is_labelled",
+    "row_ages", TEXTS, "target_stype", "task_idx", "cat_emb_start", "cat_emb_count", "is_labelled",
 )  # fmt: skip
 INPUT_FIELDS = (
     "semantic_types", "column_ids", "seq_row_ids", "numeric_values", "timestamp_values",
@@ -49,6 +49,8 @@ LEAST_SPREAD = 1e-12  # of the largest label: a smaller deviation is rounding
 CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
 HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
+RESIDENT_SHARE = 4  # texts × T in these parts of cells × D × layers: a hundredth of a step
+SPARE_ROWS = 32  # of the table that cells look up, beside texts and categories
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
 
@@ -140,6 +142,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     with open_store(store_path) as store:
+        options["text_mode"] = text_mode(store, cfg)
         if cfg.seed_tables is not None or deals_seeds(store.metadata, tasks):
             options["split_ratios"] = cfg.split_ratios
     if cfg.masks_cells:
@@ -149,7 +152,37 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         }  # fmt: skip
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
-    return headwater.Sampler(**{**options, **overrides})
+    return _open_for_ranks({**options, **overrides})
+
+
+def _open_for_ranks(options: Mapping[str, Any]) -> Any:
+    """A sampler; ranks step together, so that all batches of several have one shape, the larger."""
+    sampler = headwater.Sampler(**options)
+    usual, most = (sampler.shape[name] for name in ("usual_texts", "text_budget"))
+    if options["world_size"] == 1 or usual == most:
+        return sampler
+    sampler.shutdown()
+    return headwater.Sampler(**{**options, "text_budget": most})
+
+
+def text_mode(store: headwater.Store, cfg: Config) -> str:
+    """Where the vectors of texts are: "resident" on the device for the whole run, or "batch".
+
+    Every step projects all resident ones, so they are few: that is at most about a hundredth of
+    the step, and the gradient of the vectors that cells look up stays a product. Ranks choose
+    alike, as it depends on store and settings alone.
+    """
+    counts, width = store.core.counts(), int(store.metadata["text"]["dim"])
+    rows = 1 + counts["text_count"]
+    cells = cfg.batch_size * cfg.sequence_length
+    is_cheap = RESIDENT_SHARE * rows * width <= cells * cfg.width * cfg.layers
+    is_small = rows + counts["category_count"] + SPARE_ROWS <= ONE_HOT_LIMIT
+    return "resident" if is_cheap and is_small else "batch"
+
+
+def has_resident_texts(sampler: Any) -> bool:
+    """Whether the batches of a sampler bring no texts."""
+    return bool(sampler.shape["text_budget"] == 0)
 
 
 def deals_seeds(metadata: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -279,7 +312,10 @@ def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Conf
 
 
 def device_tables(sampler: Any, category_limit: int) -> Tables:
-    """The frozen embeddings on the device; categories padded so that a slice never clamps."""
+    """The frozen embeddings on the device; categories padded so that a slice never clamps.
+
+    Texts are among them where the sampler's cells name rows of the store's.
+    """
     columns = np.asarray(sampler.column_embeddings(), np.float16)
     categories = np.asarray(sampler.categorical_embeddings(), np.float16)
     padding = np.zeros((category_limit, columns.shape[1]), np.float16)
@@ -290,7 +326,10 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
         if "cat_emb_start" in stats:
             start = int(stats["cat_emb_start"])
             owners[start : start + len(stats["categories"])] = number
-    return Tables(*(jax.device_put(table) for table in (columns, categories, owners)))
+    tables = [columns, categories, owners]
+    if has_resident_texts(sampler):
+        tables.append(sampler.text_embeddings())
+    return Tables(*(jax.device_put(table) for table in tables))
 
 
 def is_flat(batch: Mapping[str, Any]) -> bool:
@@ -317,5 +356,7 @@ def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
         names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
         names += [name for name in ("target_indices",) if name in batch]
     names += [name for name in batch if name.startswith("masked_")]
+    if TEXTS not in batch:  # they are on the device already
+        names.remove(TEXTS)
     arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
     return arrays  # put together: one call of JAX takes half the time of one for each

@@ -117,13 +117,13 @@ def _type_loss(
         return binary_cross_entropy(said[..., 0], cells.value.astype(jnp.float32))
     if stype == SemanticType.TIMESTAMP:
         return timestamp_loss(said, cells.value)
-    return _text_loss(said, cells, batch)
+    return _text_loss(said, cells, tables.texts_of(batch))
 
 
-def _text_loss(said: Array, cells: MaskedList, batch: Inputs) -> Array:
+def _text_loss(said: Array, cells: MaskedList, texts: Array) -> Array:
     """1 - cos of the angle to the text's vector; 0 where the text is over the budget (text 0)."""
     text = cells.value.astype(jnp.int32)
-    truth = batch["text_batch_embeddings"][text].astype(jnp.float32)  # [n,M,T]
+    truth = texts[text].astype(jnp.float32)  # [n,M,T]
     cosine = jnp.sum(unit(said) * unit(truth), axis=-1)
     return jnp.where(text > 0, 1.0 - cosine, 0.0)
 

@@ -34,7 +34,7 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables
+from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables, has_resident_texts
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
@@ -131,6 +131,7 @@ class Session:
             "store_weights": [store.weight for store in self.stores],
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
+            "resident_texts": [has_resident_texts(store.sampler) for store in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)

@@ -2,8 +2,8 @@
 
 The loop keeps the device busy: batch k+1 is fetched and put on the device while step k runs, and
 the metrics of step k are read after step k+1 is dispatched, except where the state is asked for.
-Everything compiles once for each store and each number of cells of a flat batch; one more
-compilation is an error, not a slow run. Parameters and optimizer state are donated, batches never.
+Everything compiles once for each store and each shape of its batches; one more compilation is an
+error, not a slow run. Parameters and optimizer state are donated, batches never.
 
 With `accumulate` = n a step takes n batches. Their losses and gradients are summed, not averaged,
 and divided by the number of labelled contexts of all: the update of one batch n times as large.
@@ -25,7 +25,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from confluence.config import Config
-from confluence.data.tasks import cell_count, context_count, is_flat, to_device
+from confluence.data.tasks import TEXTS, cell_count, context_count, is_flat, to_device
 from confluence.folder.log_events import StepReport
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
@@ -199,7 +199,7 @@ class StepRunner:
     """The compiled step of one run, with what it knows of each of the run's stores.
 
     With one batch per step all is one function. Else one adds a batch's sums and one applies them.
-    Stores differ in the sizes of their tables, and flat batches in their number of cells: what
+    Stores differ in the sizes of their tables, and their batches in shape (`batch_shape`): what
     reads a batch compiles once for each.
     """
 
@@ -235,7 +235,7 @@ class StepRunner:
         self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
         parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
         self._parts, self._stores = group.same((parts, tuple(stores)))
-        self._seen: set[tuple[int, int | None]] = set()  # (store, `flat_cells`) of batches
+        self._seen: set[tuple[int, int, int]] = set()  # store and `batch_shape` of batches
 
     def step(
         self, state: TrainState, first: Fed, next_input: Callable[[Array], Fed] | None = None
@@ -261,19 +261,21 @@ class StepRunner:
         return new_state, metrics
 
     def _note(self, batch: Fed) -> None:
-        self._seen.add((batch.store, flat_cells(batch.inputs)))
+        self._seen.add((batch.store, *batch_shape(batch.inputs)))
 
     def assert_one_compilation(self) -> None:
         """Raise if a part of the step compiled more than once, or once for each store and each
-        number of cells of its flat batches."""
+        shape of its batches."""
         assert_compilations(self._apply, "apply_step")
         for function in (self._step, self._add):
             assert_compilations(function, function.__name__, limit=max(1, len(self._seen)))
 
 
-def flat_cells(batch: Mapping[str, Any]) -> int | None:
-    """N of a flat batch, which tasks have of their own; None of one whose shape is the run's."""
-    return int(batch["cells"].shape[1]) if is_flat(batch) else None
+def batch_shape(batch: Mapping[str, Any]) -> tuple[int, int]:
+    """What differs between the shapes of batches: N of a flat one, of which each task has its own,
+    and U, of which a store has two; 0 where that is the same for all or not there."""
+    cells = int(batch["cells"].shape[1]) if is_flat(batch) else 0
+    return cells, len(batch[TEXTS]) if TEXTS in batch else 0
 
 
 def assert_compilations(
@@ -453,7 +455,7 @@ class Predictor:
         compiled_before = self._predict._cache_size()
         seen = set()
         for batch in batches:
-            seen.add(flat_cells(batch))
+            seen.add(batch_shape(batch))
             output = self._predict(params, to_device(batch), self._tables)
             if pending is not None:
                 yield _first_contexts(*pending)
