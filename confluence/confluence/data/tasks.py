@@ -139,6 +139,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
+        "cell_dropout": cfg.cell_dropout,
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     with open_store(store_path) as store:

@@ -34,7 +34,7 @@ from confluence.model.outputs import Pass
 from confluence.model.patterns import attention_path
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Output, Params, Tables, forward, init
-from confluence.ranks.group import ALONE, Group, over_ranks, part_of_draw
+from confluence.ranks.group import ALONE, Group, over_ranks
 from confluence.training.optimizer import learning_rate_share, make_optimizer
 
 
@@ -117,7 +117,6 @@ def no_gradients(params: Params) -> GradientSums:
 def gradient_sums(
     state: TrainState,
     batch: Inputs,
-    part: Array,
     tables: Tables,
     scales: TaskScales,
     *,
@@ -126,12 +125,12 @@ def gradient_sums(
     row_shape: RowShape | None = None,
     mesh: Mesh | None = None,
 ) -> GradientSums:
-    """Loss and gradients of one batch, the `part`-th of its step; with a mesh of all ranks."""
+    """Loss and gradients of one batch; with a mesh of all ranks."""
     sums = functools.partial(loss_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape)
     summed = over_ranks(sums, mesh)
 
     def loss_of(params: Params) -> tuple[Array, tuple[Array, Array]]:
-        loss, weight, masked = summed(params, batch, state.step, part, tables, scales)
+        loss, weight, masked = summed(params, batch, tables, scales)
         return loss, (weight, masked)
 
     gradient_of = jax.value_and_grad(loss_of, has_aux=True)
@@ -142,35 +141,22 @@ def gradient_sums(
 def loss_sums(
     params: Params,
     batch: Inputs,
-    step: Array,
-    part: Array,
     tables: Tables,
     scales: TaskScales,
     *,
     cfg: Config,
     category_limit: int,
     row_shape: RowShape | None,
-    shard: tuple[Array | int, int],
 ) -> tuple[Array, Array, Array]:
     """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
-    hidden = None
-    if cfg.cell_dropout > 0:
-        key = jax.random.fold_in(jax.random.key(cfg.seed + 1), step)
-        key = jax.random.fold_in(key, part)
-        B, S = batch["cells" if "cells" in batch else "is_padding"].shape
-        whole = jax.random.bernoulli(key, cfg.cell_dropout, (B * shard[1], S))  # as of one rank
-        hidden = part_of_draw(whole, shard)
     batch = as_flat(batch, row_shape)
     truth = read_truth(batch, scales)
     if cfg.masks_cells:
         return loss_with_masks(
             params, batch, truth, tables, scales, cfg,
-            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+            category_limit=category_limit, row_shape=row_shape,
         )  # fmt: skip
-    output = forward(
-        params, batch, tables, cfg,
-        category_limit=category_limit, row_shape=row_shape, hidden=hidden,
-    )  # fmt: skip
+    output = forward(params, batch, tables, cfg, category_limit=category_limit, row_shape=row_shape)
     loss, weight = batch_loss(output, truth, batch, scales)
     return loss, weight, jnp.zeros((), jnp.float32)
 
@@ -216,13 +202,12 @@ class StepRunner:
         def train_step(
             state: TrainState, batch: Inputs, store: Constants
         ) -> tuple[TrainState, dict[str, Array]]:
-            part = jnp.zeros((), jnp.int32)
-            return apply(state, sums_of(state, batch, part, *store))
+            return apply(state, sums_of(state, batch, *store))
 
         def add_batch(
-            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, store: Constants
+            sums: GradientSums, state: TrainState, batch: Inputs, store: Constants
         ) -> GradientSums:
-            more = sums_of(state, batch, part, *store)
+            more = sums_of(state, batch, *store)
             return GradientSums(
                 *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
             )
@@ -233,8 +218,7 @@ class StepRunner:
         self._zeros: Any = jax.jit(no_gradients, **results)
         self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
         self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
-        parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
-        self._parts, self._stores = group.same((parts, tuple(stores)))
+        self._stores = group.same(tuple(stores))
         self._seen: set[tuple[int, int, int]] = set()  # store and `batch_shape` of batches
 
     def step(
@@ -252,11 +236,11 @@ class StepRunner:
             return new_state, metrics
         assert next_input is not None, "a step of several batches needs a way to get them"
         sums, batch = self._zeros(state.params), first
-        for part, index in enumerate(self._parts):
+        for part in range(self.accumulate):
             if part > 0:
                 batch = next_input(sums.loss)
             self._note(batch)
-            sums = self._add(sums, state, batch.inputs, index, self._stores[batch.store])
+            sums = self._add(sums, state, batch.inputs, self._stores[batch.store])
         new_state, metrics = self._apply(state, sums)
         return new_state, metrics
 
