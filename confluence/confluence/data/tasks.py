@@ -349,6 +349,11 @@ def cell_count(batch: Mapping[str, Any]) -> int:
     return int(np.sum(cells))
 
 
+def position_count(batch: Mapping[str, Any]) -> int:
+    """How many cells a step computes for a batch, padding included."""
+    return int(np.size(batch["cells" if "cells" in batch else "is_padding"]))
+
+
 def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
     """The arrays that the model reads, on the device. The batch itself is left as it is."""
     if is_flat(batch):

@@ -25,7 +25,14 @@ from jax import Array
 from jax.sharding import Mesh
 
 from confluence.config import Config
-from confluence.data.tasks import TEXTS, cell_count, context_count, is_flat, to_device
+from confluence.data.tasks import (
+    TEXTS,
+    cell_count,
+    context_count,
+    is_flat,
+    position_count,
+    to_device,
+)
 from confluence.folder.log_events import StepReport
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
@@ -295,6 +302,7 @@ class Feed:
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
         self.cells = 0  # of the contexts handed out, without padding
+        self.positions = 0  # of the batches handed out, with padding
         self._batches = 0  # handed out by this process
 
     def next_on_device(self, running: Array | None = None) -> Fed:
@@ -313,6 +321,7 @@ class Feed:
         self.fetch_seconds += seconds
         self.wait_seconds += seconds if waited else 0.0
         self.cells += cell_count(batch)
+        self.positions += position_count(batch)
         return on_device
 
 
@@ -345,12 +354,12 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
-        position, cells = feed.read_position(), feed.cells
+        position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()
         if not is_last:
             batch = feed.next_on_device(metrics["loss"])  # while the step runs
         reader.read()
-        reader.pending = (step, metrics, cells)
+        reader.pending = (step, metrics, size)
         if is_last or is_due(step):
             reader.read()
             on_state(state, step, position)
@@ -365,11 +374,12 @@ class _Reader:
     def __init__(
         self, feed: Feed, on_report: Callable[[StepReport], None], *, accumulate: int
     ) -> None:
-        self.pending: tuple[int, dict[str, Array], int] | None = None  # cells: up to that step's
+        # With the cells and positions of all batches up to the step's.
+        self.pending: tuple[int, dict[str, Array], tuple[int, int]] | None = None
         self._accumulate = accumulate
         self._feed = feed
         self._on_report = on_report
-        self._fetched, self._waited, self._cells = 0.0, 0.0, 0
+        self._fetched, self._waited, self._size = 0.0, 0.0, (0, 0)
         self.restart()
 
     def restart(self) -> None:
@@ -380,7 +390,7 @@ class _Reader:
         """Wait for the step that is pending, if any, and report it."""
         if self.pending is None:
             return
-        step, metrics, cells = self.pending
+        step, metrics, size = self.pending
         self.pending = None
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not np.isfinite(values["loss"] + values["gradient_norm"]):
@@ -395,10 +405,11 @@ class _Reader:
             seconds=self._read_at - started,
             fetch_seconds=feed.fetch_seconds - self._fetched,
             wait_seconds=feed.wait_seconds - self._waited,
-            cells=cells - self._cells,
+            cells=size[0] - self._size[0],
+            positions=size[1] - self._size[1],
             **values,
         )
-        self._fetched, self._waited, self._cells = feed.fetch_seconds, feed.wait_seconds, cells
+        self._fetched, self._waited, self._size = feed.fetch_seconds, feed.wait_seconds, size
         self._on_report(report)
 
     def _batches_of(self, step: int) -> str:

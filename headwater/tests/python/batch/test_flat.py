@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from headwater import binding
 from headwater.sampling.chosen_seeds import chosen_seeds
