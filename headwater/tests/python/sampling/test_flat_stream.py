@@ -293,6 +293,33 @@ def test_fill_is_the_share_of_cells_that_are_alive(path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("size", [4, 8, 16, 24, 32, 40])
+def test_tasks_of_nearly_one_size_share_the_larger(size: int, path: Path) -> None:
+    def shapes(*tasks: str) -> dict[str, dict[str, Any]]:
+        with flat(path, tasks=tasks, default_batch_size=size, num_prefetch=0) as sampler:
+            found = {task: sampler.flat_shape(task) for task in tasks}
+            most = max(max(one["cells"], *one["pass_cells"].values()) for one in found.values())
+            assert sampler.shape["cells_per_batch"] == most
+            return found
+
+    alone = [shapes(task)[task]["cells"] for task in ("churn", "quantity")]
+    together = [shape["cells"] for shape in shapes("churn", "quantity").values()]
+    is_shared = min(alone) >= 0.9 * max(alone)
+    assert together == ([max(alone)] * 2 if is_shared else alone)
+
+
+def test_contexts_that_the_caps_end_are_counted(path: Path) -> None:
+    with flat(path, tasks=["churn"], num_prefetch=0) as sampler:
+        shape = sampler.flat_shape()
+        assert (shape["sampled"], shape["capped"]) == (sampler.num_seeds("train"), 0)
+    with flat(path, tasks=["churn"], max_rows=3, num_prefetch=0) as sampler:
+        shape = sampler.flat_shape()
+        rows = [int(n) for batch in sampler.epoch("train")
+                for n in np.diff(batch["context_rows"][0])[: len(seeds_of(batch))]]  # fmt: skip
+        assert max(rows) == 3
+        assert shape["capped"] == rows.count(3) > 0
+
+
 def test_slabs_are_as_large_as_flat_batches_and_not_as_sequences(path: Path) -> None:
     bytes_by_layout = {}
     for layout in ("compact", "flat"):
