@@ -71,7 +71,10 @@ class Config:
         0.02, "peak, for the matrices of attention and feed-forward", "[0, inf]"
     )
     cell_dropout: float = _training(
-        0.0, "probability that a training cell, never the target, is hidden", "[0, 1)"
+        0.0,
+        "probability that a cell is left out of a train context; never the target, a masked cell or"
+        " a row's first",
+        "[0, 1)",
     )
     half_life_days: float | None = _training(
         None, "a train seed that much older than the last weighs half", "(0, inf]"
@@ -237,8 +240,9 @@ class Config:
         return type(self).from_dict({**self.to_dict(), **overrides})
 
     def asked(self) -> Self:
-        """The settings of contexts that are to be answered: no gap is drawn, no cell masked."""
-        return self.replace(staleness=None, auxiliary_weight=0.0)
+        """The settings of contexts that are to be answered: no gap is drawn, no cell masked beside
+        a task, and none left out."""
+        return self.replace(staleness=None, auxiliary_weight=0.0, cell_dropout=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name; JSON can hold it."""

@@ -139,6 +139,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
+        "cell_dropout": cfg.cell_dropout,
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     with open_store(store_path) as store:
@@ -346,6 +347,11 @@ def cell_count(batch: Mapping[str, Any]) -> int:
     """How many cells the contexts of a batch have, without padding."""
     cells = batch["context_cells"][:, -1] if is_flat(batch) else batch["num_cells"]
     return int(np.sum(cells))
+
+
+def position_count(batch: Mapping[str, Any]) -> int:
+    """How many cells a step computes for a batch, padding included."""
+    return int(np.size(batch["cells" if "cells" in batch else "is_padding"]))
 
 
 def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:

@@ -170,6 +170,7 @@ class Log:
             "first_step_seconds": first.seconds,
             **(self._rates(later) if later else {}),
             **self._bound(self._first_stats),
+            **self._cut(),
             **self._peak_memory(),
             "step_times": step_times([report.seconds for report in later]),
         }
@@ -182,11 +183,22 @@ class Log:
             "wait_share": sum(report.wait_seconds for report in reports) / seconds,
             "cells_per_second": sum(report.cells for report in reports) / seconds,
             "contexts_per_second": len(reports) * self._contexts_per_step / seconds,
+            "alive_share": sum(report.cells for report in reports)
+            / sum(report.positions for report in reports),
         }
 
     def _bound(self, since: Mapping[str, Any] | None) -> dict[str, str]:
         """What bounded the sampler since then (docs/6-tuning.md)."""
         return {"bound_by": self._read_stats(since)["bound_by"]} if self._read_stats else {}
+
+    def _cut(self) -> dict[str, Any]:
+        """Contexts for which batches had no room to the end, and the share of cells lost by it."""
+        if self._read_stats is None:
+            return {}
+        stats = self._read_stats(self._first_stats)
+        cut = stats["cells_cut"]
+        whole = stats["packed_cells"] + cut
+        return {"contexts_cut": stats["contexts_cut"], "cut_share": cut / whole if whole else 0.0}
 
     def _peak_memory(self) -> dict[str, int]:
         """The most that this process has had of its device's memory so far."""

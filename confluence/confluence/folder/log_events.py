@@ -28,6 +28,7 @@ class StepReport:
     fetch_seconds: float  # of these, in which the host fetched batches
     wait_seconds: float  # of these, in which the device waited for them
     cells: int  # of its contexts
+    positions: int  # of its batches: cells and padding
     task_loss: float | None = None  # the two parts of the loss, where cells are masked beside a
     masked_loss: float | None = None  # task: loss = task_loss + auxiliary_weight * masked_loss
 

@@ -168,7 +168,8 @@ def dense_patterns(cells: Cells, cfg: Config) -> Patterns:
         attention.adjacency_of(parents),
         windows.spread_ids(cells.is_cell),
     )
-    target = jnp.maximum(at_targets(windows.places, c) - S * jnp.arange(n), 0)  # 0 if there is none
+    has_target = c.targets < cells.is_cell.shape[0]
+    target = jnp.where(has_target, at_targets(windows.places, c) - S * jnp.arange(n), 0)
     block = attention.block_size(n)
 
     def under(mask: Array) -> Mix:
@@ -181,7 +182,8 @@ def dense_patterns(cells: Cells, cfg: Config) -> Patterns:
     def target_column(query: Array, key: Array, value: Array, tau: Array) -> Array:
         mask = masks.column[jnp.arange(n), target][:, None]  # [n,1,S], itself at least
         k, v = windows.spread(key), windows.spread(value)
-        return attention.attend(query[:, None], k, v, mask, tau, block=n)[:, 0]
+        out = attention.attend(query[:, None], k, v, mask, tau, block=n)[:, 0]
+        return jnp.where(has_target[:, None], out, 0)
 
     return Patterns(
         outbound=under(masks.outbound),

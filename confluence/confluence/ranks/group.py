@@ -440,31 +440,21 @@ def over_ranks(sums: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any
 
     Args:
         sums: (params, batch, *others) → numbers to be added; others are the same on all ranks.
-            It also gets `shard`, the (index, number) of the part.
 
     Gradients of the result are those of the joined batch on every rank. JAX does not check here
     that parameters are the same everywhere (it could not see through the attention's own rules of
     differentiation); test_parallel.py does.
     """
     if mesh is None:
-        return functools.partial(sums, shard=(0, 1))
-    count = mesh.size
+        return sums
 
     def of_all(params: Any, batch: Any, others: Any) -> Any:
-        own = sums(params, batch, *others, shard=(jax.lax.axis_index(AXIS), count))
-        return _jax.lax.psum(own, AXIS)
+        return _jax.lax.psum(sums(params, batch, *others), AXIS)
 
     sharded = jax.shard_map(
         of_all, mesh=mesh, in_specs=(SAME, SHARDED, SAME), out_specs=SAME, check_vma=False
     )
     return lambda params, batch, *others: sharded(params, batch, others)
-
-
-def part_of_draw(whole: Array, shard: tuple[Array | int, int]) -> Array:
-    """The rows of a drawn [B,...] array that a rank's sequences stand for: i * W + r."""
-    index, count = shard
-    rows = whole.reshape(whole.shape[0] // count, count, *whole.shape[1:])
-    return jnp.take(rows, index, axis=1)
 
 
 # ------------------------------------------------------------------------------------- the stop

@@ -144,7 +144,7 @@ def find_task_place(run: Run, task: str | None) -> TaskPlace:
 
 
 def question_config(cfg: Config) -> Config:
-    """A run's settings for contexts of a task's seeds, nothing masked and nothing stale."""
+    """A run's settings for contexts of a task's seeds: whole, nothing masked and nothing stale."""
     return cfg.asked().replace(objective="task", seed_tables=None)
 
 

@@ -293,11 +293,11 @@ class Run:
         return {**evaluate_held_out(stores, split, until, current().gather), "step": self.step}
 
     def _held_out_sums(self, path: str, seeds: Seeds, split: str) -> Sums:
-        group = current()
-        with open_seeds(path, self.config, seeds, **group.share()) as sampler:
+        group, cfg = current(), self.config.asked()
+        with open_seeds(path, cfg, seeds, **group.share()) as sampler:
             held_out = HeldOut(
-                self.config, device_tables(sampler, 1),
-                row_shape=read_row_shape(sampler.database_metadata(), self.config),
+                cfg, device_tables(sampler, 1),
+                row_shape=read_row_shape(sampler.database_metadata(), cfg),
             )  # fmt: skip
             return held_out.sums(self.params, sampler, split, watched=group.watched)
 

@@ -16,13 +16,14 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from headwater import SemanticType
+from headwater.console import say
 
 from confluence.answers.read_out import predict
 from confluence.config import Config
@@ -131,12 +132,37 @@ class Session:
             "store_weights": [store.weight for store in self.stores],
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
+            "batches": dict(self._batch_sizes()),
             "resident_texts": [has_resident_texts(store.sampler) for store in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
-        else:
-            log.event("start", **place)
+            return
+        log.event("start", **place)
+        if self.group.is_first:
+            self._say_caps(place["batches"])
+
+    def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
+        cfg = self.config
+        for title, sizes in batches.items():
+            say(
+                f"{title}: {sizes['capped_share']:.0%} of contexts reach the {cfg.sequence_length}"
+                f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
+                f" {sizes['cells']:,} cells"
+            )
+
+    def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """By task, or table of seeds: cells and rows of a rank's batches, and the share of contexts
+        that S or R ended, of a sample."""
+        for store in self.stores:
+            titles = {place.name: place.title for place in store.places}
+            for name in store.sampler.tasks:
+                shape = store.sampler.flat_shape(name)
+                share = shape["capped"] / max(1, shape["sampled"])
+                title = titles.get(name, f"{store.metadata['name']}/{name}")
+                yield title, {
+                    "cells": shape["cells"], "rows": shape["rows"], "capped_share": share
+                }  # fmt: skip
 
     def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
         """Rank 0's state to begin with, and the losses up to it; samplers go to their place."""

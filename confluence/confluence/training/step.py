@@ -25,7 +25,14 @@ from jax import Array
 from jax.sharding import Mesh
 
 from confluence.config import Config
-from confluence.data.tasks import TEXTS, cell_count, context_count, is_flat, to_device
+from confluence.data.tasks import (
+    TEXTS,
+    cell_count,
+    context_count,
+    is_flat,
+    position_count,
+    to_device,
+)
 from confluence.folder.log_events import StepReport
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
@@ -34,7 +41,7 @@ from confluence.model.outputs import Pass
 from confluence.model.patterns import attention_path
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Output, Params, Tables, forward, init
-from confluence.ranks.group import ALONE, Group, over_ranks, part_of_draw
+from confluence.ranks.group import ALONE, Group, over_ranks
 from confluence.training.optimizer import learning_rate_share, make_optimizer
 
 
@@ -117,7 +124,6 @@ def no_gradients(params: Params) -> GradientSums:
 def gradient_sums(
     state: TrainState,
     batch: Inputs,
-    part: Array,
     tables: Tables,
     scales: TaskScales,
     *,
@@ -126,12 +132,12 @@ def gradient_sums(
     row_shape: RowShape | None = None,
     mesh: Mesh | None = None,
 ) -> GradientSums:
-    """Loss and gradients of one batch, the `part`-th of its step; with a mesh of all ranks."""
+    """Loss and gradients of one batch; with a mesh of all ranks."""
     sums = functools.partial(loss_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape)
     summed = over_ranks(sums, mesh)
 
     def loss_of(params: Params) -> tuple[Array, tuple[Array, Array]]:
-        loss, weight, masked = summed(params, batch, state.step, part, tables, scales)
+        loss, weight, masked = summed(params, batch, tables, scales)
         return loss, (weight, masked)
 
     gradient_of = jax.value_and_grad(loss_of, has_aux=True)
@@ -142,35 +148,22 @@ def gradient_sums(
 def loss_sums(
     params: Params,
     batch: Inputs,
-    step: Array,
-    part: Array,
     tables: Tables,
     scales: TaskScales,
     *,
     cfg: Config,
     category_limit: int,
     row_shape: RowShape | None,
-    shard: tuple[Array | int, int],
 ) -> tuple[Array, Array, Array]:
     """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
-    hidden = None
-    if cfg.cell_dropout > 0:
-        key = jax.random.fold_in(jax.random.key(cfg.seed + 1), step)
-        key = jax.random.fold_in(key, part)
-        B, S = batch["cells" if "cells" in batch else "is_padding"].shape
-        whole = jax.random.bernoulli(key, cfg.cell_dropout, (B * shard[1], S))  # as of one rank
-        hidden = part_of_draw(whole, shard)
     batch = as_flat(batch, row_shape)
     truth = read_truth(batch, scales)
     if cfg.masks_cells:
         return loss_with_masks(
             params, batch, truth, tables, scales, cfg,
-            category_limit=category_limit, row_shape=row_shape, hidden=hidden,
+            category_limit=category_limit, row_shape=row_shape,
         )  # fmt: skip
-    output = forward(
-        params, batch, tables, cfg,
-        category_limit=category_limit, row_shape=row_shape, hidden=hidden,
-    )  # fmt: skip
+    output = forward(params, batch, tables, cfg, category_limit=category_limit, row_shape=row_shape)
     loss, weight = batch_loss(output, truth, batch, scales)
     return loss, weight, jnp.zeros((), jnp.float32)
 
@@ -216,13 +209,12 @@ class StepRunner:
         def train_step(
             state: TrainState, batch: Inputs, store: Constants
         ) -> tuple[TrainState, dict[str, Array]]:
-            part = jnp.zeros((), jnp.int32)
-            return apply(state, sums_of(state, batch, part, *store))
+            return apply(state, sums_of(state, batch, *store))
 
         def add_batch(
-            sums: GradientSums, state: TrainState, batch: Inputs, part: Array, store: Constants
+            sums: GradientSums, state: TrainState, batch: Inputs, store: Constants
         ) -> GradientSums:
-            more = sums_of(state, batch, part, *store)
+            more = sums_of(state, batch, *store)
             return GradientSums(
                 *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
             )
@@ -233,8 +225,7 @@ class StepRunner:
         self._zeros: Any = jax.jit(no_gradients, **results)
         self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
         self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
-        parts = [jax.device_put(np.int32(part)) for part in range(cfg.accumulate)]
-        self._parts, self._stores = group.same((parts, tuple(stores)))
+        self._stores = group.same(tuple(stores))
         self._seen: set[tuple[int, int, int]] = set()  # store and `batch_shape` of batches
 
     def step(
@@ -252,11 +243,11 @@ class StepRunner:
             return new_state, metrics
         assert next_input is not None, "a step of several batches needs a way to get them"
         sums, batch = self._zeros(state.params), first
-        for part, index in enumerate(self._parts):
+        for part in range(self.accumulate):
             if part > 0:
                 batch = next_input(sums.loss)
             self._note(batch)
-            sums = self._add(sums, state, batch.inputs, index, self._stores[batch.store])
+            sums = self._add(sums, state, batch.inputs, self._stores[batch.store])
         new_state, metrics = self._apply(state, sums)
         return new_state, metrics
 
@@ -311,6 +302,7 @@ class Feed:
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
         self.cells = 0  # of the contexts handed out, without padding
+        self.positions = 0  # of the batches handed out, with padding
         self._batches = 0  # handed out by this process
 
     def next_on_device(self, running: Array | None = None) -> Fed:
@@ -329,6 +321,7 @@ class Feed:
         self.fetch_seconds += seconds
         self.wait_seconds += seconds if waited else 0.0
         self.cells += cell_count(batch)
+        self.positions += position_count(batch)
         return on_device
 
 
@@ -361,12 +354,12 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
-        position, cells = feed.read_position(), feed.cells
+        position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()
         if not is_last:
             batch = feed.next_on_device(metrics["loss"])  # while the step runs
         reader.read()
-        reader.pending = (step, metrics, cells)
+        reader.pending = (step, metrics, size)
         if is_last or is_due(step):
             reader.read()
             on_state(state, step, position)
@@ -381,11 +374,12 @@ class _Reader:
     def __init__(
         self, feed: Feed, on_report: Callable[[StepReport], None], *, accumulate: int
     ) -> None:
-        self.pending: tuple[int, dict[str, Array], int] | None = None  # cells: up to that step's
+        # With the cells and positions of all batches up to the step's.
+        self.pending: tuple[int, dict[str, Array], tuple[int, int]] | None = None
         self._accumulate = accumulate
         self._feed = feed
         self._on_report = on_report
-        self._fetched, self._waited, self._cells = 0.0, 0.0, 0
+        self._fetched, self._waited, self._size = 0.0, 0.0, (0, 0)
         self.restart()
 
     def restart(self) -> None:
@@ -396,7 +390,7 @@ class _Reader:
         """Wait for the step that is pending, if any, and report it."""
         if self.pending is None:
             return
-        step, metrics, cells = self.pending
+        step, metrics, size = self.pending
         self.pending = None
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not np.isfinite(values["loss"] + values["gradient_norm"]):
@@ -411,10 +405,11 @@ class _Reader:
             seconds=self._read_at - started,
             fetch_seconds=feed.fetch_seconds - self._fetched,
             wait_seconds=feed.wait_seconds - self._waited,
-            cells=cells - self._cells,
+            cells=size[0] - self._size[0],
+            positions=size[1] - self._size[1],
             **values,
         )
-        self._fetched, self._waited, self._cells = feed.fetch_seconds, feed.wait_seconds, cells
+        self._fetched, self._waited, self._size = feed.fetch_seconds, feed.wait_seconds, size
         self._on_report(report)
 
     def _batches_of(self, step: int) -> str:

@@ -18,17 +18,18 @@ SMALL: dict[str, Any] = {
 STALE = (0.5, 100.0)
 
 
-def test_only_training_draws_gaps(
+def test_only_training_draws_gaps_and_leaves_cells_out(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = noted_samplers(monkeypatch)
     monkeypatch.setattr("confluence.report.page.write_page", lambda out: None)  # which needs a log
-    cfg = preset("tiny", staleness=STALE, child_counts=True, **SMALL)
+    cfg = preset("tiny", staleness=STALE, cell_dropout=0.25, child_counts=True, **SMALL)
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     run.evaluate("val", trees=False, resamples=0)
     run.predict(keys=[1, 2], at="2025-01-01")
     assert [options["child_counts"] for options in noted] == [True] * 3
     assert [options["staleness"] for options in noted] == [STALE, None, None]
+    assert [options["cell_dropout"] for options in noted] == [0.25, 0.0, 0.0]
 
 
 def test_a_question_after_the_end_of_the_database_shows_its_age(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flat_layout import FlatBatch, lay_out
+from headwater import SemanticType
 from small import write_sqlite
 
 from confluence.config import Config
@@ -241,7 +242,8 @@ def test_what_stands_in_a_context_changes_no_other_answer(shop: Case) -> None:
     batch = lay_out(shop.batches[0])
     spoiled = {name: array.copy() for name, array in batch.items()}
     first, end = batch["context_cells"][0, 2:4]
-    spoiled["cell_values"][0, first:end] ^= np.uint32(1 << 30)  # of a number: times 2^128, or by it
+    is_number = batch["cells"][0, first:end] & 7 == SemanticType.NUMERICAL
+    spoiled["cell_values"][0, first:end][is_number] ^= np.uint32(0x80700000)  # sign and fraction
     columns = spoiled["cell_columns"][0]
     columns[first:end] = columns[[0]]  # all of the first context's first column
     others = np.arange(shop.cfg.batch_size) != 2
@@ -300,9 +302,8 @@ def test_answers_are_of_the_contexts_that_count_with_their_seeds(shop: Case) -> 
     predictor = Predictor(
         shop.cfg, shop.constants[0], category_limit=shop.limit, row_shape=shop.shape
     )
-    expected = predictor.outputs(shop.state.params, iter(shop.batches))
-    flat = [lay_out(batch) for batch in shop.batches]
-    found = predictor.outputs(shop.state.params, iter(flat))
+    expected = [*predictor.outputs(shop.state.params, iter(shop.batches))]
+    found = predictor.outputs(shop.state.params, map(lay_out, shop.batches))
     for (one, info), (other, other_info) in zip(found, expected, strict=True):
         assert len(one.boolean) == len(other.boolean) == len(info["seed_index"])
         np.testing.assert_allclose(one.boolean, other.boolean, rtol=1e-5, atol=1e-6)

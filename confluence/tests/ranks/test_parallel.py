@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from headwater import SemanticType
@@ -21,7 +20,7 @@ import confluence
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import INPUT_FIELDS, to_device
 from confluence.folder import checkpoint
-from confluence.ranks.group import ALONE, AgreedStop, Group, part_of_draw
+from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.launch import free_port
 from confluence.ranks.stop import StopRequest
 from confluence.scores.evaluate import Predictions
@@ -30,7 +29,7 @@ from confluence.training.step import Constants, StepRunner, first_state
 
 CONFIG: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
-    "steps": 4, "accumulate": 2, "cell_dropout": 0.2,
+    "steps": 4, "accumulate": 2,
 }  # fmt: skip
 STEPPING = (
     FIRST_PARTS
@@ -75,9 +74,9 @@ def take_steps(group: Group, out: Path) -> None:
     batches = [share(smoke.synthetic_batch(cfg, SemanticType(1), seed=s), group) for s in range(4)]
     for step in range(2):
         sums = runner._zeros(state.params)
-        for part, index in enumerate(runner._parts):
+        for part in range(2):
             batch = group.shards(to_device(batches[2 * step + part]))
-            sums = runner._add(sums, state, batch, index, runner._stores[0])
+            sums = runner._add(sums, state, batch, runner._stores[0])
         if step == 0:
             found |= {f"gradient {n}": np.array(v) for n, v in sums.gradients.items()}
             found |= {"loss": np.array(sums.loss), "weight": np.array(sums.weight)}
@@ -291,14 +290,6 @@ def test_a_group_of_one_changes_nothing() -> None:
     assert not stop.ask()
     request.signal_number = signal.SIGTERM
     assert stop.ask() and stop.is_made()
-
-
-def test_a_draw_is_dealt_as_sequences_are() -> None:
-    whole = np.arange(12).reshape(6, 2)
-    for count in (1, 2, 3):
-        for index in range(count):
-            part = part_of_draw(jax.numpy.asarray(whole), (index, count))
-            assert np.array_equal(part, whole[index::count])
 
 
 def test_ranks_with_other_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,14 @@ def test_settings_that_cannot_be_together_are_named(shop_store: Path, tmp_path: 
         pretrain(shop_store, out=tmp_path / "run", tasks=["device"], seed_tables=TABLES, **TINY)
 
 
+def test_contexts_of_train_are_scored_whole(pretrained: Run) -> None:
+    """The loss is that of a run without dropout, of which contexts of train would lose cells."""
+    dropping = pretrained.config.replace(cell_dropout=0.5)
+    result = dataclasses.replace(pretrained, config=dropping).evaluate("train")
+    assert result["contexts"] > 0
+    assert result["loss"] == pretrained.evaluate("train")["loss"]
+
+
 def test_a_split_without_contexts_has_no_loss(shop_store: Path) -> None:
     class Empty:
         def num_seeds(self, split: str) -> int:

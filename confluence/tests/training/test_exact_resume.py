@@ -294,7 +294,7 @@ def test_accumulated_batches_of_a_store_train_like_larger_ones(
         out = tmp_path / str(accumulate)
         train(
             shop_store, out, steps=4, batch_size=8 // accumulate, accumulate=accumulate,
-            cell_dropout=0.0, log_every=1, save_every=2,
+            log_every=1, save_every=2,
         )  # fmt: skip
         losses.append(list(train_lines(out).values()))
     assert len(losses[0]) == 4
@@ -305,7 +305,7 @@ def test_accumulated_batches_of_a_store_train_like_larger_ones(
     whole = everything(out)
     shutil.rmtree(out / "checkpoints" / "4")
     train(
-        shop_store, out, steps=4, batch_size=4, accumulate=2, cell_dropout=0.0, log_every=1,
-        save_every=2, resume=True,
+        shop_store, out, steps=4, batch_size=4, accumulate=2, log_every=1, save_every=2,
+        resume=True,
     )  # fmt: skip
     assert_same(everything(out), whole)

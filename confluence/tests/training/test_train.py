@@ -204,7 +204,7 @@ def test_sums_over_halves_add_up_to_those_of_the_whole_where_means_do_not(cfg: C
 
     def sums(part: smoke.SyntheticBatch) -> GradientSums:
         tables, scales = smoke.synthetic_tables(), smoke.synthetic_scales(cfg)
-        found: GradientSums = sums_of(state, to_device(part), np.int32(0), tables, scales)
+        found: GradientSums = sums_of(state, to_device(part), tables, scales)
         return found
 
     whole = sums(batch)

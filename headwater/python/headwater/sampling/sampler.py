@@ -426,6 +426,11 @@ class Sampler:
         if self._is_flat:
             raise ValueError(f"{name} does not go with layout 'flat'; use {instead}")
 
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of its tasks, or of its seed tables, in the order of the store."""
+        return tuple(self._seeds.names())
+
     def flat_shape(self, task: str | None = None) -> dict[str, Any]:
         """Sizes of the batches of a task with layout="flat", from a sample of its contexts.
 
