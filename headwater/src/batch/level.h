@@ -25,7 +25,7 @@ uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank);
 /*
  * Deals a block's contexts, lengths [batches · ranks · each]: levelled [batches · ranks · each] are
  * those of batch 0 of rank 0, of batch 0 of rank 1, ..., each by their places in the block. Where
- * they would be too long, the longest are cut to one length.
+ * they would be too long, the longest are shortened, by no more than half at once.
  */
 HWI_CHECK hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,
                               struct hwi_levelled *levelled, hw_error *error);

@@ -139,7 +139,7 @@ struct hwi_flat_sizes hwi_stream_sizes(const struct hwi_plan *plan,
         return (struct hwi_flat_sizes){0};
     }
     const hw_flat_shape *shape = &plan->flat[seeds->task].shape;
-    if (seeds->range.batch_count == 0) {
+    if (seeds->is_of_pass) {
         return pass_sizes(shape, seeds);
     }
     return (struct hwi_flat_sizes){
@@ -347,6 +347,7 @@ struct hwi_batch_seeds hwi_pass_part_seeds(const struct hwi_plan *plan,
     struct hwi_batch_seeds seeds =
         batch_at(plan, pass->split, whole->task, is_dealt_pass(plan, pass), 0);
     seeds.sequence_count = (uint32_t)left_from(&seeds, count);
+    seeds.is_of_pass = 1;
     place_in_pass(pass, count, &seeds);
     return seeds;
 }

@@ -28,6 +28,7 @@ struct hwi_batch_seeds {
     uint32_t step;
     const struct hwi_pass_plan *given; /* the caller's seeds, or NULL: those of the split */
     hw_split split;
+    int is_of_pass; /* flat: its sizes are those of passes */
     struct hwi_block_range range; /* flat, of a stream */
     const struct hwi_levelled *levelled; /* [sequence_count] of the block, which lives as long as
                                             the batch is made; NULL: not levelled, or not yet */

@@ -87,7 +87,7 @@ hw_status hwi_pass_fill(const struct hwi_plan *plan, struct hwi_worker *worker,
         HW_TRY(fill_part(&fill, part, error));
         pass->parts[part].batch_end = pass->batch_count;
     }
-    if (pass->batch_count == 0) { /* one without seeds, so that there is what to ask for */
+    if (pass->batch_count == 0 && pass->anchors == NULL) { /* as many as in other layouts: one */
         HW_TRY(add_batch(&fill, 0, error));
         pass->parts[pass->part_count - 1].batch_end = 1;
     }

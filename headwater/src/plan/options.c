@@ -227,6 +227,14 @@ static hw_status check_flat(const hw_sampler_options *options, hw_error *error) 
                               "level_block is %u, which layout 'flat' alone has",
                               options->level_block);
     }
+    uint64_t ranks = options->shard == HW_SHARD_DEALT ? options->world_size : 1;
+    uint64_t cells = ranks * options->batch_size * options->sequence_length; /* less than 2^64 */
+    if (cells > UINT32_MAX) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "a batch of %llu ranks has %u contexts of up to %u cells on each, layout "
+                        "'flat' levels at most 2^32 - 1 cells together",
+                        (unsigned long long)ranks, options->batch_size, options->sequence_length);
+    }
     if (options->packing || options->attention_masks) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "%s does not go with layout 'flat'",
                         options->packing ? "packing" : "attention_masks");

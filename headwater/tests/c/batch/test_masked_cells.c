@@ -73,7 +73,7 @@ static void the_values_of_a_book_and_its_author_are_in_the_lists(void **state) {
 static void threads_mask_the_cells_that_one_masks(void **state) {
     const uint32_t tables[] = {AUTHORS, BOOKS};
     hw_store *store = store_of(state);
-    for (int layout = HW_LAYOUT_DENSE; layout <= HW_LAYOUT_COMPACT; layout++) {
+    for (int layout = HW_LAYOUT_DENSE; layout <= HW_LAYOUT_FLAT; layout++) {
         hw_sampler_options options = options_of(tables, 2);
         options.layout = (hw_layout)layout;
         options.mask_ratio = 0.4;

@@ -414,6 +414,12 @@ static void what_the_flat_layout_does_not_have_is_refused(void **state) {
         assert_string_equal(error.message, refused[i].message);
     }
     hw_sampler_options options = flat_options();
+    options.world_size = UINT32_C(1) << 31; /* 2^33 contexts: once a division by 0 */
+    options.batch_size = 4;
+    options.shard = HW_SHARD_DEALT;
+    assert_int_equal(hw_sampler_open(store_of(state), &options, &sampler, &error), HW_BAD_ARGUMENT);
+    assert_non_null(strstr(error.message, "layout 'flat' levels at most 2^32 - 1 cells together"));
+    options = flat_options();
     sampler = open_sampler(state, &options);
     for (int split = HW_VAL; split <= HW_TEST; split++) {
         assert_int_equal(hw_sampler_batch(sampler, (hw_split)split, 0, &batch, &error),

@@ -153,8 +153,9 @@ static void sample(void *context) {
 
 static void a_sampler_of_any_kind_opens_and_makes_batches(void **state) {
     struct shop *shop = *state;
-    /* Dense, child counts, resident, packed, packed and compact, masked cells of three kinds. */
-    static const uint32_t variants[] = {0, 1, 9, 10, 11, 12, 13, 14};
+    /* Dense, child counts, resident, packed, packed and compact, masked cells of three kinds, flat
+     * and flat with masked cells. */
+    static const uint32_t variants[] = {0, 1, 9, 10, 11, 12, 13, 14, 15, 16};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         shop->options = survey_options(variants[i]);
         shop->digest = 0;
@@ -208,7 +209,7 @@ static uint32_t wait_refused_count;
 
 /* Adds the next batch of the pass, or of the train stream; 0 if a thread had no memory for it. Then
  * the sampler says so to everyone who waits, and goes on saying it. */
-static int take(hw_sampler *sampler, hw_pass *pass, uint64_t *hash) {
+static int take(hw_sampler *sampler, hw_split split, hw_pass *pass, uint64_t *hash) {
     hw_batch *batch = NULL;
     hw_error error = {.message = ""}, later = {.message = ""};
     hw_status status =
@@ -218,7 +219,7 @@ static int take(hw_sampler *sampler, hw_pass *pass, uint64_t *hash) {
         *hash = add(*hash, batch);
         return 1;
     }
-    assert_int_equal(hw_sampler_next(sampler, HW_VAL, PATIENCE_MS, NULL, NULL, &batch, &later),
+    assert_int_equal(hw_sampler_next(sampler, split, PATIENCE_MS, NULL, NULL, &batch, &later),
                      status);
     assert_string_equal(later.message, error.message);
     wait_refused_count++;
@@ -232,13 +233,14 @@ static void produce(void *context) {
     hw_batch *batch = NULL;
     uint64_t hash = 0;
     int goes_on = 1;
+    hw_split split = shop->options.layout == HW_LAYOUT_FLAT ? HW_TRAIN : HW_VAL; /* asked later */
     AGAIN(hw_sampler_open(shop->store, &shop->options, &sampler, &error));
     for (int k = 0; k < 4 && goes_on; k++) {
-        goes_on = take(sampler, NULL, &hash);
+        goes_on = take(sampler, split, NULL, &hash);
     }
     AGAIN(hw_pass_open(sampler, HW_TRAIN, TASK_PRICE, 0, &pass, &error));
     for (uint64_t k = 0; k < hw_pass_batch_count(pass) && goes_on; k++) {
-        goes_on = take(sampler, pass, &hash);
+        goes_on = take(sampler, split, pass, &hash);
     }
     /* What the caller's thread makes does not depend on the others. */
     AGAIN(hw_sampler_batch(sampler, HW_TRAIN, 1, &batch, &error));
@@ -255,7 +257,7 @@ static void a_thread_without_memory_tells_whoever_waits(void **state) {
     static const struct {
         uint32_t threads, variant;
         int32_t prefetch;
-    } settings[] = {{2, 0, 2}, {3, 11, 1}, {1, 14, 3}};
+    } settings[] = {{2, 0, 2}, {3, 11, 1}, {1, 14, 3}, {2, 15, 3}};
     wait_refused_count = 0;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         shop->options = survey_options(settings[i].variant);

@@ -13,6 +13,7 @@ enum {
     MASKED_TASK = 12, /* and of masked cells */
     MASKED_TASKS,
     MASKED_TABLES,
+    FIRST_FLAT, /* and of those that are like others, but flat */
 };
 
 static void demand(int condition, const char *what) {
@@ -27,7 +28,7 @@ static void expect_reason(hw_status status, const hw_error *error) {
     demand(error->status == status && error->message[0] != 0, "a failure without a message");
 }
 
-hw_sampler_options survey_options(uint32_t variant) {
+static hw_sampler_options options_of(uint32_t variant) {
     static const uint32_t lengths[] = {64, 5, 24, 300};
     static const int64_t visible[] = {20 * INT64_C(86400000000), INT64_MIN, INT64_MAX};
     static const int64_t dealt[] = {35 * INT64_C(86400000000), 60 * INT64_C(86400000000)};
@@ -67,6 +68,18 @@ hw_sampler_options survey_options(uint32_t variant) {
         .seed_tables = variant == MASKED_TABLES ? tables : NULL,
         .seed_table_count = variant == MASKED_TABLES ? 2 : 0,
     };
+}
+
+hw_sampler_options survey_options(uint32_t variant) {
+    static const uint32_t like[SURVEY_VARIANTS - FIRST_FLAT] = {8, MASKED_TASK, MASKED_TASKS,
+                                                                MASKED_TABLES};
+    hw_sampler_options options =
+        options_of(variant < FIRST_FLAT ? variant : like[variant - FIRST_FLAT]);
+    if (variant >= FIRST_FLAT) {
+        options.layout = HW_LAYOUT_FLAT;
+        options.level_block = 2;
+    }
+    return options;
 }
 
 /* ---- what a batch must be, whatever the store is ----------------------------------------- */
@@ -131,11 +144,14 @@ static void check_cells(const hw_store_counts *counts, const hw_batch *batch, ui
         demand(columns[i] < counts->column_count + 3 * counts->key_count, "cell_columns");
         demand(values[i] < limit || values[i] == 0, "cell_values");
     }
-    check_order(batch, "row_order");
+    if (find_array(batch, "row_order", &count) != NULL) { /* not in the flat layout */
+        check_order(batch, "row_order");
+    }
 }
 
-/* Masked cells of a sequence: entries of its lists, each within it. */
-static uint64_t masked_count(const hw_batch *batch, uint64_t b, uint64_t length) {
+/* Masked cells of a sequence, or flat of a context: entries of its lists, from `first` up to `end`.
+ */
+static uint64_t masked_count(const hw_batch *batch, uint64_t b, int32_t first, int32_t end) {
     static const char *const lists[] = {"masked_numerical_indices", "masked_timestamp_indices",
                                         "masked_boolean_indices", "masked_categorical_indices",
                                         "masked_text_indices"};
@@ -144,11 +160,41 @@ static uint64_t masked_count(const hw_batch *batch, uint64_t b, uint64_t length)
         const int32_t *indices = find_array(batch, lists[list], &count);
         for (uint64_t i = b * (count / BATCH); indices != NULL && i < (b + 1) * (count / BATCH);
              i++) {
-            demand(indices[i] >= -1 && indices[i] < (int32_t)length, lists[list]);
+            demand(indices[i] == -1 || (indices[i] >= first && indices[i] < end), lists[list]);
             masked += indices[i] >= 0;
         }
     }
     return masked;
+}
+
+/* Contexts lie one behind the other, in whole rows; each has its target and its masked cells. */
+static void check_contexts(const hw_batch *batch) {
+    uint64_t count = 0, cell_count = 0, row_count = 0;
+    const uint8_t *cells = array_of(batch, "cells", &cell_count);
+    const int32_t *firsts = array_of(batch, "context_cells", &count);
+    const int32_t *rows = array_of(batch, "context_rows", &count);
+    const int32_t *targets = array_of(batch, "context_targets", &count);
+    const uint32_t *starts = array_of(batch, "row_starts", &row_count);
+    demand(count == BATCH && firsts[0] == 0 && rows[0] == 0, "the first context");
+    demand(firsts[BATCH] <= (int32_t)cell_count && rows[BATCH] < (int32_t)row_count, "contexts");
+    for (uint64_t b = 0; b < BATCH; b++) {
+        uint64_t target_count = 0;
+        demand(firsts[b] <= firsts[b + 1] && rows[b] <= rows[b + 1], "the order of contexts");
+        demand(starts[rows[b]] == (uint32_t)firsts[b], "the first row of a context");
+        for (int32_t i = firsts[b]; i < firsts[b + 1]; i++) {
+            target_count += (cells[i] & HW_CELL_TARGET) != 0;
+        }
+        int has_target = targets[b] >= 0;
+        demand(!has_target || (targets[b] >= firsts[b] && targets[b] < firsts[b + 1] &&
+                               (cells[targets[b]] & HW_CELL_TARGET) != 0),
+               "context_targets");
+        demand(target_count ==
+                   (uint64_t)has_target + masked_count(batch, b, firsts[b], firsts[b + 1]),
+               "not one target in a context");
+    }
+    for (uint64_t i = (uint64_t)firsts[BATCH]; i < cell_count; i++) {
+        demand(cells[i] == HW_CELL_PADDING, "padding");
+    }
 }
 
 /* One target in a context, unless no task is asked, and its masked cells; none elsewhere. */
@@ -169,7 +215,7 @@ static void check_targets(const hw_batch *batch) {
                 target_count += is_mine && (targets[i] & bit) != 0;
             }
             uint64_t expected = is_asked && cells[b * slots + slot] > 0;
-            demand(target_count == expected + masked_count(batch, b, length),
+            demand(target_count == expected + masked_count(batch, b, 0, (int32_t)length),
                    "not one target in a context");
         }
     }
@@ -194,7 +240,11 @@ static void check_batch(const hw_store *store, const hw_batch *batch) {
         check_order(batch, "col_perm");
         check_order(batch, "out_perm");
     }
-    check_targets(batch);
+    if (find_array(batch, "context_cells", &count) != NULL) {
+        check_contexts(batch);
+    } else {
+        check_targets(batch);
+    }
     if (find_array(batch, "masked_text_values", &count) != NULL) {
         check_below(batch, "masked_text_values", text_limit);
         check_below(batch, "masked_categorical_values", counts.category_count);
@@ -269,7 +319,8 @@ static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
         return;
     }
     survey->opened++;
-    for (int split = 0; split < HW_SPLIT_COUNT; split++) {
+    int split_count = options.layout == HW_LAYOUT_FLAT ? 1 : HW_SPLIT_COUNT; /* train alone */
+    for (int split = 0; split < split_count; split++) {
         for (uint64_t k = 0; k < BATCHES; k++) {
             hw_batch *batch = NULL;
             status = hw_sampler_batch(sampler, (hw_split)split, k, &batch, &error);

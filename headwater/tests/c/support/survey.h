@@ -8,7 +8,7 @@
 
 #include "headwater.h"
 
-#define SURVEY_VARIANTS 15u
+#define SURVEY_VARIANTS 19u
 
 /* One of the settings; without prefetch. */
 hw_sampler_options survey_options(uint32_t variant);

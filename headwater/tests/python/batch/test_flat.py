@@ -271,11 +271,13 @@ def check_passes(
     """Passes over every task and split, of all of this rank's seeds, in order and whole."""
     texts = min(options.sequence_length, 3)
     counts = Counter[str]()
+    is_sampled = options.seed % 2 == 0  # how many texts a context may have, and U
+    most = 0 if is_sampled else budget(options, more, options.batch_size, texts)
     each = options.batch_size
     with (
-        open_sampler(path, database, options, text_budget=budget(options, more, each, texts),
+        open_sampler(path, database, options, text_budget=most,
                      **COMPACT, **more) as compact,
-        open_sampler(path, database, options, text_budget=budget(options, more, each, texts),
+        open_sampler(path, database, options, text_budget=most,
                      **FLAT, **more) as flat,
     ):  # fmt: skip
         tables = options.seed_tables

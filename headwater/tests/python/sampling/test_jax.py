@@ -46,7 +46,7 @@ def test_a_batch_goes_to_a_device_whoever_is_imported_first(path: Path, first: s
 
 
 def test_leaves_are_the_arrays_of_at_most_32_bits(path: Path) -> None:
-    for layout in ("dense", "compact"):
+    for layout in ("dense", "compact", "flat"):
         with headwater.Sampler(path, layout=layout, **OPTIONS) as sampler:
             batch = sampler.next_train_batch()
         leaves = jax.tree_util.tree_leaves_with_path(batch)

@@ -64,6 +64,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "compact, masked": {"layout": "compact", "mask_ratio": 0.3},
     "dense, packed": {"layout": "dense", "packing": True},
     "compact, packed": {"layout": "compact", "packing": True},
+    "flat": {"layout": "flat", "attention_masks": False},
+    "flat, masked": {"layout": "flat", "attention_masks": False, "mask_ratio": 0.3},
 }
 
 
@@ -79,16 +81,29 @@ def test_a_batch_is_what_the_format_says(layout: str, path: Path) -> None:
     with headwater.Sampler(db_path=path, **options) as sampler:
         batch = sampler.next_train_batch()
         sizes = {
-            "B": 4, "S": 32, "R": 16, "R+1": 17, "U": sampler.shape["text_budget"], "D_t": 8,
-            "P": sampler.shape["parent_slots"], "T": sampler.shape["contexts_per_sequence"],
-            "M": sampler.shape["max_targets_per_type"], "15": 15, "1": 1,
-        }  # fmt: skip
+            "B": 4,
+            "S": 32,
+            "R": 16,
+            "R+1": 17,
+            "U": sampler.shape["text_budget"],
+            "D_t": 8,
+            "P": sampler.shape["parent_slots"],
+            "T": sampler.shape["contexts_per_sequence"],
+            "M": sampler.shape["max_targets_per_type"],
+            "15": 15,
+            "1": 1,
+            "B+1": 5,
+        }
+        if layout.startswith("flat"):
+            task = sampler.store.metadata["tasks"][int(batch["task_idx"][0])]["name"]
+            flat = sampler.flat_shape(task)
+            sizes |= {"N": flat["cells"], "R_n": flat["rows"], "R_n+1": flat["rows"] + 1}
         fields = [field for field in headwater.BATCH_FIELDS if is_there(field.when, layout)]
         assert [*batch, *batch.info] == [field.name for field in fields]
         for field in fields:
             array = (batch.info if field.info else batch)[field.name]
             assert array.shape == tuple(sizes[dim] for dim in dims_of(field, layout)), field.name
-            assert array.dtype == np.dtype(field.dtype), field.name
+            assert array.dtype == np.dtype(dtype_of(field, layout)), field.name
             assert array.flags.c_contiguous
             assert not array.flags.writeable
             assert array.ctypes.data % 64 == 0
@@ -99,6 +114,8 @@ def is_there(when: str | None, layout: str) -> bool:
     """With every option on that adds an array."""
     layout, _, more = layout.partition(", ")
     option, _, layouts = (when or "").partition("layout=")
+    if option == "attention_masks":
+        return layout != "flat"
     if option.startswith("packing"):
         return more == "packed" or layout in layouts.split(", ")
     if option.startswith("mask_ratio") and more != "masked":
@@ -106,7 +123,17 @@ def is_there(when: str | None, layout: str) -> bool:
     return not layouts or layout in layouts.split(", ")
 
 
+def dtype_of(field: headwater.BatchField, layout: str) -> str:
+    is_long = layout.startswith("flat") and field.name == "row_starts"
+    return "uint32" if is_long else field.dtype
+
+
 def dims_of(field: headwater.BatchField, layout: str) -> tuple[str, ...]:
+    if layout.startswith("flat"):
+        along = {"S": "N", "R": "R_n", "R+1": "R_n+1"}
+        if field.dims[0] == "B" and field.dims[1:2] and field.dims[1] in along:
+            return ("1", along[field.dims[1]], *field.dims[2:])
+        return ("1",) if field.name == "num_contexts" else field.dims
     by_context = field.dims in (("B",), ("B", "15")) and field.name != "num_contexts"
     return ("B", "T", *field.dims[1:]) if by_context and "packed" in layout else field.dims
 
