@@ -422,12 +422,14 @@ def read_context(
     cells = read_cells(flat, hidden)
     patterns = make_patterns(cells, cfg, row_shape)
     x = encode(params, flat, cells, tables, cfg)  # [N,D]
+    x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
+    h = rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
     for is_whole in (patterns.is_whole, flat.get("is_whole")):
         if is_whole is not None:  # what is cut is no answer
-            is_kept = jnp.append(is_whole, True)[cells.contexts.of_cell]
-            x = x + jnp.where(is_kept, 0.0, jnp.nan).astype(x.dtype)[:, None]
-    x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
-    return rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
+            if everywhere:
+                is_whole = jnp.append(is_whole, True)[cells.contexts.of_cell]
+            h = jnp.where(is_whole[:, None], h, jnp.nan)
+    return h
 
 
 def forward(

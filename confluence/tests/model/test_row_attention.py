@@ -252,8 +252,7 @@ def test_columns_that_span_many_blocks_meet_around_the_end(monkeypatch: pytest.M
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_contexts_that_are_cut_are_not_cut_in_silence(cfg: Config) -> None:
-    """Rows wider than declared, and contexts that no window holds, make NaN of their context."""
+def test_rows_wider_than_declared_and_contexts_that_no_window_holds_are_told() -> None:
     contexts = Contexts(1)
     is_whole = row_patterns(contexts.cells(), RowShape(width=2, parents=PARENTS)).is_whole
     counts = [
@@ -268,12 +267,18 @@ def test_contexts_that_are_cut_are_not_cut_in_silence(cfg: Config) -> None:
     is_whole = dense_patterns(contexts.cells(), narrow).is_whole
     assert is_whole is not None
     assert is_whole.tolist() == (lengths <= lengths[0]).all(axis=1).tolist()
-    arrays = inputs(smoke.synthetic_batch(cfg, TARGET_STYPES[0]))
-    wide = dict(STATIC, row_shape=RowShape(width=1, parents=1))
-    output = forward(
-        random_params(cfg), arrays, smoke.synthetic_tables(), cfg.replace(attention="rows"), **wide
-    )
-    assert np.isnan(output.numerical).all()
+
+
+def test_a_context_that_is_cut_is_nan_and_no_other(cfg: Config) -> None:
+    batch = smoke.synthetic_batch(cfg, TARGET_STYPES[0])
+    batch["fk_adj"][1, 0, :3] = 1
+    shape = RowShape(width=4, parents=1)
+    for path in PATHS:
+        output = forward(
+            random_params(cfg), inputs(batch), smoke.synthetic_tables(),
+            cfg.replace(attention=path), category_limit=LIMIT, row_shape=shape,
+        )  # fmt: skip
+        assert np.isnan(output.numerical).tolist() == [False, True, False, False], path
 
 
 def outputs_and_gradient(
