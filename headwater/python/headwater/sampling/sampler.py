@@ -125,15 +125,13 @@ class Sampler:
             "seed_tables": self._seeds.are_tables,
             "mask_ratio": (found["mask_ratio"] or MASK_RATIO) if self._masks else None,
             "max_targets_per_type": shape["max_targets_per_type"] if self._masks else None,
-            "levelled": self._levelled(found),
+            **(self._levelled(found) if self._is_flat else {}),
         }
 
-    def _levelled(self, found: Mapping[str, Any]) -> list[int] | None:
-        """What decides which contexts a flat batch has: batches of a block, contexts of a batch."""
-        if not self._is_flat:
-            return None
-        ranks = found["world_size"]
-        return [found["level_block"], self.shape["batch_size"] * ranks]
+    def _levelled(self, found: Mapping[str, Any]) -> dict[str, int]:
+        """What decides which contexts a flat batch has besides."""
+        step = self.shape["batch_size"] * found["world_size"]
+        return {"level_block": found["level_block"], "contexts_per_step": step}
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._seeds.names())

@@ -183,9 +183,9 @@ def test_a_state_continues_with_other_ranks_of_the_same_batch(path: Path) -> Non
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"default_batch_size": 5}, r"levelled was \[2, 4\] and is \[2, 5\]"),
-        ({"level_block": 3}, r"levelled was \[2, 4\] and is \[3, 4\]"),
-        ({"layout": "compact", "level_block": 32}, r"levelled was \[2, 4\] and is None"),
+        ({"default_batch_size": 5}, r"contexts_per_step was 4 and is 5"),
+        ({"level_block": 3}, r"level_block was 2 and is 3"),
+        ({"layout": "compact", "level_block": 32}, r"level_block was 2 and is None"),
     ],
 )
 def test_a_state_of_other_blocks_is_refused(

@@ -73,7 +73,7 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
         options = sampler.state_dict()["options"]
         assert sampler.shape["batch_size"] == OPTIONS["batch_size"].standard[0]
         assert sampler.shape["sequence_length"] == OPTIONS["sequence_length"].standard[0]
-        assert set(options) == {*DECIDE, "texts_per_sequence", "world_size", "levelled"}
+        assert set(options) == {*DECIDE, "texts_per_sequence", "world_size"}
 
 
 @pytest.mark.parametrize(
