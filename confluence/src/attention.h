@@ -32,7 +32,7 @@ struct attention {
     const int32_t *row_ids; /* [B,S] below R where visible */
     const int32_t *column_ids; /* [B,S] */
     const int32_t *parent_rows; /* [B,R,P]; none unless within 0 .. R-1 */
-    const uint8_t *is_cell; /* [B,S] 0 at padding and hidden cells, which see themselves */
+    const uint8_t *is_cell; /* [B,S] 0 at padding, which sees itself */
     float *out; /* [B,S,D] */
     const float *d_out; /* [B,S,D] */
     float *d_query, *d_key, *d_value; /* [B,S,D] */

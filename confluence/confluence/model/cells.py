@@ -30,7 +30,7 @@ class Cells(NamedTuple):
     row_ids: Array  # [N] int32, over the batch
     column_ids: Array  # [N] int32
     stypes: Array  # [N] int32
-    is_cell: Array  # [N] bool, False at padding and hidden cells
+    is_cell: Array  # [N] bool, False at padding
     is_target: Array  # [N] bool, masked cells too
     parents: Array  # [Rn,P] int32, rows within their context; none from its number of rows on
     contexts: Contexts
@@ -48,17 +48,10 @@ class Cells(NamedTuple):
         return jnp.where((self.parents >= 0) & (rows < end), rows, count)
 
 
-def read_cells(flat: Inputs, hidden: Array | None = None) -> Cells:
-    """Cast a batch's integers to int32 and blank its padding.
-
-    Args:
-        flat: of `as_flat`.
-        hidden: [N] bool, or of any shape with N elements: cells to drop; never a target.
-    """
+def read_cells(flat: Inputs) -> Cells:
+    """Cast the integers of a batch of `as_flat` to int32 and blank its padding."""
     is_cell = flat["is_padding"] == 0
     is_target = is_cell & (flat["is_target"] > 0)
-    if hidden is not None:
-        is_cell = is_cell & (~hidden.reshape(is_cell.shape) | is_target)
 
     def ids(name: str) -> Array:
         return jnp.where(is_cell, flat[name].astype(jnp.int32), 0)

@@ -30,7 +30,7 @@ class Layout(NamedTuple):
     row_ids: Array  # [N] int32, within the context
     column_ids: Array  # [N] int32
     parents: Array  # [Rn,P] int32, within the context; none from its number of rows on
-    is_cell: Array  # [N] bool, False at padding and hidden cells
+    is_cell: Array  # [N] bool, False at padding
     context_cells: Array  # [n+1] int32, first cell of each context
     context_rows: Array  # [n+1] int32, first row
 

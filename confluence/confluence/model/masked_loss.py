@@ -177,7 +177,6 @@ def loss_with_masks(
     *,
     category_limit: int,
     row_shape: RowShape | None = None,
-    hidden: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """Sum of weighted losses, sum of weights, and how much of the losses is of masked cells beside
     a task, before `auxiliary_weight`.
@@ -187,9 +186,7 @@ def loss_with_masks(
     where the context is unlabelled.
     """
     flat = as_flat(batch, row_shape)
-    h = read_context(
-        params, flat, tables, cfg, row_shape=row_shape, hidden=hidden, everywhere=True
-    )  # [N,D]
+    h = read_context(params, flat, tables, cfg, row_shape=row_shape, everywhere=True)  # [N,D]
     means, is_masked = context_means(*masked_losses(params, h, flat, tables, cfg))
     if cfg.objective == "masked_cells":
         return jnp.sum(means * is_masked), jnp.sum(is_masked), jnp.zeros((), jnp.float32)

@@ -17,9 +17,8 @@ All contexts of a batch stand on one axis. No parent and no column crosses from 
 processor a loop goes over runs of rows, and of blocks, so that their scores stay in its cache; on a
 GPU there is one run.
 
-Logits are within ±40 (attention.py), so no maximum is taken and partial sums simply add. Cells that
-are hidden or padding have no slot, stand alone in their column and see themselves only. Everything
-has a static shape; only the number of turns of the loop over columns depends on the data.
+Logits are within ±40 (attention.py), so no maximum is taken and partial sums simply add. Padding
+has no slot, stands alone in its column and sees itself only. Everything has a static shape; only the number of turns of the loop over columns depends on the data.
 
 Cost: O(R·A²·(1+P)·D) outbound and inbound, P = most foreign keys of a row, R = rows of the batch,
 and O(N·block·(2·band+1)·D) for columns, where dense attention takes O(n·S²·D) each.
@@ -89,7 +88,7 @@ def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tu
     Args:
         row_ids: [N] int32, over the batch.
         parents: [Rn,P] int32, a parent's row over the batch, or Rn; each parent once.
-        is_cell: [N] bool, False at padding and hidden cells.
+        is_cell: [N] bool, False at padding.
         width: A.
 
     Returns: the slots, and [Rn] bool, False where a row has more than `width` visible cells.
@@ -130,16 +129,16 @@ def make_columns(contexts: Array, column_ids: Array, is_cell: Array) -> Columns:
 
     Args:
         contexts: [N] int32, of each cell; column_ids: [N] int32.
-        is_cell: [N] bool, False at padding and hidden cells.
+        is_cell: [N] bool, False at padding.
     """
     cells = column_ids.shape[0]
     block = min(COLUMN_BLOCK, cells)
     run = block * at_once(-(-cells // block), BLOCKS_AT_ONCE)  # cells of a run of blocks
     padding = -cells % run
     at = jnp.arange(cells + padding, dtype=jnp.int32)
-    hidden = (~is_cell).astype(jnp.int32)
+    is_padding = (~is_cell).astype(jnp.int32)
     *sorted_keys, order = jax.lax.sort(
-        (hidden, contexts, column_ids, at[:cells]), num_keys=3, is_stable=True
+        (is_padding, contexts, column_ids, at[:cells]), num_keys=3, is_stable=True
     )
     is_new = sum(jnp.diff(key) != 0 for key in sorted_keys) > 0  # [N-1]
     is_new = jnp.pad(is_new, (1, padding), constant_values=True)

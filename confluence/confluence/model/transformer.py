@@ -7,8 +7,7 @@ of rows. Parameters are a flat dict from name to array; `parameter_table` declar
 its shape, its first value and the optimizer that trains it. All functions are pure.
 
 All cells of a batch stand on one axis, contexts side by side (expand.py); what is not attention
-knows no contexts. Padding and hidden cells go through every layer, look at themselves only, and
-nobody looks at them.
+knows no contexts. Padding goes through every layer, looks at itself only, and nobody looks at it.
 
 Dimensions, one letter each: n contexts, N cells of all contexts, D width, H heads, K head width, F
 feed-forward width, T width of a text embedding, U texts of a batch, C columns, V categories, L most
@@ -407,7 +406,6 @@ def read_context(
     cfg: Config,
     *,
     row_shape: RowShape | None = None,
-    hidden: Array | None = None,
     everywhere: bool = False,
 ) -> Array:
     """What the layers make of a batch, normed for the heads. → [n,D] or [N,D] float32
@@ -415,11 +413,10 @@ def read_context(
     Args:
         batch: a batch of any layout, its arrays by `data.to_device`, or of `as_flat`.
         row_shape: most cells and parents of a row (`data.read_row_shape`); needed by path "rows".
-        hidden: [N] bool, or [B,S], cells that dropout removes from this step.
         everywhere: at every cell, not at the targets alone.
     """
     flat = as_flat(batch, row_shape)
-    cells = read_cells(flat, hidden)
+    cells = read_cells(flat)
     patterns = make_patterns(cells, cfg, row_shape)
     x = encode(params, flat, cells, tables, cfg)  # [N,D]
     x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
@@ -440,12 +437,11 @@ def forward(
     *,
     category_limit: int,
     row_shape: RowShape | None = None,
-    hidden: Array | None = None,
 ) -> Output:
     """The whole model, at the targets; the other arguments are those of `read_context`.
 
     Args:
         category_limit: L, most categories of the run's tasks, at least 1.
     """
-    h = read_context(params, batch, tables, cfg, row_shape=row_shape, hidden=hidden)  # [n,D]
+    h = read_context(params, batch, tables, cfg, row_shape=row_shape)  # [n,D]
     return apply_heads(params, h, batch, tables, category_limit, compute_dtype(cfg))
