@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from flat_layout import FlatBatch, lay_out
 from headwater import SemanticType
+from headwater.sampling.expand import CELL_BITS
 from small import write_sqlite
 
 from confluence.config import Config
@@ -85,16 +86,13 @@ class Case(NamedTuple):
     def sums(self, batch: Any, path: str) -> Any:
         """Loss and gradients of a batch of any layout."""
         cfg = self.cfg.replace(attention=path)
-        part = jnp.zeros((), jnp.int32)
-        return _sums(cfg, self.limit, self.shape)(
-            self.state, to_device(batch), part, *self.constants
-        )
+        return _sums(cfg, self.limit, self.shape)(self.state, to_device(batch), *self.constants)
 
-    def answers(self, batch: Any, path: str, hidden: Any = None) -> Output:
+    def answers(self, batch: Any, path: str) -> Output:
         """What the heads say of each context."""
         run = _answers(self.cfg.replace(attention=path), self.limit, self.shape)
         return Output(*map(np.asarray, run(
-            self.state.params, to_device(batch), self.constants[0], hidden
+            self.state.params, to_device(batch), self.constants[0]
         )))  # fmt: skip
 
 
@@ -105,10 +103,8 @@ def _sums(cfg: Config, limit: int, shape: RowShape) -> Any:
 
 @functools.cache
 def _answers(cfg: Config, limit: int, shape: RowShape) -> Any:
-    def run(params: Any, batch: Any, tables: Tables, hidden: Any) -> Output:
-        return forward(
-            params, batch, tables, cfg, category_limit=limit, row_shape=shape, hidden=hidden
-        )
+    def run(params: Any, batch: Any, tables: Tables) -> Output:
+        return forward(params, batch, tables, cfg, category_limit=limit, row_shape=shape)
 
     return jax.jit(run)
 
@@ -217,23 +213,24 @@ def test_contexts_may_stand_in_any_order_and_before_any_padding(shop: Case) -> N
 # ---- answers ------------------------------------------------------------------------------------
 
 
-def hidden_cells(batch: Any, flat: Any, share: float) -> tuple[Any, Any]:
-    """The same cells to hide, of a compact batch and of its flat one."""
-    sequences = np.random.default_rng(1).random(batch["cells"].shape) < share
-    alive = np.arange(sequences.shape[1]) < batch["num_cells"][:, None]
-    out = np.zeros(flat["cells"].shape, bool)
-    out[0, : alive.sum()] = sequences[alive]
-    return jnp.asarray(sequences), jnp.asarray(out)
+def without_cells(batch: Any, is_out: Any) -> Any:
+    """The batch with padding in place of some cells, but for targets."""
+    is_target = batch["cells"] & CELL_BITS["is_target"] != 0
+    padding = batch["cells"] | CELL_BITS["is_padding"]
+    return {**batch, "cells": np.where(is_out & ~is_target, padding, batch["cells"])}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_every_context_has_the_answer_that_it_has_in_a_sequence(shop: Case, share: float) -> None:
     batch = shop.batches[0]
     flat = lay_out(batch)
-    hidden, hidden_flat = hidden_cells(batch, flat, share)
-    expected = shop.answers(batch, "dense", hidden)
+    is_out = np.random.default_rng(1).random(batch["cells"].shape) < share
+    alive = np.arange(is_out.shape[1]) < batch["num_cells"][:, None]
+    is_out_of_flat = np.zeros(flat["cells"].shape, bool)
+    is_out_of_flat[0, : alive.sum()] = is_out[alive]
+    expected = shop.answers(without_cells(batch, is_out), "dense")
     for path in PATHS:
-        found = shop.answers(flat, path, hidden_flat)
+        found = shop.answers(without_cells(flat, is_out_of_flat), path)
         for name, *pair in zip(Output._fields, found, expected, strict=True):
             np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=f"{path} {name}")
 
@@ -256,14 +253,13 @@ def test_what_stands_in_a_context_changes_no_other_answer(shop: Case) -> None:
 
 
 def test_a_target_that_sees_nothing_else_has_finite_gradients(shop: Case) -> None:
-    """All other cells are hidden, and one slot is empty."""
-    batch = lay_out(shop.batches[1])
-    hidden = jnp.ones(batch["cells"].shape, bool)
+    """All other cells are padding, and one slot is empty."""
+    batch = without_cells(lay_out(shop.batches[1]), True)
     for path in PATHS:
         run = _answers(shop.cfg.replace(attention=path), shop.limit, shop.shape)
 
         def total(params: Any, run: Any = run) -> Any:
-            output = run(params, to_device(batch), shop.constants[0], hidden)
+            output = run(params, to_device(batch), shop.constants[0])
             return jnp.sum(output.boolean) + jnp.sum(jnp.sin(output.numerical))
 
         value, gradients = jax.value_and_grad(total)(shop.state.params)

@@ -231,16 +231,6 @@ def test_age_and_time_change_the_prediction(cfg: Config) -> None:
     assert np.all(np.asarray(before.boolean) != np.asarray(run(params, batch, cfg).boolean))
 
 
-def test_dropout_never_hides_the_target(cfg: Config) -> None:
-    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
-    hidden = jnp.ones(batch["is_padding"].shape, bool)
-    output = forward(params, inputs(batch), smoke.synthetic_tables(), cfg, **STATIC, hidden=hidden)
-    assert np.isfinite(output.boolean).all()
-    ages = np.asarray(batch["row_ages"])[:, 0]
-    assert np.all(ages == 0)  # all targets look alike: same column, same age, nothing else visible
-    np.testing.assert_allclose(output.boolean, output.boolean[0], rtol=1e-5)
-
-
 def test_numbers_are_scaled_to_the_train_labels(cfg: Config) -> None:
     batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
     at = batch["is_target"] == 1
