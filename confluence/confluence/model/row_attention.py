@@ -17,9 +17,9 @@ All contexts of a batch stand on one axis. No parent and no column crosses from 
 processor a loop goes over runs of rows, and of blocks, so that their scores stay in its cache; on a
 GPU there is one run.
 
-Logits are within ±40 (attention.py), so no maximum is taken and partial sums simply add. Padding has
-no slot, stands alone in its column and sees itself only. Everything has a static shape; only the
-number of turns of the loop over columns depends on the data.
+Logits are within ±40 (attention.py), so no maximum is taken and partial sums simply add. Padding
+has no slot, stands alone in its column and sees itself only. Everything has a static shape; only
+the number of turns of the loop over columns depends on the data.
 
 Cost: O(R·A²·(1+P)·D) outbound and inbound, P = most foreign keys of a row, R = rows of the batch,
 and O(N·block·(2·band+1)·D) for columns, where dense attention takes O(n·S²·D) each.

@@ -20,6 +20,7 @@ from small import write_sqlite
 
 from confluence.config import Config
 from confluence.data.tasks import (
+    NO_BATCHES,
     device_tables,
     open_sampler,
     read_row_shape,
@@ -126,10 +127,10 @@ def stores(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def make_case(stores: dict[str, Path], name: str) -> Case:
     store, task, settings = CASES[name]
     path, cfg = str(stores[store]), CFG.replace(**settings)
-    with open_sampler(path, cfg, task) as sampler:
+    with open_sampler(path, cfg, task, **NO_BATCHES) as sampler:
         seeds = sampler.num_seeds("train")
     cfg = cfg.replace(batch_size=next(size for size in (6, 5, 7) if seeds % size))
-    with open_sampler(path, cfg, task) as sampler:
+    with open_sampler(path, cfg, task, layout="compact") as sampler:
         metadata = sampler.database_metadata()
         target, _ = read_target(path, sampler, task)
         tables = device_tables(sampler, target.category_limit)

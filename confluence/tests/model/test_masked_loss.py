@@ -183,7 +183,7 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
 def test_paths_and_layouts_agree(world: World, shop_store: Path) -> None:
     """Attention by rows from a compact batch, against dense attention from a dense one."""
     cfg = CFG.replace(attention="rows")
-    with open_sampler(str(shop_store), cfg, "device") as sampler:
+    with open_sampler(str(shop_store), cfg, "device", layout="compact") as sampler:
         batch = to_device(sampler.batch("train", 0))
     loss, gradients, _ = loss_of(
         world.params, world.batch, world.tables, world.scales, CFG, world.shape

@@ -21,7 +21,7 @@ from confluence.data.stores import (
     find_places,
     open_stores,
 )
-from confluence.data.tasks import TaskError
+from confluence.data.tasks import TaskError, context_count
 
 
 class Counting:
@@ -158,7 +158,7 @@ def test_older_seeds_weigh_half_each_half_life_and_a_tasks_seeds_one_in_the_mean
             last = labels.obs_times[labels.splits == 0].max()
             total, count = 0.0, 0
             for batch in stores[0].sampler.epoch("train", task=task.name):
-                n = int(batch["num_sequences"][0])
+                n = context_count(batch)
                 weights = weigh(batch, 0)[:n]
                 ages = (last - batch.info["obs_time"][:n]) / 86_400e6
                 first = weights[0] * 2.0 ** (ages[0] / 90)
