@@ -157,7 +157,9 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     """The dimensions of a benchmark; each may be given several times."""
     cores = "threads (1, 2, 4, ... usable cores) +"
     bench.add_argument("--threads", action="append", type=int, metavar="N", help=cores)
-    bench.add_argument("--layout", action="append", metavar="L", help="dense or compact (dense) +")
+    bench.add_argument(
+        "--layout", action="append", metavar="L", help="dense, compact or flat (dense) +"
+    )
     bench.add_argument("--task", action="append", help="one task (all of the store, mixed) +")
     bench.add_argument(
         "--latency",

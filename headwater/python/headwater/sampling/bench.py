@@ -91,6 +91,7 @@ class Turn:
 
     waits: list[float]  # seconds from batch to batch
     cells: int
+    padded_cells: int
     seconds: float
     cpu_seconds: float
     stats: dict[str, float]  # of the turn alone
@@ -99,9 +100,12 @@ class Turn:
     bytes: int  # of a batch
     memory: dict[str, int]
 
-    @property
-    def padded_cells(self) -> int:
-        return len(self.waits) * self.shape["batch_size"] * self.shape["sequence_length"]
+
+def _sizes(batch: Batch) -> tuple[int, int]:
+    """Cells of a batch, without padding and with it."""
+    if "context_cells" in batch:
+        return int(batch["context_cells"][0, -1]), batch["cells"].size
+    return int(batch["num_cells"].sum()), batch["cells" if "cells" in batch else "is_null"].size
 
 
 def throughput(
@@ -150,20 +154,22 @@ def _turn(store: Store, configuration: Configuration, seconds: float) -> Turn:
             held.append(sampler.next_train_batch())
         before, cpu_start = sampler.stats(), time.process_time()
         waits: list[float] = []
-        cells = 0
+        cells = padded_cells = 0
         start = last = time.perf_counter()
         while last - start < seconds:
             batch = sampler.next_train_batch()
             now = time.perf_counter()
             waits.append(now - last)
             last = now
-            cells += int(batch["num_cells"].sum())
+            own_cells, own_padded = _sizes(batch)
+            cells, padded_cells = cells + own_cells, padded_cells + own_padded
             held.append(batch)
         cpu_seconds, after = time.process_time() - cpu_start, sampler.stats()
         names = [name for name in after if name.endswith("_seconds")]
         return Turn(
             waits=waits,
             cells=cells,
+            padded_cells=padded_cells,
             seconds=last - start,
             cpu_seconds=cpu_seconds,
             stats={name: after[name] - before[name] for name in names},
@@ -198,7 +204,7 @@ def _line(configuration: Configuration, turns: Sequence[Turn]) -> dict[str, Any]
         "bound_by": turns[-1].bound_by,
         "cpu_per_wall": round(statistics.median(t.cpu_seconds / t.seconds for t in turns), 3),
         "bytes_per_padded_cell": round(
-            turns[0].bytes / (shape["batch_size"] * shape["sequence_length"]), 2
+            turns[0].bytes * len(turns[0].waits) / turns[0].padded_cells, 2
         ),
         **turns[-1].memory,
     }
