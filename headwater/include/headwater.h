@@ -533,6 +533,8 @@ typedef struct hw_sampler_options {
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
                              1: batches keep the order of the stream */
+    uint32_t level_parts; /* flat: consecutive batches of a task that a trainer's step takes, levelled
+                             as one batch first; 0: 1 */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */

@@ -153,7 +153,10 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         }  # fmt: skip
     if cfg.seed_tables is not None:
         options |= {"tasks": None, "seed_tables": cfg.seed_tables}
-    return _open_for_ranks({**options, **overrides})
+    options |= overrides
+    if options["layout"] == "flat":
+        options.setdefault("level_parts", cfg.accumulate)
+    return _open_for_ranks(options)
 
 
 def _open_for_ranks(options: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ enum {
 #define LEAST_REST                                                                                 \
     0.05 /* of a variance, where a block or the sample has every seed: draws differ */
 #define PASS_DEVIATIONS 1.5 /* below the mean, so that a pass fills its cells before its places */
-#define RANK_MARGIN 0.02 /* beyond what the parts of ranks had in the sample */
+#define PART_MARGIN 0.02 /* beyond what the parts of steps had in the sample */
 #define ROWS_MARGIN 0.06 /* the same of rows */
 
 /* ---- the sample -------------------------------------------------------------------------- */
@@ -71,19 +71,19 @@ static struct moments moments_of(const struct sample *sample, int of_rows) {
 
 /* ---- the sizes --------------------------------------------------------------------------- */
 
-/* The most that the batches of the sample, and the parts of ranks, have if it is levelled. */
+/* The most that the steps of the sample, and their parts, have if it is levelled. */
 struct found {
     uint64_t rows, step_rows, cells;
 };
 
-static void look_at(const struct hwi_levelled *batch, const struct hwi_level_shape *shape,
+static void look_at(const struct hwi_levelled *step, const struct hwi_level_shape *shape,
                     struct found *found) {
     uint64_t step_rows = 0;
-    for (uint32_t rank = 0; rank < shape->ranks; rank++) {
+    for (uint32_t part = 0; part < shape->parts; part++) {
         uint64_t rows = 0, cells = 0;
         for (uint32_t i = 0; i < shape->each; i++) {
-            rows += batch[rank * shape->each + i].limit.rows;
-            cells += batch[rank * shape->each + i].limit.cells;
+            rows += step[part * shape->each + i].limit.rows;
+            cells += step[part * shape->each + i].limit.cells;
         }
         step_rows += rows;
         found->rows = rows > found->rows ? rows : found->rows;
@@ -95,7 +95,7 @@ static void look_at(const struct hwi_levelled *batch, const struct hwi_level_sha
 /* Levels the sample block by block, round and round to the end of the last. */
 static hw_status try_levelling(const struct sample *sample, const struct hwi_level_shape *shape,
                                struct found *found, hw_error *error) {
-    size_t step = (size_t)shape->ranks * shape->each, block = step * shape->batches;
+    size_t step = (size_t)shape->parts * shape->each, block = step * shape->steps;
     struct hwi_length *lengths = calloc(block, sizeof *lengths);
     struct hwi_levelled *levelled = calloc(block, sizeof *levelled);
     hw_status status = lengths == NULL || levelled == NULL
@@ -106,8 +106,8 @@ static hw_status try_levelling(const struct sample *sample, const struct hwi_lev
             lengths[i] = sample->lengths[(first + i) % sample->count];
         }
         status = hwi_level(lengths, shape, levelled, error);
-        for (uint32_t batch = 0; batch < shape->batches && status == HW_OK; batch++) {
-            look_at(levelled + batch * step, shape, found);
+        for (uint32_t i = 0; i < shape->steps && status == HW_OK; i++) {
+            look_at(levelled + i * step, shape, found);
         }
     }
     free(lengths);
@@ -138,11 +138,11 @@ static double spread_of(double count, const struct sample *sample) {
 /* Batches of the stream. */
 static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *sample,
                               struct hwi_flat_task *flat, hw_error *error) {
-    uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows, rank;
-    uint32_t ranks = hwi_level_ranks(plan, &rank), each = plan->shape.batch_size;
-    uint32_t step = ranks * each, batches = (sample->list.count + step - 1) / step;
-    struct hwi_level_shape shape = {.batches = least_of(batches, plan->options.level_block),
-                                    .ranks = ranks,
+    uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
+    uint32_t parts = hwi_level_parts(plan), each = plan->shape.batch_size;
+    uint32_t step = parts * each, steps = (sample->list.count + step - 1) / step;
+    struct hwi_level_shape shape = {.steps = least_of(steps, plan->options.level_block),
+                                    .parts = parts,
                                     .each = each,
                                     .step_cells = UINT32_MAX,
                                     .step_rows = UINT32_MAX,
@@ -152,11 +152,11 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
     HW_TRY(try_levelling(sample, &shape, &found, error));
     struct moments cells = moments_of(sample, 0);
     double deviation = cells.cv * sqrt(spread_of(sample->count, sample) +
-                                       spread_of((double)shape.batches * step, sample));
+                                       spread_of((double)shape.steps * step, sample));
     double share = each * cells.mean * (1 + DEVIATIONS * deviation);
-    flat->step_cells = rounded(ranks * share, CELLS_STEP, most_cells, step, most_cells);
-    if (ranks > 1) {
-        double part = (double)found.cells * (1 + RANK_MARGIN);
+    flat->step_cells = rounded(parts * share, CELLS_STEP, most_cells, step, most_cells);
+    if (parts > 1) {
+        double part = (double)found.cells * (1 + PART_MARGIN);
         share = part > share ? part : share;
     }
     flat->shape.cells = rounded(share, CELLS_STEP, most_cells, each, most_cells);

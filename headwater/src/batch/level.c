@@ -9,7 +9,12 @@ uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank) {
     return is_dealt ? plan->options.world_size : 1;
 }
 
-/* What a batch, or a rank's part of one, has so far. */
+uint32_t hwi_level_parts(const struct hwi_plan *plan) {
+    uint32_t rank;
+    return hwi_level_ranks(plan, &rank) * plan->options.level_parts;
+}
+
+/* What a step, or a part of one, has so far. */
 struct group {
     uint64_t cells;
     uint32_t count;
@@ -101,31 +106,31 @@ struct scratch {
 
 static void level(struct hwi_levelled *levelled, const struct hwi_level_shape *shape,
                   const struct scratch *scratch) {
-    uint32_t step = shape->ranks * shape->each, count = shape->batches * step;
-    deal(levelled, count, shape->batches, step, scratch->keys, scratch->groups, scratch->group_of);
-    sort_by_group(levelled, count, step, scratch->group_of, scratch->groups, shape->batches,
+    uint32_t step = shape->parts * shape->each, count = shape->steps * step;
+    deal(levelled, count, shape->steps, step, scratch->keys, scratch->groups, scratch->group_of);
+    sort_by_group(levelled, count, step, scratch->group_of, scratch->groups, shape->steps,
                   scratch->sorted);
-    for (uint32_t batch = 0; batch < shape->batches; batch++) {
-        struct hwi_levelled *members = levelled + (size_t)batch * step;
+    for (uint32_t i = 0; i < shape->steps; i++) {
+        struct hwi_levelled *members = levelled + (size_t)i * step;
         cut(members, step, shape->step_cells, 0);
         cut(members, step, shape->step_rows, 1);
-        if (shape->ranks > 1) {
-            deal(members, step, shape->ranks, shape->each, scratch->keys, scratch->groups,
+        if (shape->parts > 1) {
+            deal(members, step, shape->parts, shape->each, scratch->keys, scratch->groups,
                  scratch->group_of);
             sort_by_group(members, step, shape->each, scratch->group_of, scratch->groups,
-                          shape->ranks, scratch->sorted);
+                          shape->parts, scratch->sorted);
         }
-        for (uint32_t rank = 0; rank < shape->ranks; rank++) {
-            cut(members + (size_t)rank * shape->each, shape->each, shape->cells, 0);
-            cut(members + (size_t)rank * shape->each, shape->each, shape->rows, 1);
+        for (uint32_t part = 0; part < shape->parts; part++) {
+            cut(members + (size_t)part * shape->each, shape->each, shape->cells, 0);
+            cut(members + (size_t)part * shape->each, shape->each, shape->rows, 1);
         }
     }
 }
 
 hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,
                     struct hwi_levelled *levelled, hw_error *error) {
-    size_t count = (size_t)shape->batches * shape->ranks * shape->each;
-    size_t groups = shape->batches > shape->ranks ? shape->batches : shape->ranks;
+    size_t count = (size_t)shape->steps * shape->parts * shape->each;
+    size_t groups = shape->steps > shape->parts ? shape->steps : shape->parts;
     struct scratch scratch = {
         .keys = malloc(count * sizeof *scratch.keys),
         .groups = malloc(groups * sizeof *scratch.groups),

@@ -13,18 +13,20 @@
 
 /* How a block of contexts becomes batches. */
 struct hwi_level_shape {
-    uint32_t batches; /* of the block */
-    uint32_t ranks, each; /* that share every batch; contexts of each */
-    uint32_t step_cells, step_rows; /* of a batch over all ranks, at most; UINT32_MAX: any */
-    uint32_t cells, rows; /* of a rank's part of it, at most */
+    uint32_t steps; /* of the block */
+    uint32_t parts, each; /* batches of a step, over all ranks; contexts of each */
+    uint32_t step_cells, step_rows; /* of a step, at most; UINT32_MAX: any */
+    uint32_t cells, rows; /* of a batch, at most */
 };
 
 /* Ranks that share the batches of a stream, and which this one is: 1 and 0 with fixed shards. */
 uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank);
+/* Batches of a step: level_parts of each of these ranks. */
+uint32_t hwi_level_parts(const struct hwi_plan *plan);
 
 /*
- * Deals a block's contexts, lengths [batches · ranks · each]: levelled [batches · ranks · each] are
- * those of batch 0 of rank 0, of batch 0 of rank 1, ..., each by their places in the block. Where
+ * Deals a block's contexts, lengths [steps · parts · each]: levelled [steps · parts · each] are
+ * those of the first part of step 0, of its second, ..., each by their places in the block. Where
  * they would be too long, the longest are shortened, by no more than half at once.
  */
 HWI_CHECK hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,

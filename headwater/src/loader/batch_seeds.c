@@ -78,30 +78,30 @@ static struct hwi_batch_seeds batch_at(const struct hwi_plan *plan, hw_split spl
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
-/* Contexts of a batch that a position of the shard counts. */
+/* Contexts of a step that a position of the shard counts. */
 static uint64_t block_step(const struct hwi_plan *plan) {
-    uint32_t rank;
-    return (uint64_t)plan->shape.batch_size * hwi_level_ranks(plan, &rank);
+    return (uint64_t)plan->shape.batch_size * hwi_level_parts(plan);
 }
 
 uint64_t hwi_block_position(const struct hwi_plan *plan, const struct hwi_block_range *range) {
-    return range->first_batch * block_step(plan);
+    return range->first_step * block_step(plan);
 }
 
-/* The block of a batch. An epoch's batches are those that begin in it; they are cut into as many
- * blocks as come nearest to level_block batches each. */
+/* The block of a batch. An epoch's steps are those that begin in it; they are cut into as many
+ * blocks as come nearest to level_block steps each. */
 static struct hwi_block_range block_of(const struct hwi_plan *plan, uint64_t seed_count,
                                        uint64_t batch) {
-    uint64_t step = block_step(plan), epoch = batch * step / seed_count;
-    uint64_t start = (epoch * seed_count + step - 1) / step;
-    uint64_t count = ((epoch + 1) * seed_count + step - 1) / step - start;
+    uint64_t contexts = block_step(plan), parts = plan->options.level_parts;
+    uint64_t step = batch / parts, epoch = step * contexts / seed_count;
+    uint64_t start = (epoch * seed_count + contexts - 1) / contexts;
+    uint64_t count = ((epoch + 1) * seed_count + contexts - 1) / contexts - start;
     uint64_t blocks = (count + plan->options.level_block / 2) / plan->options.level_block;
     blocks += blocks == 0;
-    uint64_t block = ((batch - start + 1) * blocks - 1) / count;
+    uint64_t block = ((step - start + 1) * blocks - 1) / count;
     uint64_t first = count * block / blocks, end = count * (block + 1) / blocks;
-    return (struct hwi_block_range){.first_batch = start + first,
-                                    .batch_count = (uint32_t)(end - first),
-                                    .place = (uint32_t)(batch - start - first)};
+    return (struct hwi_block_range){.first_step = start + first,
+                                    .step_count = (uint32_t)(end - first),
+                                    .place = (uint32_t)(batch - (start + first) * parts)};
 }
 
 static hw_status place_in_block(const struct hwi_plan *plan, uint64_t position, uint64_t seed_count,

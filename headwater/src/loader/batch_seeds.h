@@ -11,12 +11,12 @@
 #include "batch/flat.h"
 #include "plan/plan.h"
 
-/* Batches of a task's stream that are levelled together (batch/level.h): those of an epoch in equal
- * parts of about level_block. */
+/* Steps of a task's stream that are levelled together (batch/level.h): those of an epoch in equal
+ * parts of about level_block. A step is level_parts batches of each rank. */
 struct hwi_block_range {
-    uint64_t first_batch; /* of the task's batches */
-    uint32_t batch_count; /* 0: batches are not levelled */
-    uint32_t place; /* of one of them */
+    uint64_t first_step; /* of the task's steps */
+    uint32_t step_count; /* 0: batches are not levelled */
+    uint32_t place; /* of one of the block's batches on this rank */
 };
 
 /* Seeds of one batch on this rank: sequence (with packing, context) i < sequence_count is the seed

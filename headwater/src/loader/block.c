@@ -13,8 +13,8 @@ static void free_block(struct hwi_block *block) {
 
 static hw_status new_block(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                            struct hwi_block **block, hw_error *error) {
-    uint32_t rank, ranks = hwi_level_ranks(plan, &rank);
-    size_t count = (size_t)seeds->range.batch_count * ranks * plan->shape.batch_size;
+    size_t steps = seeds->range.step_count;
+    size_t count = steps * hwi_level_parts(plan) * plan->shape.batch_size;
     struct hwi_block *made = calloc(1, sizeof *made);
     if (made == NULL || count > UINT32_MAX) {
         free(made);
@@ -37,7 +37,7 @@ static hw_status new_block(const struct hwi_plan *plan, const struct hwi_batch_s
 
 hw_status hwi_block_take(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                          struct hwi_block **kept, struct hwi_block **block, hw_error *error) {
-    if (*kept == NULL || (*kept)->range.first_batch != seeds->range.first_batch) {
+    if (*kept == NULL || (*kept)->range.first_step != seeds->range.first_step) {
         struct hwi_block *made = NULL;
         HW_TRY(new_block(plan, seeds, &made, error));
         hwi_block_drop(*kept);
@@ -64,9 +64,8 @@ struct hwi_seed hwi_block_seed(const struct hwi_plan *plan, const struct hwi_blo
 
 hw_status hwi_block_level(const struct hwi_plan *plan, struct hwi_block *block, hw_error *error) {
     const struct hwi_flat_task *flat = &plan->flat[block->task];
-    uint32_t rank;
-    struct hwi_level_shape shape = {.batches = block->range.batch_count,
-                                    .ranks = hwi_level_ranks(plan, &rank),
+    struct hwi_level_shape shape = {.steps = block->range.step_count,
+                                    .parts = hwi_level_parts(plan),
                                     .each = plan->shape.batch_size,
                                     .step_cells = flat->step_cells,
                                     .step_rows = flat->step_rows,

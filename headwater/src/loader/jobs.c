@@ -217,7 +217,7 @@ static hw_status take_job_and_block_locked(hw_sampler *sampler, struct hwi_strea
                                            const struct hwi_batch_seeds *seeds,
                                            struct hwi_job **job, hw_error *error) {
     struct hwi_block *block = NULL;
-    if (seeds->range.batch_count > 0) {
+    if (seeds->range.step_count > 0) {
         HW_TRY(hwi_block_take(sampler->plan, seeds, &stream->blocks[seeds->task], &block, error));
     }
     hw_status status = take_job_locked(sampler, job, error);

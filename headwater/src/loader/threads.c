@@ -236,7 +236,7 @@ static struct hwi_seed block_seed_at(const void *context, uint32_t i) {
 static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_error *error) {
     const struct hwi_plan *plan = sampler->plan;
     struct hwi_block *block = NULL;
-    if (seeds->range.batch_count == 0) {
+    if (seeds->range.step_count == 0) {
         return HW_OK;
     }
     HW_TRY(hwi_block_take(plan, seeds, &sampler->spare_blocks[seeds->task], &block, error));

@@ -93,6 +93,8 @@ static const hw_option_field FIELDS[] = {
     {"level_block", HW_OPTION_UINT32, AT(level_block), 1, {HWI_LEVEL_BLOCK}, 1, HWI_MAX_LEVEL_BLOCK, NULL, 0,
      "with layout flat: batches whose contexts are dealt to equal lengths together; 1: batches keep"
      " the order of the stream"},
+    {"level_parts", HW_OPTION_UINT32, AT(level_parts), 1, {1}, 1, HWI_MAX_LEVEL_PARTS, NULL, 0,
+     "with layout flat: batches that one step of the trainer takes, levelled as one batch first"},
     {"staleness_zero_share", HW_OPTION_DOUBLE, AT(staleness_zero_share), 1, {0}, 0, 1, NULL,
      CONTENTS, "probability that a train seed sees all that it may (staleness_max_days)"},
     {"staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
@@ -221,19 +223,21 @@ static hw_status check_range(const hw_option_field *field, const hw_sampler_opti
 /* What the flat layout asks of other options, and they of it. */
 static hw_status check_flat(const hw_sampler_options *options, hw_error *error) {
     if (options->layout != HW_LAYOUT_FLAT) {
-        return options->level_block == HWI_LEVEL_BLOCK
+        int has_block = options->level_block != HWI_LEVEL_BLOCK;
+        return !has_block && options->level_parts == 1
                    ? HW_OK
-                   : hwi_fail(error, HW_BAD_ARGUMENT,
-                              "level_block is %u, which layout 'flat' alone has",
-                              options->level_block);
+                   : hwi_fail(error, HW_BAD_ARGUMENT, "%s is %u, which layout 'flat' alone has",
+                              has_block ? "level_block" : "level_parts",
+                              has_block ? options->level_block : options->level_parts);
     }
     uint64_t ranks = options->shard == HW_SHARD_DEALT ? options->world_size : 1;
-    uint64_t cells = ranks * options->batch_size * options->sequence_length; /* less than 2^64 */
-    if (cells > UINT32_MAX) {
+    uint64_t cells = (uint64_t)options->batch_size * options->sequence_length; /* below 2^33 */
+    if (cells * ranks > UINT32_MAX / options->level_parts) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
-                        "a batch of %llu ranks has %u contexts of up to %u cells on each, layout "
-                        "'flat' levels at most 2^32 - 1 cells together",
-                        (unsigned long long)ranks, options->batch_size, options->sequence_length);
+                        "a step of %llu ranks and %u batches has %u contexts of up to %u cells on "
+                        "each, layout 'flat' levels at most 2^32 - 1 cells together",
+                        (unsigned long long)ranks, options->level_parts, options->batch_size,
+                        options->sequence_length);
     }
     if (options->packing || options->attention_masks) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "%s does not go with layout 'flat'",

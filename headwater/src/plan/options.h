@@ -8,6 +8,7 @@
 #define HWI_MAX_BATCH 65536u
 #define HWI_LEVEL_BLOCK 32u /* of the flat layout, by default */
 #define HWI_MAX_LEVEL_BLOCK 128u
+#define HWI_MAX_LEVEL_PARTS 4096u
 #define HWI_MAX_THREADS 256u
 #define HWI_MAX_PREFETCH 1024
 #define HWI_MAX_CHILD_WIDTH 4096u

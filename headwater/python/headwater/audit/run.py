@@ -29,7 +29,7 @@ BATCH_SIZE = 16
 OWN_OPTIONS = {
     "db_path", "store", "verify", "tasks", "rank", "world_size", "layout", "with_rows",
     "text_mode", "text_budget", "targets", "packing", "contexts_per_batch", "attention_masks",
-    "level_block", "num_prefetch", "num_prefetch_val", "task_weights", "task_order",
+    "level_block", "level_parts", "num_prefetch", "num_prefetch_val", "task_weights", "task_order",
     "default_batch_size",
 }  # fmt: skip
 

@@ -130,7 +130,7 @@ class Sampler:
 
     def _levelled(self, found: Mapping[str, Any]) -> dict[str, int]:
         """What decides which contexts a flat batch has besides."""
-        step = self.shape["batch_size"] * found["world_size"]
+        step = self.shape["batch_size"] * found["world_size"] * found["level_parts"]
         return {"level_block": found["level_block"], "contexts_per_step": step}
 
     def __repr__(self) -> str:

@@ -49,6 +49,7 @@ def init(
     packing: bool = False,
     contexts_per_batch: int | None = None,
     level_block: int = 32,
+    level_parts: int = 1,
     staleness: tuple[float, float] | None = None,
     child_counts: bool = False,
     label_rows: int = 0,

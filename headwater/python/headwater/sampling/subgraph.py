@@ -45,7 +45,8 @@ def one_context(shape: Mapping[str, int]) -> dict[str, Any]:
         "text_budget": 0,
         "packing": False,
         "contexts_per_batch": 0,
-        "level_block": 0,  # the default: nothing is levelled
+        "level_block": 0,  # the defaults: nothing is levelled
+        "level_parts": 0,
         "attention_masks": False,
         "num_threads": 1,
         "num_prefetch": 0,
