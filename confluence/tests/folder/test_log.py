@@ -20,12 +20,15 @@ def report(step: int, loss: float, *, seconds: float = 0.1, wait_seconds: float 
     return StepReport(
         step=step, loss=loss, gradient_norm=1.0, learning_rate=3e-4, seconds=seconds,
         fetch_seconds=seconds / 20, wait_seconds=wait_seconds, cells=500,
+        positions=800,
     )  # fmt: skip
 
 
 def stats(since: Mapping[str, Any] | None) -> dict[str, Any]:
     """A sampler that was idle until the log began, then bound by its consumer."""
-    return {"bound_by": "idle" if since is None else "consumer"}
+    if since is None:
+        return {"bound_by": "idle"}
+    return {"bound_by": "consumer", "contexts_cut": 2, "cells_cut": 5, "packed_cells": 1995}
 
 
 def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path) -> None:
@@ -42,7 +45,9 @@ def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path
     assert lines[1]["wait_share"] == pytest.approx(0.01)
     assert lines[1]["cells_per_second"] == pytest.approx(2500)
     assert lines[1]["contexts_per_second"] == pytest.approx(40)
+    assert lines[1]["alive_share"] == pytest.approx(500 / 800)
     summary = read_summary(tmp_path)
+    assert (summary["contexts_cut"], summary["cut_share"]) == (2, 5 / 2000)
     assert (summary["timed_steps"], summary["first_step_seconds"]) == (3, 9.9)  # it compiles
     assert summary["step_seconds"] == pytest.approx(0.5 / 3)
     assert summary["bound_by"] == "consumer"

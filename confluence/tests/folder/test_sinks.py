@@ -183,7 +183,7 @@ def test_a_sink_that_fails_is_left_out_and_the_log_goes_on(
     said = r"wandb gets no more of the log: .*No space left"
     with pytest.warns(UserWarning, match=said) as told, log:
         for step in (1, 2):
-            log.report(StepReport(step, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, cells=1))
+            log.report(StepReport(step, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, cells=1, positions=2))
     assert len(told) == 1
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
