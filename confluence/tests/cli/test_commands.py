@@ -170,7 +170,8 @@ def test_help_shows_what_people_set_and_all_of_it_if_asked() -> None:
     short, long = help_of("train", "--help"), help_of("train", "--help-all")
     assert len([option for option in options if option in short]) <= 25
     assert all(option in long for option in options)
-    rows = f"--max-rows VALUE R, most rows of a context (in [1, 65535]) [{PRESETS['small']().max_rows}]"
+    standard = PRESETS["small"]().max_rows
+    rows = f"--max-rows VALUE R, most rows of a context (in [1, 65535]) [{standard}]"
     assert rows in short and rows in long
     weight = "--weight-decay VALUE AdamW, not for norms, biases and temperatures (≥ 0) [0.1]"
     assert weight in long and weight not in short
