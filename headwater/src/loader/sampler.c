@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "batch/shape.h"
 #include "batch/slab.h"
 #include "batch/texts.h"
 #include "batch/worker.h"
@@ -19,6 +18,7 @@
 #include "loader/threads.h"
 #include "plan/options.h"
 #include "plan/scales.h"
+#include "shape/shape.h"
 
 enum {
     DEFAULT_MAX_THREADS = 16,

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "headwater" / "src"
 # The lowest first; folders of one floor do not know each other.
 FLOORS = (
-    ("base",), ("format",), ("store",), ("build", "plan"), ("walk",), ("batch",), ("loader",),
+    ("base",), ("format",), ("store",), ("build", "plan"), ("walk",), ("batch",), ("shape",),
+    ("loader",),
 )  # fmt: skip
 HEIGHT = {folder: height for height, floor in enumerate(FLOORS) for folder in floor}
 MOST_MODULES = 16  # a header and its source are one

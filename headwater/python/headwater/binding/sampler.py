@@ -140,7 +140,7 @@ class Sampler:
         cells_per_batch, rows_per_batch."""
         return as_dict(lib.hw_sampler_shape(self.open_handle()))
 
-    def flat_shape(self, task: SupportsIndex, /) -> dict[str, int]:
+    def flat_shape(self, task: SupportsIndex, /) -> dict[str, Any]:
         """Of a task in the flat layout: cells, rows, pass_cells, pass_rows, sampled, capped."""
         shape = STRUCTS["hw_flat_shape"]()
         call(lib.hw_sampler_flat_shape, self.open_handle(), u32(task), byref(shape))

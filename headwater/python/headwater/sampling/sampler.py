@@ -436,12 +436,10 @@ class Sampler:
         sampled: contexts of train that were walked, and capped: those of them that S or R ended.
         task None: the sampler's only one.
         """
-        shape = self._core.flat_shape(self._seeds.one(task))
-        by_split = {
-            name: dict(zip(binding.SPLITS, shape[name], strict=True))
-            for name in ("pass_cells", "pass_rows")
-        }
-        return {**shape, **by_split}
+        shape: dict[str, Any] = self._core.flat_shape(self._seeds.one(task))
+        for name in ("pass_cells", "pass_rows"):
+            shape[name] = dict(zip(binding.SPLITS, shape[name], strict=True))
+        return shape
 
     def seeds_of(self, split: str, task: str) -> binding.SeedPool:
         """For `Loader`: the seeds of this rank's fixed shard of a task; `shutdown` drops them."""

@@ -10,9 +10,9 @@
 
 #include "base/calendar.h"
 #include "base/huge_pages.h"
-#include "batch/shape.h"
 #include "batch/texts.h"
 #include "batch/worker.h"
+#include "shape/shape.h"
 #include "support/league.h"
 #include "support/unit_test.h"
 #include "walk/walk.h"
@@ -91,8 +91,7 @@ static void finish(struct making *making, uint32_t task, uint32_t sequence_count
         hwi_batch_gather(making->plan, making->slab, making->scratch, part);
     }
     struct hwi_counters counters = {0};
-    hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, NULL,
-                     &counters);
+    hwi_batch_finish(making->plan, making->slab, making->scratch, sequence_count, NULL, &counters);
 }
 
 /* A batch of one stored seed; options NULL: everything(). */

@@ -4,7 +4,7 @@
  * "recent" unless a test is about draws, since it needs no random words where all child tables have
  * times.
  */
-#include "batch/shape.h"
+#include "shape/shape.h"
 #include "support/league.h"
 #include "support/unit_test.h"
 #include "walk/walk.h"

@@ -1,5 +1,5 @@
 /* The sample of contexts; see context_sample.h. */
-#include "batch/context_sample.h"
+#include "shape/context_sample.h"
 
 #include <stdlib.h>
 

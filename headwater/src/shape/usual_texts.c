@@ -4,7 +4,7 @@
  * text: about a nanosecond for each text of each context. Batches are drawn without replacement, as
  * an epoch deals its seeds.
  */
-#include "batch/usual_texts.h"
+#include "shape/usual_texts.h"
 
 #include <stdlib.h>
 #include <string.h>

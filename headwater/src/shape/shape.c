@@ -3,19 +3,19 @@
  * walked once when the sampler opens. docs/2-sampling.md, "Budgets", and docs/3-batch.md,
  * "Packing".
  */
-#include "batch/shape.h"
+#include "shape/shape.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "batch/context_sample.h"
-#include "batch/flat_shape.h"
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
-#include "batch/usual_texts.h"
 #include "plan/options.h"
+#include "shape/context_sample.h"
+#include "shape/flat_shape.h"
+#include "shape/usual_texts.h"
 
 enum {
     SAMPLED_SEEDS = 64, /* of each task */

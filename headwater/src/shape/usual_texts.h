@@ -5,7 +5,7 @@
 #ifndef HWI_USUAL_TEXTS_H
 #define HWI_USUAL_TEXTS_H
 
-#include "batch/context_sample.h"
+#include "shape/context_sample.h"
 
 /* With row 0, at most the plan's text_budget; by the plan's shape and text_quota. */
 HWI_CHECK hw_status hwi_usual_texts(struct hwi_context_sample *sample, uint32_t *usual_texts,

@@ -3,7 +3,7 @@
  * from that of all by cv / sqrt(K·n), and that of the sample by cv / sqrt(m): a batch has room for
  * two such deviations more than n mean contexts.
  */
-#include "batch/flat_shape.h"
+#include "shape/flat_shape.h"
 
 #include <math.h>
 #include <stdlib.h>
