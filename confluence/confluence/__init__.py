@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from confluence.runs.run import Run as Run
     from confluence.runs.run import load as load
     from confluence.runs.run import train as train
+    from confluence.training.own_loop import RelationalTransformer as RelationalTransformer
+    from confluence.training.own_loop import compute_loss as compute_loss
     from confluence.training.step import NonFiniteLossError as NonFiniteLossError
     from confluence.training.step import RecompilationError as RecompilationError
 
@@ -38,11 +40,13 @@ HOMES = {
     "ConfigError": "config",
     "NonFiniteLossError": "training.step",
     "RecompilationError": "training.step",
+    "RelationalTransformer": "training.own_loop",
     "RendezvousError": "ranks.rendezvous",
     "Run": "runs.run",
     "TaskError": "data.tasks",
     "TrainingStopped": "ranks.stop",
     "backtest": "runs.backtest",
+    "compute_loss": "training.own_loop",
     "load": "runs.run",
     "preset": "config",
     "pretrain": "runs.pretrain",

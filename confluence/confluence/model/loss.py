@@ -52,26 +52,37 @@ class Truth(NamedTuple):
 
 
 def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
-    """Take the truth out of a batch of any layout with inline targets."""
+    """Take the truth out of a batch of any layout, from the target cells or from beside them."""
     flat = as_flat(batch)
-    contexts = read_contexts(flat)
-
-    def at_target(name: str) -> Array:
-        return at_targets(flat[name], contexts)  # [n,...]
-
     task = flat["task_idx"][0].astype(jnp.int32)
     counts = flat["context_targets"] >= 0
     weight = (counts & (flat["is_labelled"] > 0)).astype(jnp.float32)
-    start = flat["cat_emb_start"][0].astype(jnp.int32)
-    category = at_target("categorical_embed_ids").astype(jnp.int32) - start
+    answers = separate_answers(flat) if "target_values" in flat else inline_answers(flat)
+    is_null, number, time, boolean, category = answers
     return Truth(
-        is_null=(at_target("is_null") > 0).astype(jnp.float32),
-        number=at_target("numeric_values") * scales.scale[task] + scales.shift[task],
-        time=at_target("timestamp_values"),
-        boolean=at_target("bool_values").astype(jnp.float32),
-        category=jnp.clip(category, 0, None),
+        is_null=(is_null > 0).astype(jnp.float32),
+        number=number * scales.scale[task] + scales.shift[task],
+        time=time,
+        boolean=boolean.astype(jnp.float32),
+        category=jnp.clip(category.astype(jnp.int32), 0, None),
         weight=weight * flat.get(SEED_WEIGHTS, 1.0),
     )
+
+
+def inline_answers(flat: Inputs) -> tuple[Array, Array, Array, Array, Array]:
+    """(is_null, number, time, boolean, place among the categories) in the target cells, [n,...]."""
+    contexts = read_contexts(flat)
+    names = ("is_null", "numeric_values", "timestamp_values", "bool_values")
+    is_null, number, time, boolean = (at_targets(flat[name], contexts) for name in names)
+    start = flat["cat_emb_start"][0].astype(jnp.int32)
+    category = at_targets(flat["categorical_embed_ids"], contexts).astype(jnp.int32) - start
+    return is_null, number, time, boolean, category
+
+
+def separate_answers(flat: Inputs) -> tuple[Array, Array, Array, Array, Array]:
+    """The same of a batch with targets="separate"; what is not of the target's type is not used."""
+    values = flat["target_values"]  # [n,15]
+    return flat["target_is_null"], values[:, 0], values, values[:, 0], values[:, 0]
 
 
 def huber(error: Array, delta: Array | float) -> Array:
