@@ -43,7 +43,8 @@ REPLACED = {  # code of the seed by code of the page
     ),
     # What the seed leaves out.
     "run_validation(sampler, model, params, ...)": (
-        "run_validation(sampler, model, params, col_emb_table, cat_emb_table, num_val_steps, device)"
+        "run_validation(sampler, model, params, col_emb_table, cat_emb_table, num_val_steps,"
+        " device)"
     ),
     "eval_step(params, batch, ...)": "eval_step(params, batch, col_emb_table, cat_emb_table)",
 }
@@ -62,8 +63,8 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Names:
         assert not headwater.cli.main.main(shlex.split(COMMANDS[1])[1:])
         for block in BLOCKS:
             if block == LOOP:
-                found["step"] = found["train_step"]
-                found["train_step"] = lambda *args: kept(found["step"](*args), found["losses"])
+                found["compiled"] = found["train_step"]
+                found["train_step"] = lambda *args: kept(found["compiled"](*args), found["losses"])
             exec(compile(block, "14-own-training-loop.md", "exec"), found)
     return found
 
@@ -82,7 +83,7 @@ def test_the_loop_learns_in_twenty_steps(names: Names) -> None:
 
 def test_the_step_compiles_once_for_each_number_of_texts(names: Names) -> None:
     shape = names["sampler"].shape
-    assert names["step"]._cache_size() <= len({shape["usual_texts"], shape["text_budget"]})
+    assert names["compiled"]._cache_size() <= len({shape["usual_texts"], shape["text_budget"]})
 
 
 def test_metrics_are_told_apart_by_time(names: Names) -> None:
@@ -99,7 +100,7 @@ def test_the_blocks_are_those_of_the_seed() -> None:
     def blocks(section: str) -> list[str]:
         _, _, rest = seed.partition(f"\n### {section}. ")
         assert rest, f"the seed has no section {section}"
-        rest = re.split(r"^##+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+        rest = re.split(r"^###? ", rest, maxsplit=1, flags=re.MULTILINE)[0]
         found = re.findall(r"^```python\n(.*?)^```$", rest, re.MULTILINE | re.DOTALL)
         return [replaced(plain(block), used) for block in found]
 
