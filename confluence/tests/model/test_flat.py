@@ -130,7 +130,7 @@ def make_case(stores: dict[str, Path], name: str) -> Case:
     with open_sampler(path, cfg, task, **NO_BATCHES) as sampler:
         seeds = sampler.num_seeds("train")
     cfg = cfg.replace(batch_size=next(size for size in (6, 5, 7) if seeds % size))
-    with open_sampler(path, cfg, task, layout="compact") as sampler:
+    with open_sampler(path, cfg, task, layout="compact", text_mode="batch") as sampler:
         metadata = sampler.database_metadata()
         target, _ = read_target(path, sampler, task)
         tables = device_tables(sampler, target.category_limit)
