@@ -3,7 +3,7 @@
 The compact layout (docs/3-batch.md) says everything once: flags and type in a byte, one value lane
 for all types, times as numbers of the calendar, rows by where they start, edges as parents. Here is
 the inverse of what the sampler leaves out: O(B·S) beside the stable sort by column, no loop over
-cells. A model that trains on compact batches does the same on its device (`confluence.expand`).
+cells. A model that trains on compact batches does the same on its device.
 """
 
 from __future__ import annotations
