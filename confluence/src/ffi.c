@@ -48,8 +48,7 @@ XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
 
 /* ---- sharing a batch ----------------------------------------------------------------------- */
 
-/* A call, kept until the last thread that was asked for help has looked at it.
- */
+/* A call, kept until the last thread that was asked for help has looked at it. */
 struct call {
     struct attention attention; /* the whole batch as one sequence: batch is 1 */
     int64_t contexts; /* n */

@@ -63,6 +63,10 @@ def as_flat(batch: Inputs, row_shape: RowShape | None = None) -> Inputs:
     """
     if "row_ids" in batch:
         return batch
+    if "context_cells" in batch and batch["context_cells"].shape[0] != 1:
+        raise ValueError(
+            f"the batch is of {batch['context_cells'].shape[0]} ranks: each lays out its own part"
+        )
     if "segment_ids" in batch:
         raise ValueError(
             "a batch with several contexts in a sequence (packing=True) is not read by the model;"

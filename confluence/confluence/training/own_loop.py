@@ -149,6 +149,11 @@ class RelationalTransformer:
         if cfg.attention == "auto" and self.row_shape is None and attention_path(cfg) == "rows":
             cfg = cfg.replace(attention="dense")
         if is_flat(batch):
+            if attention_path(cfg) == "dense" and self.row_shape is None:
+                raise ConfigError(
+                    "attention 'dense' needs the most cells and rows of a context, which a flat"
+                    " batch does not say: make the model by RelationalTransformer.for_sampler"
+                )
             return cfg
         cells = batch["cells" if "cells" in batch else "is_padding"]
         return cfg.replace(sequence_length=cells.shape[1], max_rows=batch["row_ages"].shape[1])

@@ -60,8 +60,8 @@ def memory_explained(cfg: Config) -> Iterator[None]:
             raise
         is_dense = attention_path(cfg) == "dense"
         raise MemoryError(
-            f"a step of {cfg.batch_size} contexts of {cfg.sequence_length} cells does not fit into"
-            f" the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
+            f"a step of {cfg.batch_size} contexts of up to {cfg.sequence_length} cells does not fit"
+            f" into the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
             " batch_size and an accumulate as many times as large, which learns the same,"
             f"{' with attention=rows,' if is_dense else ''} with a"
             " smaller sequence_length or width"

@@ -181,6 +181,7 @@ static void lay_out(struct flat *flat, const struct context *context,
     memcpy(to_at(flat, HWI_CONTEXT_CELLS, 4 * (k + 1)), &flat->cells, 4);
     memcpy(to_at(flat, HWI_CONTEXT_ROWS, 4 * (k + 1)), &flat->rows, 4);
     counters->contexts_cut += context->cells < context->whole_cells;
+    counters->contexts_dropped += context->cells == 0 && context->whole_cells > 0;
     counters->cells_cut += context->whole_cells - context->cells;
 }
 

@@ -9,9 +9,10 @@ uint32_t hwi_level_ranks(const struct hwi_plan *plan, uint32_t *rank) {
     return is_dealt ? plan->options.world_size : 1;
 }
 
-uint32_t hwi_level_parts(const struct hwi_plan *plan) {
+uint64_t hwi_level_step(const struct hwi_plan *plan) {
     uint32_t rank;
-    return hwi_level_ranks(plan, &rank) * plan->options.level_parts;
+    return (uint64_t)hwi_level_ranks(plan, &rank) * plan->options.level_parts *
+           plan->shape.batch_size;
 }
 
 /* What a step, or a part of one, has so far. */
@@ -104,33 +105,41 @@ struct scratch {
     struct hwi_levelled *sorted;
 };
 
-static void level(struct hwi_levelled *levelled, const struct hwi_level_shape *shape,
-                  const struct scratch *scratch) {
-    uint32_t step = shape->parts * shape->each, count = shape->steps * step;
-    deal(levelled, count, shape->steps, step, scratch->keys, scratch->groups, scratch->group_of);
-    sort_by_group(levelled, count, step, scratch->group_of, scratch->groups, shape->steps,
-                  scratch->sorted);
-    for (uint32_t i = 0; i < shape->steps; i++) {
-        struct hwi_levelled *members = levelled + (size_t)i * step;
-        cut(members, step, shape->step_cells, 0);
-        cut(members, step, shape->step_rows, 1);
-        if (shape->parts > 1) {
-            deal(members, step, shape->parts, shape->each, scratch->keys, scratch->groups,
-                 scratch->group_of);
-            sort_by_group(members, step, shape->each, scratch->group_of, scratch->groups,
-                          shape->parts, scratch->sorted);
-        }
-        for (uint32_t part = 0; part < shape->parts; part++) {
-            cut(members + (size_t)part * shape->each, shape->each, shape->cells, 0);
-            cut(members + (size_t)part * shape->each, shape->each, shape->rows, 1);
+/* Deals members, in groups of `each`, and sorts them by group. */
+static void deal_out(struct hwi_levelled *members, uint32_t group_count, uint32_t each,
+                     const struct scratch *scratch) {
+    uint32_t count = group_count * each;
+    if (group_count > 1) {
+        deal(members, count, group_count, each, scratch->keys, scratch->groups, scratch->group_of);
+        sort_by_group(members, count, each, scratch->group_of, scratch->groups, group_count,
+                      scratch->sorted);
+    }
+}
+
+/* The batches of a step, and each over the ranks: which contexts a batch has does not depend on how
+ * many ranks share it. */
+static void level_step(struct hwi_levelled *members, const struct hwi_level_shape *shape,
+                       const struct scratch *scratch) {
+    uint32_t batch = shape->ranks * shape->each;
+    cut(members, shape->parts * batch, shape->step_cells, 0);
+    cut(members, shape->parts * batch, shape->step_rows, 1);
+    deal_out(members, shape->parts, batch, scratch);
+    for (uint32_t part = 0; part < shape->parts; part++) {
+        struct hwi_levelled *own = members + (size_t)part * batch;
+        deal_out(own, shape->ranks, shape->each, scratch);
+        for (uint32_t rank = 0; rank < shape->ranks; rank++) {
+            cut(own + (size_t)rank * shape->each, shape->each, shape->cells, 0);
+            cut(own + (size_t)rank * shape->each, shape->each, shape->rows, 1);
         }
     }
 }
 
 hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_shape *shape,
                     struct hwi_levelled *levelled, hw_error *error) {
-    size_t count = (size_t)shape->steps * shape->parts * shape->each;
+    uint32_t step = shape->parts * shape->ranks * shape->each;
+    size_t count = (size_t)shape->steps * step;
     size_t groups = shape->steps > shape->parts ? shape->steps : shape->parts;
+    groups = groups > shape->ranks ? groups : shape->ranks;
     struct scratch scratch = {
         .keys = malloc(count * sizeof *scratch.keys),
         .groups = malloc(groups * sizeof *scratch.groups),
@@ -146,7 +155,10 @@ hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_sha
             levelled[i] =
                 (struct hwi_levelled){.place = i, .limit = {lengths[i].cells, lengths[i].rows}};
         }
-        level(levelled, shape, &scratch);
+        deal_out(levelled, shape->steps, step, &scratch);
+        for (uint32_t i = 0; i < shape->steps; i++) {
+            level_step(levelled + (size_t)i * step, shape, &scratch);
+        }
     }
     free(scratch.keys);
     free(scratch.groups);

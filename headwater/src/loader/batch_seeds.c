@@ -78,20 +78,15 @@ static struct hwi_batch_seeds batch_at(const struct hwi_plan *plan, hw_split spl
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
-/* Contexts of a step that a position of the shard counts. */
-static uint64_t block_step(const struct hwi_plan *plan) {
-    return (uint64_t)plan->shape.batch_size * hwi_level_parts(plan);
-}
-
 uint64_t hwi_block_position(const struct hwi_plan *plan, const struct hwi_block_range *range) {
-    return range->first_step * block_step(plan);
+    return range->first_step * hwi_level_step(plan);
 }
 
 /* The block of a batch. An epoch's steps are those that begin in it; they are cut into as many
  * blocks as come nearest to level_block steps each. */
 static struct hwi_block_range block_of(const struct hwi_plan *plan, uint64_t seed_count,
                                        uint64_t batch) {
-    uint64_t contexts = block_step(plan), parts = plan->options.level_parts;
+    uint64_t contexts = hwi_level_step(plan), parts = plan->options.level_parts;
     uint64_t step = batch / parts, epoch = step * contexts / seed_count;
     uint64_t start = (epoch * seed_count + contexts - 1) / contexts;
     uint64_t count = ((epoch + 1) * seed_count + contexts - 1) / contexts - start;

@@ -13,8 +13,7 @@ static void free_block(struct hwi_block *block) {
 
 static hw_status new_block(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                            struct hwi_block **block, hw_error *error) {
-    size_t steps = seeds->range.step_count;
-    size_t count = steps * hwi_level_parts(plan) * plan->shape.batch_size;
+    uint64_t count = seeds->range.step_count * hwi_level_step(plan);
     struct hwi_block *made = calloc(1, sizeof *made);
     if (made == NULL || count > UINT32_MAX) {
         free(made);
@@ -64,8 +63,10 @@ struct hwi_seed hwi_block_seed(const struct hwi_plan *plan, const struct hwi_blo
 
 hw_status hwi_block_level(const struct hwi_plan *plan, struct hwi_block *block, hw_error *error) {
     const struct hwi_flat_task *flat = &plan->flat[block->task];
+    uint32_t rank;
     struct hwi_level_shape shape = {.steps = block->range.step_count,
-                                    .parts = hwi_level_parts(plan),
+                                    .parts = plan->options.level_parts,
+                                    .ranks = hwi_level_ranks(plan, &rank),
                                     .each = plan->shape.batch_size,
                                     .step_cells = flat->step_cells,
                                     .step_rows = flat->step_rows,

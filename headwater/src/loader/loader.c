@@ -172,10 +172,13 @@ static hw_status fill_batches(hw_sampler *sampler, struct hwi_pass_plan *plan, h
     pthread_mutex_lock(&sampler->spare_mutex);
     hw_status status = hwi_spare_worker(sampler, error);
     if (status == HW_OK) {
-        status = hwi_pass_fill(sampler->plan, sampler->spare, plan, error);
+        status = hwi_pass_fill(sampler->plan, sampler->spare, &sampler->shut_down, plan, error);
         if (status != HW_OK) {
             hwi_worker_abandon(sampler->spare);
         }
+        pthread_mutex_lock(&sampler->mutex);
+        hwi_worker_take_counters(sampler->spare, &sampler->counters);
+        pthread_mutex_unlock(&sampler->mutex);
     }
     pthread_mutex_unlock(&sampler->spare_mutex);
     return status;

@@ -10,6 +10,7 @@ enum { WALKED_AT_ONCE = 1024 };
 struct fill {
     const struct hwi_plan *plan;
     struct hwi_worker *worker;
+    const atomic_int *is_over;
     struct hwi_pass_plan *pass;
     uint64_t room; /* of pass->batches */
     struct hwi_length used; /* of the last batch */
@@ -71,6 +72,9 @@ static hw_status fill_part(struct fill *fill, uint32_t part, hw_error *error) {
         uint32_t left = all.sequence_count - first;
         uint32_t count = left < WALKED_AT_ONCE ? left : WALKED_AT_ONCE;
         struct seeds seeds = {.plan = fill->plan, .all = &all, .first = first};
+        HW_TRY(atomic_load(fill->is_over)
+                   ? hwi_fail(error, HW_SHUT_DOWN, "the sampler was shut down")
+                   : HW_OK);
         HW_TRY(hwi_measure_lengths(fill->worker, seed_at, &seeds, count, lengths, error));
         for (uint32_t i = 0; i < count; i++) {
             HW_TRY(place(fill, &sizes, first + i, lengths[i], first + i == 0, error));
@@ -80,8 +84,8 @@ static hw_status fill_part(struct fill *fill, uint32_t part, hw_error *error) {
 }
 
 hw_status hwi_pass_fill(const struct hwi_plan *plan, struct hwi_worker *worker,
-                        struct hwi_pass_plan *pass, hw_error *error) {
-    struct fill fill = {.plan = plan, .worker = worker, .pass = pass};
+                        const atomic_int *is_over, struct hwi_pass_plan *pass, hw_error *error) {
+    struct fill fill = {.plan = plan, .worker = worker, .is_over = is_over, .pass = pass};
     pass->batch_count = 0;
     for (uint32_t part = 0; part < pass->part_count; part++) {
         HW_TRY(fill_part(&fill, part, error));

@@ -256,7 +256,9 @@ static hw_status open_workers(hw_sampler *sampler, uint32_t count, hw_error *err
  * queues would leave most of many threads without work. Not more than 1 GB is added.
  */
 static uint32_t chosen_prefetch(const hw_sampler *sampler) {
+    const struct hwi_plan *staging = sampler->plan->staging;
     uint64_t held = 0, slab_bytes = sampler->plan->slab_bytes;
+    slab_bytes += staging != NULL ? staging->slab_bytes : 0;
     for (uint32_t i = 0; i < sampler->worker_count; i++) {
         held += hwi_worker_room(sampler->threads[i].worker);
     }

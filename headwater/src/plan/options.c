@@ -232,10 +232,10 @@ static hw_status check_flat(const hw_sampler_options *options, hw_error *error) 
     }
     uint64_t ranks = options->shard == HW_SHARD_DEALT ? options->world_size : 1;
     uint64_t cells = (uint64_t)options->batch_size * options->sequence_length; /* below 2^33 */
-    if (cells * ranks > UINT32_MAX / options->level_parts) {
+    if (cells * ranks > INT32_MAX / options->level_parts) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "a step of %llu ranks and %u batches has %u contexts of up to %u cells on "
-                        "each, layout 'flat' levels at most 2^32 - 1 cells together",
+                        "each, layout 'flat' levels at most 2^31 - 1 cells together",
                         (unsigned long long)ranks, options->level_parts, options->batch_size,
                         options->sequence_length);
     }

@@ -79,7 +79,7 @@ struct found {
 static void look_at(const struct hwi_levelled *step, const struct hwi_level_shape *shape,
                     struct found *found) {
     uint64_t step_rows = 0;
-    for (uint32_t part = 0; part < shape->parts; part++) {
+    for (uint32_t part = 0; part < shape->parts * shape->ranks; part++) {
         uint64_t rows = 0, cells = 0;
         for (uint32_t i = 0; i < shape->each; i++) {
             rows += step[part * shape->each + i].limit.rows;
@@ -95,7 +95,7 @@ static void look_at(const struct hwi_levelled *step, const struct hwi_level_shap
 /* Levels the sample block by block, round and round to the end of the last. */
 static hw_status try_levelling(const struct sample *sample, const struct hwi_level_shape *shape,
                                struct found *found, hw_error *error) {
-    size_t step = (size_t)shape->parts * shape->each, block = step * shape->steps;
+    size_t step = (size_t)shape->parts * shape->ranks * shape->each, block = step * shape->steps;
     struct hwi_length *lengths = calloc(block, sizeof *lengths);
     struct hwi_levelled *levelled = calloc(block, sizeof *levelled);
     hw_status status = lengths == NULL || levelled == NULL
@@ -139,10 +139,12 @@ static double spread_of(double count, const struct sample *sample) {
 static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *sample,
                               struct hwi_flat_task *flat, hw_error *error) {
     uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
-    uint32_t parts = hwi_level_parts(plan), each = plan->shape.batch_size;
-    uint32_t step = parts * each, steps = (sample->list.count + step - 1) / step;
+    uint32_t rank, ranks = hwi_level_ranks(plan, &rank), each = plan->shape.batch_size;
+    uint32_t parts = plan->options.level_parts, step = parts * ranks * each,
+             steps = (sample->list.count + step - 1) / step;
     struct hwi_level_shape shape = {.steps = least_of(steps, plan->options.level_block),
                                     .parts = parts,
+                                    .ranks = ranks,
                                     .each = each,
                                     .step_cells = UINT32_MAX,
                                     .step_rows = UINT32_MAX,
@@ -154,8 +156,9 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
     double deviation = cells.cv * sqrt(spread_of(sample->count, sample) +
                                        spread_of((double)shape.steps * step, sample));
     double share = each * cells.mean * (1 + DEVIATIONS * deviation);
-    flat->step_cells = rounded(parts * share, CELLS_STEP, most_cells, step, most_cells);
-    if (parts > 1) {
+    flat->step_cells =
+        rounded((double)parts * ranks * share, CELLS_STEP, most_cells, step, most_cells);
+    if (parts * ranks > 1) {
         double part = (double)found.cells * (1 + PART_MARGIN);
         share = part > share ? part : share;
     }
@@ -223,14 +226,17 @@ static void share_sizes(struct size *sizes, size_t count) {
 static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
     uint32_t count = plan->task_count;
     struct size *streams = calloc((size_t)count + 1, sizeof *streams);
+    struct size *steps = calloc((size_t)count + 1, sizeof *steps);
     struct size *passes = calloc((size_t)count * HW_SPLIT_COUNT + 1, sizeof *passes);
-    hw_status status = streams == NULL || passes == NULL
+    hw_status status = streams == NULL || steps == NULL || passes == NULL
                            ? hwi_no_memory(error, "the sizes of batches", count * sizeof *passes)
                            : HW_OK;
     size_t pass_count = 0;
     for (uint32_t t = 0; t < count && status == HW_OK; t++) {
-        hw_flat_shape *shape = &plan->flat[t].shape;
+        struct hwi_flat_task *flat = &plan->flat[t];
+        hw_flat_shape *shape = &flat->shape;
         streams[t] = (struct size){&shape->cells, &shape->rows};
+        steps[t] = (struct size){&flat->step_cells, &flat->step_rows};
         for (int split = 0; split < HW_SPLIT_COUNT; split++) {
             passes[pass_count++] =
                 (struct size){&shape->pass_cells[split], &shape->pass_rows[split]};
@@ -238,9 +244,11 @@ static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
     }
     if (status == HW_OK) {
         share_sizes(streams, count);
+        share_sizes(steps, count);
         share_sizes(passes, pass_count);
     }
     free(streams);
+    free(steps);
     free(passes);
     return status;
 }
@@ -275,7 +283,9 @@ static hw_status plan_tasks(struct hwi_plan *plan, struct hwi_worker *worker, st
                 choose_pass_sizes(plan, sample, &flat->shape);
             }
         }
-        fill_splits(&flat->shape, shape->sequence_length, shape->max_rows);
+        fill_splits(&flat->shape,
+                    rounded(0, CELLS_STEP, shape->sequence_length, 1, shape->sequence_length),
+                    rounded(0, ROWS_STEP, shape->max_rows, 1, shape->max_rows));
     }
     HW_TRY(share_among_tasks(plan, error));
     for (uint32_t t = 0; t < plan->task_count; t++) {

@@ -42,7 +42,7 @@ class Layout:
 
 
 def sizes_of(batch: Handle) -> bytes:
-    """The first dimensions that differ from batch to batch, as a key."""
+    """The dimensions that differ from batch to batch, as a key."""
     return bytes(lib.hw_batch_get_sizes(batch))
 
 

@@ -130,8 +130,9 @@ class Sampler:
 
     def _levelled(self, found: Mapping[str, Any]) -> dict[str, int]:
         """What decides which contexts a flat batch has besides."""
-        step = self.shape["batch_size"] * found["world_size"] * found["level_parts"]
-        return {"level_block": found["level_block"], "contexts_per_step": step}
+        contexts = self.shape["batch_size"] * found["world_size"]
+        levels = {name: found[name] for name in ("level_block", "level_parts")}
+        return {**levels, "contexts_of_all_ranks": contexts}
 
     def __repr__(self) -> str:
         tasks = ", ".join(self._seeds.names())

@@ -8,7 +8,8 @@ enum { MOST = 4096, TRIALS = 400 };
 
 static struct hwi_level_shape boundless(uint32_t batches, uint32_t ranks, uint32_t each) {
     return (struct hwi_level_shape){.steps = batches,
-                                    .parts = ranks,
+                                    .parts = 1,
+                                    .ranks = ranks,
                                     .each = each,
                                     .step_cells = UINT32_MAX,
                                     .step_rows = UINT32_MAX,
@@ -153,12 +154,12 @@ static void check_each_place_once(const struct hwi_levelled *levelled, uint32_t 
 /* One batch: nothing is cut where it had room, and then the longest alone are. */
 static void check_cuts(const struct hwi_length *lengths, const struct hwi_levelled *batch,
                        const struct hwi_level_shape *shape, int of_rows) {
-    uint32_t step = shape->parts * shape->each, shortest_cut = UINT32_MAX, longest_whole = 0;
+    uint32_t step = shape->ranks * shape->each, shortest_cut = UINT32_MAX, longest_whole = 0;
     uint32_t most = of_rows ? shape->rows : shape->cells;
     uint32_t most_step = of_rows ? shape->step_rows : shape->step_cells;
     uint64_t whole = 0;
     int rank_is_full = 0;
-    for (uint32_t rank = 0; rank < shape->parts; rank++) {
+    for (uint32_t rank = 0; rank < shape->ranks; rank++) {
         uint64_t part = 0;
         for (uint32_t i = rank * shape->each; i < (rank + 1) * shape->each; i++) {
             uint32_t length = size_of(&lengths[batch[i].place], of_rows);
@@ -178,7 +179,7 @@ static void check_cuts(const struct hwi_length *lengths, const struct hwi_levell
     if (whole <= most_step && !rank_is_full) {
         assert_int_equal(kept(batch, step, of_rows), whole);
     }
-    if (shape->parts == 1) {
+    if (shape->ranks == 1) {
         uint64_t room = most < most_step ? most : most_step;
         assert_int_equal(kept(batch, step, of_rows), whole < room ? whole : room);
         assert_true(shortest_cut >= longest_whole);
@@ -191,7 +192,7 @@ static void any_block_is_dealt_whole_and_cut_only_where_it_has_no_room(void **st
     static struct hwi_levelled levelled[MOST], again[MOST];
     for (int trial = 0; trial < TRIALS; trial++) {
         struct hwi_level_shape shape = roll_shape(&dice);
-        uint32_t step = shape.parts * shape.each, count = shape.steps * step;
+        uint32_t step = shape.ranks * shape.each, count = shape.steps * step;
         roll_lengths(&dice, lengths, count);
         memset(levelled, trial, sizeof levelled);
         memset(again, ~trial, sizeof again);

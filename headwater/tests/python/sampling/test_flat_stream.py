@@ -61,20 +61,33 @@ def contexts_of(batch: headwater.Batch) -> Counter[tuple[int, bytes]]:
 # ---- ranks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("tasks", [["churn"], ["quantity"], ["churn", "quantity"]])
-def test_a_step_has_the_same_contexts_for_any_count_of_ranks(tasks: list[str], path: Path) -> None:
+def test_a_batch_has_the_same_contexts_for_any_count_of_ranks(
+    tasks: list[str], parts: int, path: Path
+) -> None:
     expected: list[Counter[tuple[int, bytes]]] = []
     for ranks in (1, 2, 3, 6):
         steps = [Counter[tuple[int, bytes]]() for _ in range(12)]
         for rank in range(ranks):
             options = {"default_batch_size": 6 // ranks, "shard": "dealt", "tasks": tasks}
-            with flat(path, rank, ranks, **options) as sampler:
+            with flat(path, rank, ranks, level_parts=parts, **options) as sampler:
                 for step in steps:
                     step.update(contexts_of(sampler.next_train_batch()))
                 assert sampler.stats()["contexts_cut"] == 0
         expected = expected or steps
         assert steps == expected
         assert all(step.total() == 6 for step in steps)
+
+
+def test_batches_of_a_step_are_levelled_as_one_larger_batch(path: Path) -> None:
+    """What a trainer that sums the gradients of three batches steps with."""
+    with flat(path, default_batch_size=6, tasks=["quantity"]) as sampler:
+        expected = [contexts_of(sampler.next_train_batch()) for _ in range(8)]
+    with flat(path, default_batch_size=2, level_parts=3, tasks=["quantity"]) as sampler:
+        for step in expected:
+            parts = [contexts_of(sampler.next_train_batch()) for _ in range(3)]
+            assert sum(parts, Counter()) == step
 
 
 @pytest.mark.parametrize("shard", ["fixed", "dealt"])
@@ -183,7 +196,7 @@ def test_a_state_continues_with_other_ranks_of_the_same_batch(path: Path) -> Non
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"default_batch_size": 5}, r"contexts_per_step was 4 and is 5"),
+        ({"default_batch_size": 5}, r"contexts_of_all_ranks was 4 and is 5"),
         ({"level_block": 3}, r"level_block was 2 and is 3"),
         ({"layout": "compact", "level_block": 32}, r"level_block was 2 and is None"),
     ],
