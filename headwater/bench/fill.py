@@ -1,9 +1,10 @@
-"""How full are the batches of a store, with packing and without?
+"""How full are the batches of a store: sequences, with packing, and flat?
 
     python headwater/bench/fill.py STORE --task T [--max-hops 2] [--sequence-length 1024] ...
 
 One JSON line per way: padded and real cells of the first batches of the train stream, fill,
-contexts per batch, and what packing cut. Counts only, no times: the same on any machine.
+contexts per batch, what was cut, and of flat batches the fill of a pass over val. Counts only, no
+times: the same on any machine.
 """
 
 from __future__ import annotations
@@ -11,38 +12,53 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from typing import Any
 
 import headwater
 
+WAYS: dict[str, dict[str, Any]] = {
+    "sequences": {},
+    "packing": {"packing": True},
+    "flat": {"layout": "flat"},
+}
 
-def measure(arguments: argparse.Namespace, packing: bool) -> dict[str, object]:
+
+def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
     with headwater.Sampler(
         arguments.store,
         tasks=[arguments.task],
         default_batch_size=arguments.batch_size,
         default_sequence_length=arguments.sequence_length,
+        max_rows=arguments.max_rows,
         bfs_child_width=arguments.child_width,
+        child_order=arguments.child_order,
+        identifier_cells=arguments.identifier_cells,
         max_hops=arguments.max_hops,
         text_mode="resident",
         num_prefetch=0,
-        packing=packing,
+        **WAYS[way],
     ) as sampler:
         for k in range(arguments.batches):
             sampler.batch("train", k)
         stats, shape = sampler.stats(), sampler.shape
-    return {
-        "packing": packing,
-        "max_rows": shape["max_rows"],
-        "contexts_per_batch": shape["contexts_per_batch"],
-        "contexts_per_sequence": shape["contexts_per_sequence"],
-        "contexts": stats["sequences"],
-        "cells": stats["cells"] - stats["cells_cut"],
-        "padded_cells": stats["padded_cells"],
-        "fill": round(stats["fill"], 3),
-        "contexts_cut": stats["contexts_cut"],
-        "contexts_dropped": stats["contexts_dropped"],
-        "cells_cut": stats["cells_cut"],
-    }
+        found = {
+            "way": way,
+            "max_rows": shape["max_rows"],
+            "contexts_per_batch": shape["contexts_per_batch"],
+            "contexts_per_sequence": shape["contexts_per_sequence"],
+            "contexts": stats["sequences"],
+            "cells": stats["cells"] - stats["cells_cut"],
+            "padded_cells": stats["padded_cells"],
+            "fill": round(stats["fill"], 3),
+            "contexts_cut": stats["contexts_cut"],
+            "contexts_dropped": stats["contexts_dropped"],
+            "cells_cut": stats["cells_cut"],
+        }
+        if way == "flat" and sampler.num_seeds("val"):
+            for _ in sampler.epoch("val"):
+                pass
+            found["fill_val"] = round(sampler.stats(since=stats)["fill"], 3)
+    return found
 
 
 def main() -> None:
@@ -51,13 +67,16 @@ def main() -> None:
     parser.add_argument("--task", required=True)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--sequence-length", type=int, default=1024)
+    parser.add_argument("--max-rows", type=int)
     parser.add_argument("--child-width", type=int, default=16)
+    parser.add_argument("--child-order", default="uniform")
+    parser.add_argument("--identifier-cells", default="all")
     parser.add_argument("--max-hops", type=int)
     parser.add_argument("--batches", type=int, default=40)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # a task without seeds in a split says nothing here
-    for packing in (False, True):
-        print(json.dumps(measure(arguments, packing)))
+    for way in WAYS:
+        print(json.dumps(measure(arguments, way)))
 
 
 if __name__ == "__main__":

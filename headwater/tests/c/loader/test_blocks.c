@@ -418,7 +418,7 @@ static void what_the_flat_layout_does_not_have_is_refused(void **state) {
     options.batch_size = 4;
     options.shard = HW_SHARD_DEALT;
     assert_int_equal(hw_sampler_open(store_of(state), &options, &sampler, &error), HW_BAD_ARGUMENT);
-    assert_non_null(strstr(error.message, "layout 'flat' levels at most 2^32 - 1 cells together"));
+    assert_non_null(strstr(error.message, "layout 'flat' levels at most 2^31 - 1 cells together"));
     options = flat_options();
     sampler = open_sampler(state, &options);
     for (int split = HW_VAL; split <= HW_TEST; split++) {
