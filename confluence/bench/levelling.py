@@ -22,15 +22,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import t as student
+
 import confluence
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS
 from confluence.data import stores
-from confluence.data.tasks import open_sampler
+from confluence.data.tasks import NO_BATCHES, open_sampler, read_target
 from confluence.scores.metrics import main_metric
 
 BLOCKS = {"levelled": 32, "stream": 1}
-T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 5: 2.57, 7: 2.36, 8: 2.31, 11: 2.20, 15: 2.13}  # by freedom
 
 
 def train(
@@ -48,8 +49,8 @@ def train(
         stores.open_sampler = opened
     end = next(line for line in log if line["event"] == "end")
     place = run.place()
-    with open_sampler(store, run.config, task, num_prefetch=0, layout="compact") as sampler:
-        stype = confluence.data.tasks.read_target(store, sampler, task)[0].stype
+    with open_sampler(store, run.config, task, **NO_BATCHES) as sampler:
+        stype = read_target(store, sampler, task)[0].stype
     name, sign = main_metric(stype, run.config.metric)
     value = result["metrics"][name]
     spread = 1.0 if sign > 0 else place.moments["std"]
@@ -69,9 +70,8 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
     differences = [own["levelled"] - own["stream"] for own in pairs.values()]
     found: dict[str, Any] = {"pairs": len(differences)}
     if len(differences) > 1:
-        mean, freedom = statistics.fmean(differences), len(differences) - 1
-        t = T_95[max(known for known in T_95 if known <= freedom)]
-        half = t * statistics.stdev(differences) / math.sqrt(len(differences))
+        mean, t = statistics.fmean(differences), student.ppf(0.975, len(differences) - 1)
+        half = float(t) * statistics.stdev(differences) / math.sqrt(len(differences))
         found |= {"mean": mean, "interval": [mean - half, mean + half]}
         for task in sorted({key[1] for key in pairs}):
             own = [d for key, d in zip(pairs, differences, strict=True) if key[1] == task]

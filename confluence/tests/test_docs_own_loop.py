@@ -1,6 +1,6 @@
 """docs/14-own-training-loop.md, the section about confluence's model: its code runs and learns.
 
-Beside the project, in ../shared/seeds, may be the text that this interface was first described in.
+../shared/seeds next to the project may have the text that this interface was first described in.
 The blocks are its code then, statement by statement, but for what is replaced here by name.
 """
 
@@ -130,7 +130,7 @@ def plain(code: str) -> str:
 
 
 def replaced(code: str, used: set[str]) -> str:
-    """Code of the seed as the page has it; what was replaced is noted."""
+    """Code of the seed as the page has it; replacements are noted."""
     for old, new in REPLACED.items():
         if old in code:
             used.add(old)

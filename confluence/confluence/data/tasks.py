@@ -50,7 +50,7 @@ CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
 HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
 RESIDENT_SHARE = 4  # texts × T in these parts of cells × D × layers: a hundredth of a step
-SPARE_ROWS = 32  # of the table that cells look up, beside texts and categories
+SPARE_ROWS = 32  # of the table that cells look up, alongside texts and categories
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
 

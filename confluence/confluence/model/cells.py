@@ -1,7 +1,7 @@
 """The integers of a batch: what each cell is, and where the contexts and their rows are.
 
 All contexts of a batch stand side by side, in N cells and Rn rows. Between two contexts, or inside
-one, there may be padding: what is no cell is told by `is_cell` alone.
+one, there may be padding: `is_cell` alone says which positions are cells.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ There is no positional encoding. Structure comes from three attention patterns, 
 of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with
 its shape, its first value and the optimizer that trains it. All functions are pure.
 
-All cells of a batch stand on one axis, contexts side by side (expand.py); what is not attention
+All cells of a batch stand on one axis, contexts side by side (expand.py); all but attention
 knows no contexts. Padding goes through every layer, looks at itself only, and nobody looks at it.
 
 Dimensions, one letter each: n contexts, N cells of all contexts, D width, H heads, K head width, F
@@ -422,7 +422,7 @@ def read_context(
     x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
     h = rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
     for is_whole in (patterns.is_whole, flat.get("is_whole")):
-        if is_whole is not None:  # what is cut is no answer
+        if is_whole is not None:  # a context that was cut has no answer
             if everywhere:
                 is_whole = jnp.append(is_whole, True)[cells.contexts.of_cell]
             h = jnp.where(is_whole[:, None], h, jnp.nan)

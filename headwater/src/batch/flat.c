@@ -75,7 +75,7 @@ static uint32_t least(uint32_t a, uint32_t b) {
 
 /* What is kept of staged context k: whole rows, the first if it has room at all. */
 static struct context read_context(const struct flat *flat, uint32_t k,
-                                   const struct hwi_context_limit *limit) {
+                                   const struct hwi_length *limit) {
     size_t starts = (size_t)flat->staging->shape.max_rows + 1;
     struct context context = {.k = k, .row_starts = from_at(flat, HWI_ROW_STARTS, 2 * k * starts)};
     memcpy(&context.whole_cells, from_at(flat, HWI_NUM_CELLS, 4 * (size_t)k), 4);
@@ -232,8 +232,7 @@ void hwi_flatten(const struct hwi_plan *plan, uint8_t *staging, uint8_t *slab,
     memset(to_at(&flat, HWI_CONTEXT_CELLS, 0), 0, 4);
     memset(to_at(&flat, HWI_CONTEXT_ROWS, 0), 0, 4);
     for (uint32_t k = 0; k < plan->shape.batch_size; k++) {
-        const struct hwi_context_limit *limit =
-            sizes->contexts == NULL ? NULL : &sizes->contexts[k].limit;
+        const struct hwi_length *limit = sizes->contexts == NULL ? NULL : &sizes->contexts[k].limit;
         struct context context = read_context(&flat, k, limit);
         lay_out(&flat, &context, counters);
     }

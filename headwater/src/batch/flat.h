@@ -16,15 +16,15 @@
 
 struct hwi_counters; /* worker.h */
 
-/* How much of a context a batch keeps: whole rows, up to so many rows and cells. */
-struct hwi_context_limit {
+/* What a context takes of a batch. */
+struct hwi_length {
     uint32_t cells, rows;
 };
 
 /* A context of a batch: its place in the block that was levelled, and how much is kept. */
 struct hwi_levelled {
     uint32_t place;
-    struct hwi_context_limit limit;
+    struct hwi_length limit; /* whole rows, up to so many rows and cells */
 };
 
 /* Sizes of a flat batch, and what it keeps of its contexts. */

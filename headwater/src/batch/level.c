@@ -152,8 +152,7 @@ hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_sha
         status = hwi_no_memory(error, "the levelling of a block", count * 32);
     } else {
         for (uint32_t i = 0; i < count; i++) {
-            levelled[i] =
-                (struct hwi_levelled){.place = i, .limit = {lengths[i].cells, lengths[i].rows}};
+            levelled[i] = (struct hwi_levelled){.place = i, .limit = lengths[i]};
         }
         deal_out(levelled, shape->steps, step, &scratch);
         for (uint32_t i = 0; i < shape->steps; i++) {

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "batch/flat.h"
-#include "batch/worker.h"
 
 /* How a block of contexts becomes batches. */
 struct hwi_level_shape {

@@ -3,14 +3,10 @@
 #define HWI_WORKER_H
 
 #include "base/error.h"
+#include "batch/flat.h"
 #include "plan/order.h"
 
 struct hwi_batch_scratch; /* texts.h */
-
-/* What a context takes of a batch. */
-struct hwi_length {
-    uint32_t cells, rows;
-};
 
 /*
  * One sequence to make: sequence b of the batch in `slab` (plan->slab_bytes, 64-byte aligned, and

@@ -7,15 +7,14 @@
 #define _DEFAULT_SOURCE 1
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "format/file.h"
 #include "headwater.h"
 #include "store/store.h"
+#include "support/endings.h"
 #include "support/league.h"
 #include "support/unit_test.h"
 
@@ -211,39 +210,13 @@ static void a_shutdown_while_blocks_are_measured_leaves_nothing_behind(void **st
     }
 }
 
-struct waiter {
-    hw_sampler *sampler;
-    hw_status status;
-};
-
-static void *take_until_it_ends(void *argument) {
-    struct waiter *waiter = argument;
-    hw_batch *batch = NULL;
-    while ((waiter->status = hw_sampler_next(waiter->sampler, HW_TRAIN, -1, NULL, NULL, &batch,
-                                             NULL)) == HW_OK) {
-        hw_batch_release(batch);
-    }
-    return NULL;
-}
-
 /* Readers of the stream, with threads and in the calling thread. */
 static void a_shutdown_from_another_thread_ends_every_wait(void **state) {
     for (uint32_t round = 0; round < 60; round++) {
         hw_sampler_options options = letter_options();
         options.num_prefetch = (int32_t)round % 3;
         hw_sampler *sampler = open_sampler(state, &options);
-        struct waiter waiters[3];
-        pthread_t threads[3];
-        for (int i = 0; i < 3; i++) {
-            waiters[i] = (struct waiter){.sampler = sampler};
-            assert_int_equal(pthread_create(&threads[i], NULL, take_until_it_ends, &waiters[i]), 0);
-        }
-        usleep(round * 30);
-        hw_sampler_shutdown(sampler);
-        for (int i = 0; i < 3; i++) {
-            pthread_join(threads[i], NULL);
-            assert_int_equal(waiters[i].status, HW_SHUT_DOWN);
-        }
+        ending_shutdown(sampler, round * 30);
         hw_sampler_close(sampler);
     }
 }
@@ -276,24 +249,7 @@ static void passes_dropped_half_way_leave_the_rest_alone(void **state) {
 static void a_forked_process_is_refused_and_may_let_go(void **state) {
     hw_sampler_options options = flat_options();
     hw_sampler *sampler = open_sampler(state, &options);
-    hw_batch *kept = fixture_next(sampler, HW_TRAIN);
-    pid_t child = fork();
-    if (child == 0) {
-        hw_batch *batch = NULL;
-        hw_pass *pass = NULL;
-        int is_refused =
-            hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, NULL) == HW_FORKED &&
-            hw_sampler_batch(sampler, HW_TRAIN, 0, &batch, NULL) == HW_FORKED &&
-            hw_pass_open(sampler, HW_TRAIN, UINT32_MAX, 0, &pass, NULL) == HW_FORKED;
-        hw_batch_release(kept);
-        hw_sampler_close(sampler);
-        _exit(is_refused ? 0 : 1);
-    }
-    int status = 1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    hw_batch_release(kept);
-    hw_batch_release(fixture_next(sampler, HW_TRAIN));
+    ending_fork(sampler);
     hw_sampler_close(sampler);
 }
 

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "batch/slab.h"
@@ -17,6 +16,7 @@
 #include "headwater.h"
 #include "loader/jobs.h"
 #include "store/store.h"
+#include "support/endings.h"
 #include "support/fixtures.h"
 #include "support/league.h"
 #include "support/unit_test.h"
@@ -297,41 +297,13 @@ static void a_split_without_seeds_says_so_when_it_is_asked_for(void **state) {
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-struct waiter {
-    hw_sampler *sampler;
-    hw_status status;
-    uint32_t taken;
-};
-
-static void *take_until_it_ends(void *argument) {
-    struct waiter *waiter = argument;
-    hw_batch *batch = NULL;
-    while ((waiter->status = hw_sampler_next(waiter->sampler, HW_TRAIN, -1, NULL, NULL, &batch,
-                                             NULL)) == HW_OK) {
-        waiter->taken++;
-        hw_batch_release(batch);
-    }
-    return NULL;
-}
-
 static void shutdown_from_another_thread_ends_every_wait(void **state) {
     for (int32_t prefetch = 0; prefetch < 3; prefetch++) {
         hw_sampler_options options = small_options();
         options.num_prefetch = prefetch;
         hw_sampler *sampler = open_sampler(state, &options);
-        struct waiter waiters[3];
-        pthread_t threads[3];
-        for (int i = 0; i < 3; i++) {
-            waiters[i] = (struct waiter){.sampler = sampler};
-            pthread_create(&threads[i], NULL, take_until_it_ends, &waiters[i]);
-        }
-        usleep(20000);
+        ending_shutdown(sampler, 20000);
         hw_sampler_shutdown(sampler);
-        hw_sampler_shutdown(sampler);
-        for (int i = 0; i < 3; i++) {
-            pthread_join(threads[i], NULL);
-            assert_int_equal(waiters[i].status, HW_SHUT_DOWN);
-        }
         hw_batch *batch = NULL;
         assert_int_equal(hw_sampler_batch(sampler, HW_TRAIN, 0, &batch, NULL), HW_SHUT_DOWN);
         hw_sampler_close(sampler);
@@ -415,25 +387,7 @@ static void an_error_of_a_thread_is_latched_for_every_stream(void **state) {
 static void a_forked_process_is_refused_and_may_let_go(void **state) {
     hw_sampler_options options = small_options();
     hw_sampler *sampler = open_sampler(state, &options);
-    hw_batch *kept = fixture_next(sampler, HW_TRAIN);
-    pid_t child = fork();
-    if (child == 0) {
-        hw_batch *batch = NULL;
-        hw_pass *pass = NULL;
-        int refused =
-            hw_sampler_next(sampler, HW_TRAIN, -1, NULL, NULL, &batch, NULL) == HW_FORKED &&
-            hw_sampler_batch(sampler, HW_TRAIN, 0, &batch, NULL) == HW_FORKED &&
-            hw_pass_open(sampler, HW_TRAIN, UINT32_MAX, 0, &pass, NULL) == HW_FORKED;
-        hw_batch_release(kept);
-        hw_sampler_shutdown(sampler);
-        hw_sampler_close(sampler);
-        _exit(refused ? 0 : 1);
-    }
-    int status = 1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    hw_batch_release(kept);
-    hw_batch_release(fixture_next(sampler, HW_TRAIN));
+    ending_fork(sampler);
     hw_sampler_close(sampler);
 }
 
