@@ -52,7 +52,7 @@ class Truth(NamedTuple):
 
 
 def read_truth(batch: Inputs, scales: TaskScales) -> Truth:
-    """Take the truth out of a batch of any layout, from the target cells or from separate targets."""
+    """Take the truth out of a batch of any layout, from target cells or separate targets."""
     flat = as_flat(batch)
     task = flat["task_idx"][0].astype(jnp.int32)
     counts = flat["context_targets"] >= 0

@@ -6,8 +6,9 @@ There is no positional encoding. Structure comes from three attention patterns, 
 of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with
 its shape, its first value and the optimizer that trains it. All functions are pure.
 
-All cells of a batch stand on one axis, contexts side by side (expand.py); all but attention
-knows no contexts. Padding goes through every layer, looks at itself only, and nobody looks at it.
+All cells of a batch stand on one axis, contexts side by side (expand.py); all layers but
+attention know no contexts. Padding goes through every layer, looks at itself only, and nobody
+looks at it.
 
 Dimensions, one letter each: n contexts, N cells of all contexts, D width, H heads, K head width, F
 feed-forward width, T width of a text embedding, U texts of a batch, C columns, V categories, L most
