@@ -112,6 +112,7 @@ typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_ta
 typedef enum hw_text_mode {
     HW_TEXTS_BATCH = 0, /* each batch brings its texts' vectors */
     HW_TEXTS_RESIDENT = 1, /* the caller has all vectors; cells name texts of the store */
+    HW_TEXTS_NUMBERS = 2, /* the caller has all vectors; each batch lists those that it needs */
 } hw_text_mode;
 typedef enum hw_load {
     HW_LOAD_MMAP = 0,
@@ -533,8 +534,8 @@ typedef struct hw_sampler_options {
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
                              1: batches keep the order of the stream */
-    uint32_t level_parts; /* flat: consecutive batches of a task that a trainer's step takes, levelled
-                             as one batch first; 0: 1 */
+    uint32_t level_parts; /* flat: consecutive batches of a task that a trainer's step takes,
+                             levelled as one batch first; 0: 1 */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */
@@ -611,8 +612,9 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
- * in one sequence: B and 1 without packing. U, the rows of text_batch_embeddings, is usual_texts in
- * a batch that needs no more, else text_budget; both are 0 with resident texts. In the flat
+ * in one sequence: B and 1 without packing. U, the rows of text_batch_embeddings or
+ * text_numbers, is usual_texts in a batch that needs no more, else text_budget; both are 0 with
+ * resident texts. In the flat
  * layout S and R are the most cells and rows of a context, and a batch has one row of at most
  * cells_per_batch cells and rows_per_batch rows. */
 typedef struct hw_shape {
@@ -628,8 +630,8 @@ HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
  * "Flat". */
 typedef struct hw_flat_shape {
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
-    uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds; of
-                                             seeds that are given: the largest of them */
+    uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds;
+                                             of seeds that are given: the largest of them */
     uint32_t sampled, capped; /* contexts of the sample; those that S or R ended */
 } hw_flat_shape;
 /* HW_BAD_ARGUMENT if the layout is another, or the task is not one of this sampler's. */

@@ -31,6 +31,7 @@ from confluence.data.tasks import (
     read_labels,
     read_row_shape,
     read_task,
+    text_modes,
     weights_by_age,
 )
 from confluence.data.verification import open_store
@@ -189,11 +190,14 @@ def open_stores(
     """
     with contextlib.ExitStack() as stack:
         stores = []
-        for path in dict.fromkeys(place.store for place in places):
+        paths = list(dict.fromkeys(place.store for place in places))
+        for path, texts in zip(paths, text_modes(paths), strict=True):
             here = tuple(place for place in places if place.store == path)
             weights = {place.name: place.weight for place in here}
             sampler = stack.enter_context(
-                open_sampler(path, cfg, *weights, task_weights=weights, **overrides)
+                open_sampler(
+                    path, cfg, *weights, task_weights=weights, text_mode=texts, **overrides
+                )
             )
             metadata = sampler.database_metadata()
             labels = tuple(read_labels(path, sampler, place.name) for place in here)

@@ -9,23 +9,25 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import headwater
 import jax
 import jax.numpy as jnp
 import numpy as np
 from headwater import SemanticType
+from headwater.binding import EMBEDDING_KINDS
 from headwater.errors import nearest
+from headwater.machine import machine_bytes
 from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import ONE_HOT_LIMIT, Tables
+from confluence.model.transformer import Tables
 
-TEXTS = "text_batch_embeddings"
+TEXTS, TEXT_NUMBERS = "text_batch_embeddings", "text_numbers"
 COMMON_FIELDS = (
     "row_ages", TEXTS, "target_stype", "task_idx", "cat_emb_start", "cat_emb_count", "is_labelled",
 )  # fmt: skip
@@ -49,8 +51,7 @@ LEAST_SPREAD = 1e-12  # of the largest label: a smaller deviation is rounding
 CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
 HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
-RESIDENT_SHARE = 4  # texts × T in these parts of cells × D × layers: a hundredth of a step
-SPARE_ROWS = 32  # of the table that cells look up, alongside texts and categories
+RESIDENT_SHARE = 0.1  # of a device's memory, for the vectors of texts
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
 
@@ -143,7 +144,6 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
     with open_store(store_path) as store:
-        options["text_mode"] = text_mode(store, cfg)
         if cfg.seed_tables is not None or deals_seeds(store.metadata, tasks):
             options["split_ratios"] = cfg.split_ratios
     if cfg.masks_cells:
@@ -156,6 +156,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     options |= overrides
     if options["layout"] == "flat":
         options.setdefault("level_parts", cfg.accumulate)
+        options.setdefault("text_mode", text_modes([store_path])[0])
     return _open_for_ranks(options)
 
 
@@ -169,24 +170,30 @@ def _open_for_ranks(options: Mapping[str, Any]) -> Any:
     return headwater.Sampler(**{**options, "text_budget": most})
 
 
-def text_mode(store: headwater.Store, cfg: Config) -> str:
-    """Where the vectors of texts are: "resident" on the device for the whole run, or "batch".
+def text_modes(paths: Sequence[str]) -> list[Literal["numbers", "batch"]]:
+    """By store, where the vectors of texts are: all of them stay on the device, and a batch lists
+    their numbers, or each batch brings its own.
 
-    Every step projects all resident ones, so they are few: that is at most about a hundredth of
-    the step, and the gradient of the vectors that cells look up stays a product. Ranks choose
-    alike, as it depends on store and settings alone.
+    They stay as long as those of the stores before leave room in RESIDENT_SHARE of the device's
+    memory. Answers and losses are the same bits either way, so ranks may differ.
     """
-    counts, width = store.core.counts(), int(store.metadata["text"]["dim"])
-    rows = 1 + counts["text_count"]
-    cells = cfg.batch_size * cfg.sequence_length
-    is_cheap = RESIDENT_SHARE * rows * width <= cells * cfg.width * cfg.layers
-    is_small = rows + counts["category_count"] + SPARE_ROWS <= ONE_HOT_LIMIT
-    return "resident" if is_cheap and is_small else "batch"
+    room = RESIDENT_SHARE * device_bytes()
+    modes: list[Literal["numbers", "batch"]] = []
+    for path in paths:
+        with open_store(path) as store:
+            size = store.core.vectors(EMBEDDING_KINDS["texts"]).nbytes
+        stays = size <= room
+        room -= size if stays else 0
+        modes.append("numbers" if stays else "batch")
+    return modes
 
 
-def has_resident_texts(sampler: Any) -> bool:
-    """Whether the batches of a sampler bring no texts."""
-    return bool(sampler.shape["text_budget"] == 0)
+def device_bytes() -> int:
+    """The memory of this process's device; of a processor the machine's. 0 where nobody says."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return machine_bytes()
+    return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
 
 def deals_seeds(metadata: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -318,7 +325,8 @@ def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Conf
 def device_tables(sampler: Any, category_limit: int) -> Tables:
     """The frozen embeddings on the device; categories padded so that a slice never clamps.
 
-    Texts are among them where the sampler's cells name rows of the store's.
+    Texts are among them if the sampler's batches list their numbers. On a processor they are the
+    store's own map, which they keep open.
     """
     columns = np.asarray(sampler.column_embeddings(), np.float16)
     categories = np.asarray(sampler.categorical_embeddings(), np.float16)
@@ -331,8 +339,8 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
             start = int(stats["cat_emb_start"])
             owners[start : start + len(stats["categories"])] = number
     tables = [columns, categories, owners]
-    if has_resident_texts(sampler):
-        tables.append(sampler.text_embeddings())
+    if sampler.text_mode == "numbers":
+        tables.append(sampler.store.core.vectors(EMBEDDING_KINDS["texts"]))
     return Tables(*(jax.device_put(table) for table in tables))
 
 
@@ -357,15 +365,29 @@ def position_count(batch: Mapping[str, Any]) -> int:
     return int(np.size(batch["cells" if "cells" in batch else "is_padding"]))
 
 
-def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """The arrays that the model reads, on the device. The batch itself is left as it is."""
+def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[str, jax.Array]:
+    """The arrays that the model reads, on the device. The batch itself is left as it is.
+
+    Args:
+        texts: `Tables.texts` of its store, if the batch lists the numbers of its texts.
+    """
     if is_flat(batch):
         names = [*FLAT_INPUT_FIELDS]
     else:
         names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
         names += [name for name in ("target_indices",) if name in batch]
     names += [name for name in batch if name.startswith("masked_")]
-    if TEXTS not in batch:  # they are on the device already
-        names.remove(TEXTS)
+    if TEXTS not in batch:
+        names[names.index(TEXTS)] = TEXT_NUMBERS
+    # Put together: one call of JAX takes half the time of one for each.
     arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
-    return arrays  # put together: one call of JAX takes half the time of one for each
+    if TEXT_NUMBERS in arrays:
+        arrays[TEXTS] = _take_texts(texts, arrays.pop(TEXT_NUMBERS))
+    return arrays
+
+
+@jax.jit
+def _take_texts(texts: jax.Array, numbers: jax.Array) -> jax.Array:
+    """Vectors by number, from 1; 0, which becomes one that is out of bounds, has zeros.
+    [V_t,T] float16, [U] uint32 → [U,T]"""
+    return jnp.take(texts, numbers - 1, axis=0, mode="fill", fill_value=0)

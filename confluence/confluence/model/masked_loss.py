@@ -117,7 +117,7 @@ def _type_loss(
         return binary_cross_entropy(said[..., 0], cells.value.astype(jnp.float32))
     if stype == SemanticType.TIMESTAMP:
         return timestamp_loss(said, cells.value)
-    return _text_loss(said, cells, tables.texts_of(batch))
+    return _text_loss(said, cells, batch["text_batch_embeddings"])
 
 
 def _text_loss(said: Array, cells: MaskedList, texts: Array) -> Array:

@@ -52,11 +52,7 @@ class Tables(NamedTuple):
     categories: Array  # [V+L,T] float16, padded by L rows so that a slice of L never clamps
     category_columns: Array | None = None  # [V+L] int32, the column of each category, padding -1;
     # only masked cells need it
-    texts: Array | None = None  # [V_t+1,T] float16, row 0 zero; None: each batch brings its own
-
-    def texts_of(self, batch: Inputs) -> Array:
-        """What the texts of a batch are rows of. → [U,T] float16"""
-        return batch["text_batch_embeddings"] if self.texts is None else self.texts
+    texts: Array | None = None  # [V_t,T] float16, for `to_device`; None: each batch brings its own
 
 
 class Output(NamedTuple):
@@ -265,7 +261,7 @@ def _value_table(
         "null": params["encoder.null"],
         "mask": params["encoder.mask"],
         "categorical": project(params, "encoder.categorical", tables.categories, dtype),
-        "text": project(params, "encoder.text", tables.texts_of(batch), dtype),
+        "text": project(params, "encoder.text", batch["text_batch_embeddings"], dtype),
     }
     starts: dict[str, int] = {}
     count = 0

@@ -15,7 +15,7 @@ from typing import Any
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data.stores import OpenStore, Seeds, check_together, is_weight
-from confluence.data.tasks import TaskError, open_seeds
+from confluence.data.tasks import TaskError, open_seeds, text_modes
 from confluence.data.verification import check_stores, open_store
 from confluence.folder.files import check_outside
 from confluence.folder.trackers import check_installed
@@ -100,8 +100,8 @@ def _open_stores(
     options = current().sampler_options(cfg)
     with contextlib.ExitStack() as stack:
         stores = []
-        for path, own, weight in zip(paths, seeds, weights, strict=True):
-            sampler = stack.enter_context(open_seeds(path, cfg, own, **options))
+        for path, own, weight, texts in zip(paths, seeds, weights, text_modes(paths), strict=True):
+            sampler = stack.enter_context(open_seeds(path, cfg, own, text_mode=texts, **options))
             metadata = sampler.database_metadata()
             stores.append(OpenStore(path=path, sampler=sampler, metadata=metadata, share=weight))
         check_together(stores)

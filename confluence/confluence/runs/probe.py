@@ -182,7 +182,7 @@ class Reader:
         info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
         count = 0
         for batch in batches:
-            inputs, contexts = to_device(batch), context_count(batch)
+            inputs, contexts = to_device(batch, self._tables.texts), context_count(batch)
             contexts = contexts if limit is None else min(contexts, limit - count)
             found = [self._context(params, inputs, self._tables) for params in bodies]
             for own, h in zip(parts, found, strict=True):

@@ -52,7 +52,8 @@ class HeldOut:
         totals: Sums = {}
         batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
         for batch in watched(batches):
-            found = jax.device_get(self._losses(params, to_device(batch), self._tables))
+            inputs = to_device(batch, self._tables.texts)
+            found = jax.device_get(self._losses(params, inputs, self._tables))
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + float(np.float64(value))
         return totals

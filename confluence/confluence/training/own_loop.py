@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from confluence.config import Config, ConfigError
-from confluence.data.tasks import CATEGORY_LIMIT, TEXTS, is_flat, read_row_shape
+from confluence.data.tasks import CATEGORY_LIMIT, TEXT_NUMBERS, TEXTS, is_flat, read_row_shape
 from confluence.model import transformer
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import TaskScales, batch_loss, read_truth
@@ -113,7 +113,7 @@ class RelationalTransformer:
             column_table: [C,T] float16, `sampler.column_embeddings()`.
             category_table: [V,T] float16, `sampler.categorical_embeddings()`.
             text_table: [V_t+1,T] float16, `sampler.text_embeddings()`, of a sampler with
-                text_mode="resident". None: the batch has `text_batch_embeddings`.
+                text_mode="numbers" or "resident". None: the batch has `text_batch_embeddings`.
 
         Returns:
             n contexts, float32: `null` [n] logit, `numerical` [n] in z units, `timestamp` [n,15],
@@ -127,7 +127,8 @@ class RelationalTransformer:
             ConfigError: the settings ask for an attention that cannot run here.
         """
         arrays = {name: jnp.asarray(array) for name, array in batch.items()}
-        tables = _tables(arrays, column_table, category_table, text_table)
+        arrays[TEXTS] = _texts(arrays, text_table)
+        tables = _tables(arrays, column_table, category_table)
         limit = self._most_categories_of(tables)
         cfg = self._settings(arrays)
         flat = as_flat(arrays, self.row_shape)
@@ -169,26 +170,32 @@ def _most_categories(metadata: Mapping[str, Any], tasks: tuple[str, ...]) -> int
     return max(counts)
 
 
-def _tables(batch: Inputs, columns: Any, categories: Any, texts: Any) -> Tables:
-    """The frozen embeddings, after a check that they fit together."""
-    if (TEXTS in batch) == (texts is not None):
+def _texts(batch: Inputs, table: Any) -> Array:
+    """What the texts of a batch are rows of. → [U,T] float16"""
+    if (TEXTS in batch) == (table is not None):
         problem = "neither text_batch_embeddings in the batch nor a text_table"
-        if texts is not None:
+        if table is not None:
             problem = "both text_batch_embeddings in the batch and a text_table"
         raise ValueError(
             f"found {problem}, expected one of them: text_table is for a sampler with"
-            ' text_mode="resident"'
+            ' text_mode="numbers" or "resident"'
         )
+    if table is None:
+        return batch[TEXTS]
+    rows = jnp.asarray(table)
+    return rows[batch[TEXT_NUMBERS]] if TEXT_NUMBERS in batch else rows
+
+
+def _tables(batch: Inputs, columns: Any, categories: Any) -> Tables:
+    """The frozen embeddings, after a check that they fit together."""
     columns, categories = jnp.asarray(columns), jnp.asarray(categories)
-    texts = None if texts is None else jnp.asarray(texts)
-    tables = Tables(columns, categories, None, texts)
-    widths = [table.shape[-1] for table in (columns, categories, tables.texts_of(batch))]
+    widths = [table.shape[-1] for table in (columns, categories, batch[TEXTS])]
     if len(set(widths)) > 1:
         raise ValueError(
             "tables of columns, categories and texts have widths"
             f" {', '.join(map(str, widths))}, expected the same"
         )
-    return tables
+    return Tables(columns, categories)
 
 
 def compute_loss(

@@ -35,7 +35,7 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables, has_resident_texts
+from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
@@ -133,7 +133,7 @@ class Session:
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
             "batches": dict(self._batch_sizes()),
-            "resident_texts": [has_resident_texts(store.sampler) for store in self.stores],
+            "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
@@ -223,7 +223,10 @@ class Session:
 
         started, days = time.perf_counter(), cfg.half_life_days
         weights = [] if days is None else [SeedWeights(self.stores, days)]
-        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *weights, group=group)
+        feed = Feed(
+            self.mixture.next_batch, self.mixture.state_dict, *weights,
+            texts=[own.texts for own in tables], group=group,
+        )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
                 state, runner, feed,

@@ -99,6 +99,11 @@ class Constants(NamedTuple):
     scales: TaskScales
 
 
+def without_texts(store: Constants) -> Constants:
+    """What a step reads: texts are with its batch, whether they stay on the device or not."""
+    return store._replace(tables=store.tables._replace(texts=None))
+
+
 class Fed(NamedTuple):
     """A batch on the device, and the number of its store in the run."""
 
@@ -225,7 +230,7 @@ class StepRunner:
         self._zeros: Any = jax.jit(no_gradients, **results)
         self._add: Any = jax.jit(add_batch, donate_argnums=0, **results)
         self._apply: Any = jax.jit(apply, donate_argnums=0, **results)
-        self._stores = group.same(tuple(stores))
+        self._stores = group.same(tuple(without_texts(store) for store in stores))
         self._seen: set[tuple[int, int, int]] = set()  # store and `batch_shape` of batches
 
     def step(
@@ -292,11 +297,16 @@ class Feed:
     def __init__(
         self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
-        weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
+        weigh: Callable[[Any, int], Any] = lambda batch, store: None, *,
+        texts: Sequence[Array | None] = (None,), group: Group = ALONE,
     ) -> None:  # fmt: skip
-        """`weigh`: what the contexts of a batch weigh in the loss, [n] float32; None: all 1."""
+        """
+        Args:
+            weigh: what the contexts of a batch weigh in the loss, [n] float32; None: all 1.
+            texts: of each store, as `Tables.texts` has them.
+        """
         self._next_batch = next_batch  # and the number of its store
-        self._weigh = weigh
+        self._weigh, self._texts = weigh, texts
         self.group = group
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
@@ -309,7 +319,7 @@ class Feed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
         batch, store = self._next_batch()
-        inputs, weights = to_device(batch), self._weigh(batch, store)
+        inputs, weights = to_device(batch, self._texts[store]), self._weigh(batch, store)
         if weights is not None:
             inputs[SEED_WEIGHTS] = jax.device_put(weights)
         on_device = Fed(self.group.shards(inputs), store)
@@ -451,7 +461,8 @@ class Predictor:
         seen = set()
         for batch in batches:
             seen.add(batch_shape(batch))
-            output = self._predict(params, to_device(batch), self._tables)
+            inputs = to_device(batch, self._tables.texts)
+            output = self._predict(params, inputs, self._tables)
             if pending is not None:
                 yield _first_contexts(*pending)
             info = {name: np.array(value) for name, value in batch.info.items()}

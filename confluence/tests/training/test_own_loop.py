@@ -107,20 +107,21 @@ def test_the_bounds_of_a_sampler_change_no_output(
     same(plain.apply(params, batch, *tables), expected)  # under masks
 
 
-def test_resident_texts_are_given_beside(shop_store: Path) -> None:
+@pytest.mark.parametrize("mode", ["resident", "numbers"])
+def test_texts_that_stay_on_the_device_are_given_beside(mode: str, shop_store: Path) -> None:
     batch, *tables = case(shop_store, "rating")
     with open_sampler(
-        str(shop_store), CFG, "rating", layout="dense", text_mode="resident", num_prefetch=0
+        str(shop_store), CFG, "rating", layout="dense", text_mode=mode, num_prefetch=0
     ) as sampler:
-        texts, resident = sampler.text_embeddings(), dict(sampler.batch("train", 0))
+        texts, without = sampler.text_embeddings(), dict(sampler.batch("train", 0))
     model = RelationalTransformer(CFG)
-    params = model.init(jax.random.key(0), resident, *tables, text_table=texts)
+    params = model.init(jax.random.key(0), without, *tables, text_table=texts)
     same(
-        model.apply(params, resident, *tables, text_table=texts),
+        model.apply(params, without, *tables, text_table=texts),
         model.apply(params, batch, *tables),
     )
     with pytest.raises(ValueError, match="neither text_batch_embeddings in the batch nor"):
-        model.init(jax.random.key(0), resident, *tables)
+        model.init(jax.random.key(0), without, *tables)
     with pytest.raises(ValueError, match="both text_batch_embeddings in the batch and"):
         model.apply(params, batch, *tables, text_table=texts)
 

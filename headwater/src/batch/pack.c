@@ -385,14 +385,14 @@ static void blank_names(const struct pack *pack, const struct hwi_fit *fits) {
 static void copy_texts(const struct hwi_plan *plan, uint8_t *staging, uint8_t *slab) {
     const struct hwi_plan *staged = plan->staging;
     uint32_t used, dirty;
-    size_t vector_bytes = (size_t)plan->shape.text_dim * 2;
+    size_t bytes = hwi_text_bytes(plan);
     memcpy(&used, hwi_field_at(staged, staging, HWI_NUM_TEXTS, 0), 4);
     memcpy(&dirty, hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), 4);
     memcpy(hwi_field_at(plan, slab, HWI_NUM_TEXTS, 0), &used, 4);
-    uint8_t *to = hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, 0);
-    memcpy(to, hwi_field_at(staged, staging, HWI_TEXT_BATCH_EMBEDDINGS, 0), used * vector_bytes);
+    uint8_t *to = hwi_field_at(plan, slab, hwi_texts_field(plan), 0);
+    memcpy(to, hwi_field_at(staged, staging, hwi_texts_field(plan), 0), used * bytes);
     if (used < dirty) {
-        memset(to + used * vector_bytes, 0, (dirty - used) * vector_bytes);
+        memset(to + used * bytes, 0, (dirty - used) * bytes);
     }
 }
 
@@ -404,7 +404,7 @@ void hwi_copy_question(const struct hwi_plan *plan, uint8_t *staging, uint8_t *s
     }
     memcpy(hwi_field_at(plan, slab, HWI_TARGET_STYPE, 0),
            hwi_field_at(plan->staging, staging, HWI_TARGET_STYPE, 0), 1);
-    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+    if (hwi_lists_texts(plan)) {
         copy_texts(plan, staging, slab);
     }
 }

@@ -129,7 +129,7 @@ hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_plan *plan,
     const uint16_t *cells = scratch->text_cells + (size_t)b * length;
     uint32_t *kept = scratch->texts + (size_t)b * quota;
     scratch->text_counts[b] = 0;
-    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+    if (!hwi_lists_texts(plan)) {
         HW_TRY(number_resident(plan, ids, cells, scratch->cell_counts[b], error));
         hwi_masked_take_texts(plan, slab, b);
         return HW_OK;
@@ -248,7 +248,7 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
     write_question(plan, slab, &plan->tasks[task]);
     write_number(plan, slab, HWI_NUM_SEQUENCES, sequence_count);
     scratch->part_count = 1;
-    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+    if (!hwi_lists_texts(plan)) {
         return scratch->part_count;
     }
     merge_texts(plan, scratch);
@@ -258,7 +258,7 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
     }
     /* Until the last part is done, rows up to here may be written: it may be given up before. */
     write_number(plan, slab, HWI_NUM_TEXTS, scratch->dirty_count);
-    uint64_t parts = (uint64_t)scratch->row_count * plan->shape.text_dim * 2 / PART_BYTES;
+    uint64_t parts = scratch->row_count * (uint64_t)hwi_text_bytes(plan) / PART_BYTES;
     scratch->part_count = parts < plan->shape.batch_size ? (uint32_t)parts : plan->shape.batch_size;
     scratch->part_count += scratch->part_count == 0;
     return scratch->part_count;
@@ -266,8 +266,8 @@ uint32_t hwi_batch_merge(const struct hwi_plan *plan, uint8_t *slab,
 
 /* Copies rows [first, end) of vectors, asking for the next ones ahead; the copies stay in the
  * cache, where the caller's transfer finds them. */
-static void gather_rows(const struct hwi_plan *plan, uint8_t *slab, const uint32_t *rows,
-                        uint32_t first, uint32_t end) {
+static void gather_vectors(const struct hwi_plan *plan, uint8_t *slab, const uint32_t *rows,
+                           uint32_t first, uint32_t end) {
     size_t bytes = (size_t)plan->shape.text_dim * 2;
     const uint8_t *source = plan->store->vectors[HW_EMBED_TEXTS];
     uint8_t *vectors = hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, 0);
@@ -279,6 +279,18 @@ static void gather_rows(const struct hwi_plan *plan, uint8_t *slab, const uint32
             }
         }
         memcpy(vectors + row * bytes, source + rows[row] * bytes, bytes);
+    }
+}
+
+static void write_rows(const struct hwi_plan *plan, uint8_t *slab, const uint32_t *rows,
+                       uint32_t first, uint32_t end) {
+    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+        gather_vectors(plan, slab, rows, first, end);
+        return;
+    }
+    uint32_t *numbers = hwi_field_at(plan, slab, HWI_TEXT_NUMBERS, 0);
+    for (uint32_t row = first; row < end; row++) {
+        numbers[row] = rows[row] + 1;
     }
 }
 
@@ -304,7 +316,7 @@ static uint32_t part_start(const struct hwi_batch_scratch *scratch, uint32_t cou
 void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
                       const struct hwi_batch_scratch *scratch, uint32_t part) {
     plan = making(plan, scratch, &slab);
-    if (plan->options.text_mode == HW_TEXTS_RESIDENT) {
+    if (!hwi_lists_texts(plan)) {
         return;
     }
     uint32_t used = scratch->row_count, batch_size = plan->shape.batch_size;
@@ -315,11 +327,11 @@ void hwi_batch_gather(const struct hwi_plan *plan, uint8_t *slab,
         first = 1; /* row 0 is zero in every batch */
     }
     if (first < used) {
-        gather_rows(plan, slab, scratch->rows, first, end < used ? end : used);
+        write_rows(plan, slab, scratch->rows, first, end < used ? end : used);
     }
     if (clean < end) {
-        size_t bytes = (size_t)plan->shape.text_dim * 2;
-        memset(hwi_field_at(plan, slab, HWI_TEXT_BATCH_EMBEDDINGS, clean * bytes), 0,
+        size_t bytes = hwi_text_bytes(plan);
+        memset(hwi_field_at(plan, slab, hwi_texts_field(plan), clean * bytes), 0,
                (end - clean) * bytes);
     }
     uint32_t last = part_start(scratch, batch_size, part + 1);
@@ -334,7 +346,7 @@ hw_batch_sizes hwi_batch_finish(const struct hwi_plan *plan, uint8_t *slab,
     uint8_t *made = slab;
     const struct hwi_plan *made_by = making(plan, scratch, &made);
     hw_batch_sizes sizes = {0};
-    if (plan->options.text_mode == HW_TEXTS_BATCH) {
+    if (hwi_lists_texts(plan)) {
         write_number(made_by, made, HWI_NUM_TEXTS, scratch->row_count);
         int is_usual = scratch->row_count <= plan->shape.usual_texts;
         sizes.texts = is_usual ? plan->shape.usual_texts : plan->shape.text_budget;

@@ -19,7 +19,7 @@ static const char *const SHARDS[] = {"fixed", "dealt", NULL};
 static const char *const TARGETS[] = {"inline", "separate", NULL};
 static const char *const TASK_ORDERS[] = {"weighted", "round_robin", NULL};
 static const char *const LAYOUTS[] = {"dense", "compact", "flat", NULL};
-static const char *const TEXT_MODES[] = {"batch", "resident", NULL};
+static const char *const TEXT_MODES[] = {"batch", "resident", "numbers", NULL};
 static const char *const OBJECTIVES[] = {"task", "masked_cells", NULL};
 
 #define AT(member) offsetof(hw_sampler_options, member)
@@ -82,8 +82,9 @@ static const hw_option_field FIELDS[] = {
      "adds row_depths, and row_ids in info"},
     {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
      "arrays that are ready to compute with; at most a fifth as large; or without padding"},
-    {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_RESIDENT,
-     TEXT_MODES, 0, "whether each batch brings its texts, or the caller holds all of them"},
+    {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_NUMBERS,
+     TEXT_MODES, 0, "vectors of texts are in each batch; or the caller has them all, and cells name"
+     " them; or the caller has them, and each batch lists its own"},
     {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
      "adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask"},
     {"packing", HW_OPTION_FLAG, AT(packing), 1, {0}, 0, 1, NULL, CONTENTS,

@@ -168,6 +168,22 @@ static inline int hwi_is_compact(const struct hwi_plan *plan) {
     return plan->options.layout != HW_LAYOUT_DENSE;
 }
 
+/* Whether each batch has texts of its own, which its cells name. */
+static inline int hwi_lists_texts(const struct hwi_plan *plan) {
+    return plan->options.text_mode != HW_TEXTS_RESIDENT;
+}
+
+/* The array of these texts, and the bytes of one of them there. */
+static inline enum hwi_field_id hwi_texts_field(const struct hwi_plan *plan) {
+    int is_vectors = plan->options.text_mode == HW_TEXTS_BATCH;
+    return is_vectors ? HWI_TEXT_BATCH_EMBEDDINGS : HWI_TEXT_NUMBERS;
+}
+
+static inline size_t hwi_text_bytes(const struct hwi_plan *plan) {
+    int is_vectors = plan->options.text_mode == HW_TEXTS_BATCH;
+    return is_vectors ? (size_t)plan->shape.text_dim * 2 : sizeof(uint32_t);
+}
+
 /* Where the cells of texts hold their numbers. */
 static inline enum hwi_field_id hwi_text_ids_field(const struct hwi_plan *plan) {
     return hwi_is_compact(plan) ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;

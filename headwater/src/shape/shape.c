@@ -192,7 +192,7 @@ static hw_status choose_texts(struct hwi_plan *plan, const struct measured *meas
 }
 
 static int chooses_texts(const struct hwi_plan *plan) {
-    return plan->options.text_mode == HW_TEXTS_BATCH && plan->options.text_budget == 0;
+    return hwi_lists_texts(plan) && plan->options.text_budget == 0;
 }
 
 static int chooses_targets(const struct hwi_plan *plan) {
@@ -276,7 +276,7 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
     shape->text_budget = shape->usual_texts = options->text_budget;
     shape->max_targets_per_type = options->max_targets_per_type;
     HW_TRY(sample_shape(plan, error));
-    int has_texts = options->text_mode == HW_TEXTS_BATCH;
+    int has_texts = hwi_lists_texts(plan);
     plan->drop_words = (uint64_t)floor(options->cell_dropout * 4294967296.0 + 0.5);
     if (has_texts && shape->text_budget <= shape->contexts_per_batch) {
         return hwi_fail(error, HW_BAD_ARGUMENT,

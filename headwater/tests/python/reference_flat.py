@@ -58,7 +58,9 @@ class Context:
 
 
 def vectors_of(batch: Arrays, values: Any) -> list[bytes]:
-    """What the text ids of a batch stand for; with resident texts the ids themselves."""
+    """What the text ids of a batch stand for; their numbers if the caller has the vectors."""
+    if "text_numbers" in batch:
+        values = [batch["text_numbers"][value] for value in values]
     if "text_batch_embeddings" not in batch:
         return [int(value).to_bytes(4, "little") for value in values]
     return [batch["text_batch_embeddings"][value].tobytes() for value in values]
@@ -283,7 +285,7 @@ def flat_difference(expected: Flat, got: Arrays) -> str | None:
         if dict(zip(places, values, strict=True)) != expected.masked_texts:
             return "texts of masked cells"
     without = {"cell_values": np.where(is_text, 0, got["cell_values"])}
-    beside = {"text_batch_embeddings", "num_texts", "masked_text_values"}
+    beside = {"text_batch_embeddings", "text_numbers", "num_texts", "masked_text_values"}
     named = set(got) - beside, set(expected.arrays) - beside
     if named[0] != named[1]:
         return f"arrays {named[0] ^ named[1]} are in one of them"

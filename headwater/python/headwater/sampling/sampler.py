@@ -79,6 +79,7 @@ class Sampler:
             self._finalizer = weakref.finalize(self, self._core.shutdown)
             self.shape = self._core.shape()
             self._is_flat = given["layout"] == "flat"
+            self.text_mode: str = given["text_mode"]
             self._options = self._deciding(found)
         except BaseException:
             self.shutdown()
@@ -296,7 +297,8 @@ class Sampler:
         """Embeddings of all texts under a zero row, float16 [V_t + 1, D_t]; a copy.
 
         With text_mode="resident" the cells of texts (`text_embed_ids`, or `cell_values` in the
-        compact layout) are its rows; 0 is no text.
+        compact and flat layouts) are its rows, with text_mode="numbers" the `text_numbers` of a
+        batch are; 0 is no text.
         """
         texts = self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
         table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)

@@ -44,7 +44,7 @@ def init(
     text_budget: int | None = None,
     with_rows: bool = False,
     layout: Literal["dense", "compact", "flat"] = "dense",
-    text_mode: Literal["batch", "resident"] = "batch",
+    text_mode: Literal["batch", "resident", "numbers"] = "batch",
     attention_masks: bool = False,
     packing: bool = False,
     contexts_per_batch: int | None = None,

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headwater.machine import machine_bytes
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -26,7 +28,6 @@ NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
 SHARE_OF_MEMORY = 4  # of the machine's: what DuckDB may take if nothing is said
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container: a number, or "max"
 
 
 def open_database(
@@ -75,16 +76,6 @@ def memory_bytes(memory_limit: str) -> float:
     if size <= 0:
         raise ValueError(f"memory_limit is '{memory_limit}', expected a size such as '4GB'")
     return size
-
-
-def machine_bytes() -> int:
-    """Memory of the machine, or of the container if that has less."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = CGROUP_LIMIT.read_text().strip()
-    except OSError:
-        return found
-    return min(found, int(limit)) if limit.isdigit() else found
 
 
 def import_duckdb() -> Any:

@@ -514,7 +514,7 @@ static void make_three(struct making *making, hw_store *store, const hw_sampler_
 
 static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void **state) {
     hw_store *stores[] = {bookstore_of(state), league_of(state)};
-    for (uint32_t variant = 0; variant < 64; variant++) {
+    for (uint32_t variant = 0; variant < 128; variant++) {
         hw_sampler_options options = everything();
         hw_store *store = stores[variant & 1];
         uint32_t task = variant >> 1 & 1;
@@ -522,7 +522,8 @@ static void a_batch_over_the_remains_of_another_is_the_same_as_over_zeros(void *
         options.text_budget = variant & 4 ? 4 : 100;
         options.targets = variant & 8 ? HW_TARGETS_SEPARATE : HW_TARGETS_INLINE;
         options.layout = variant & 16 ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE;
-        options.with_rows = variant >= 32;
+        options.text_mode = variant & 64 ? HW_TEXTS_NUMBERS : HW_TEXTS_BATCH;
+        options.with_rows = variant >> 5 & 1;
         options.max_rows = variant & 32 ? 3 : 8;
         struct making one, other;
         make_three(&one, store, &options, task, 0);

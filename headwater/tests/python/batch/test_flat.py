@@ -157,7 +157,7 @@ def blank_of(sampler: Any, task: int) -> Arrays:
 
 def budget(options: Options, more: dict[str, Any], contexts: int, texts: int) -> int:
     """So that a context may have so many texts, whoever it shares a batch with."""
-    return 0 if more.get("text_mode") else 1 + contexts * texts
+    return 0 if more.get("text_mode") == 1 else 1 + contexts * texts
 
 
 def check_stream(
@@ -218,6 +218,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "targets inline": {},
     "targets beside": {"targets": 1},
     "resident texts": {"text_mode": 1, "targets": 1},
+    "listed texts": {"text_mode": 2},
 }
 
 

@@ -86,11 +86,13 @@ def test_all_else_is_as_under_a_budget_that_is_given(layout: str, tmp_path: Path
             assert not vectors[shown:].any()
 
 
+@pytest.mark.parametrize("texts", ["text_batch_embeddings", "text_numbers"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_threads_and_slabs_that_are_used_again_make_the_same_batches(
-    layout: str, tmp_path: Path
+    layout: str, texts: str, tmp_path: Path
 ) -> None:
-    path, more, made = write_store(notes(), tmp_path), LAYOUTS[layout], []
+    path, made = write_store(notes(), tmp_path), []
+    more = {**LAYOUTS[layout], "text_mode": 2 if texts == "text_numbers" else 0}
     for threads, prefetch in ((1, 0), (1, 2), (3, 4)):
         with open_sampler(
             path, notes(), OPTIONS, threads=threads, prefetch=prefetch, **more
@@ -102,7 +104,7 @@ def test_threads_and_slabs_that_are_used_again_make_the_same_batches(
             made.append(batches)
     for other in made[1:]:
         for left, right in zip(made[0], other, strict=True):
-            assert left["text_batch_embeddings"].shape == right["text_batch_embeddings"].shape
+            assert left[texts].shape == right[texts].shape
             assert differing(left, right) == set()
 
 
