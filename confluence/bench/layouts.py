@@ -50,13 +50,15 @@ class Trainer:
         metadata = sampler.database_metadata()
         target, _ = read_target(store, sampler, task)
         limit, width = target.category_limit, int(metadata["text"]["dim"])
+        tables = device_tables(sampler, limit)
         self.runner = StepRunner(
-            cfg, [Constants(device_tables(sampler, limit), target.scales(cfg))],
+            cfg, [Constants(tables, target.scales(cfg))],
             text_width=width, category_limit=limit, row_shape=read_row_shape(metadata, cfg),
         )  # fmt: skip
         self.first = lambda: first_state(cfg, width, target.first_biases())
         self.state: TrainState = self.first()
-        self.feed = Feed(lambda: (sampler.next_train_batch(), 0))
+        self.texts = [tables.texts]
+        self.feed = Feed(lambda: (sampler.next_train_batch(), 0), texts=self.texts)
 
     def train(self, steps: int) -> float:
         """Processor seconds of so many steps."""
@@ -69,7 +71,7 @@ class Trainer:
     def losses(self, batches: Iterator[Any]) -> list[float]:
         """Of steps from first weights."""
         state, found = self.first(), []
-        feed = Feed(lambda: (next(batches), 0))
+        feed = Feed(lambda: (next(batches), 0), texts=self.texts)
         for _ in range(COMPARED_STEPS):
             fed: Fed = feed.next_on_device()
             state, metrics = self.runner.step(state, fed)

@@ -89,11 +89,13 @@ def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
         metadata = sampler.database_metadata()
         target, _ = read_target(store, sampler, task)
         width, limit = int(metadata["text"]["dim"]), target.category_limit
+        tables = device_tables(sampler, limit)
         runner = StepRunner(
-            cfg, [Constants(device_tables(sampler, limit), target.scales(cfg))],
+            cfg, [Constants(tables, target.scales(cfg))],
             text_width=width, category_limit=limit, row_shape=read_row_shape(metadata, cfg),
         )  # fmt: skip
-        batch = Feed(lambda: (sampler.next_train_batch(), 0)).next_on_device().inputs
+        feed = Feed(lambda: (sampler.next_train_batch(), 0), texts=[tables.texts])
+        batch = feed.next_on_device().inputs
         found = {
             "batch_bytes": sum(array.nbytes for array in batch.values()),
             "sampler_threads": sampler.stats()["threads"],
