@@ -125,6 +125,13 @@ class Config:
     accumulate: int = _expert(
         1, "batches per step; their gradients are summed, as of one larger batch", "[1, inf]"
     )
+    cell_budget: int | None = _expert(
+        None,
+        "most cells, padding included, that a step computes at once: a batch with more is computed"
+        " in equal parts, and their gradients are summed; None: in one. `train` also takes auto:"
+        " what the memory holds",
+        "[1, inf]",
+    )
     beta1: float = _expert(0.9, "AdamW, decay of the first moment", "[0, 1)")
     beta2: float = _expert(0.95, "AdamW, decay of the second moment", "[0, 1)")
     weight_decay: float = _expert(0.1, "AdamW, not for norms, biases and temperatures", "[0, inf]")

@@ -149,6 +149,10 @@ def _add_train(commands: Any) -> None:
         " --task",
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
+    command.add_argument(
+        "--memory-fraction", type=float, default=0.9, metavar="SHARE",
+        help="of the memory, which a step may take with --cell-budget auto; default: 0.9",
+    )  # fmt: skip
     _add_what_is_there(command)
     add_no_verify(command)
     _add_ranks(command)
@@ -367,7 +371,16 @@ def _count(text: str) -> int:
 @functools.cache
 def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
-    return {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
+    readers = {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
+    return {**readers, "cell_budget": _budget_reader(readers["cell_budget"])}
+
+
+def _budget_reader(read_number: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        return text if text == "auto" else read_number(text)
+
+    read.__name__ = "int or auto"
+    return read
 
 
 def _setting_reader(kinds: tuple[Any, ...]) -> Callable[[str], Any]:

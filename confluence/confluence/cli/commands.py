@@ -98,10 +98,12 @@ def train_command(options: argparse.Namespace) -> Told:
         names = [name for name, _ in options.task]
         return train(
             options.store, task=names, out=options.out or default_out(*names),
-            task_weights=dict(options.task), **_how_to_train(options),
+            task_weights=dict(options.task), memory_fraction=options.memory_fraction,
+            **_how_to_train(options),
         )  # fmt: skip
 
-    return _train_together(options, train, preset(options.preset, **overrides_of(options)))
+    settings = {**overrides_of(options), "cell_budget": None}  # which may have to be measured
+    return _train_together(options, train, preset(options.preset, **settings))
 
 
 def pretrain_command(options: argparse.Namespace) -> Told:

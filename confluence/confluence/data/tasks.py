@@ -21,7 +21,7 @@ from headwater.errors import nearest
 from headwater.machine import machine_bytes
 from numpy.typing import NDArray
 
-from confluence.config import Config
+from confluence.config import Config, ConfigError
 from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
@@ -157,7 +157,37 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     if options["layout"] == "flat":
         options.setdefault("level_parts", cfg.accumulate)
         options.setdefault("text_mode", text_modes([store_path])[0])
+        if cfg.cell_budget is not None:
+            return _open_within(options, cfg.cell_budget)
     return _open_for_ranks(options)
+
+
+def _open_within(options: Mapping[str, Any], budget: int) -> Any:
+    """A sampler whose batches have at most so many cells: the fewest equal parts of the batches
+    that were asked for. A step has the same contexts however many parts there are."""
+    whole, cells = int(options["default_batch_size"]), 0
+    for parts in (parts for parts in range(1, whole + 1) if whole % parts == 0):
+        own = {"default_batch_size": whole // parts, "level_parts": parts * options["level_parts"]}
+        sampler = _open_for_ranks({**options, **own})
+        cells = most_cells(sampler)
+        if cells <= budget:
+            return sampler
+        sampler.shutdown()
+    raise ConfigError(
+        f"cell_budget is {budget}, and a batch of one context has up to {cells} cells: give at"
+        " least that, or a smaller sequence_length"
+    )
+
+
+def most_cells(sampler: Any) -> int:
+    """N of the largest flat batch of a sampler, of train or of a pass."""
+    shapes = [sampler.flat_shape(task) for task in sampler.tasks]
+    return max(max(shape["cells"], *shape["pass_cells"].values()) for shape in shapes)
+
+
+def parts_of(sampler: Any, asked: int) -> int:
+    """In how many parts a sampler makes batches of so many contexts (`cell_budget`)."""
+    return asked // int(sampler.shape["batch_size"])
 
 
 def _open_for_ranks(options: Mapping[str, Any]) -> Any:

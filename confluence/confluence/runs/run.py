@@ -25,7 +25,7 @@ from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_output
 from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.answers.several_runs import mark, same_place
-from confluence.config import Config, kept_config
+from confluence.config import Config, ConfigError, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.data.tasks import (
@@ -57,6 +57,7 @@ from confluence.report.evaluation_files import (
 )
 from confluence.report.page import PAGE, keep_result
 from confluence.runs.ask import ask
+from confluence.runs.sizing import AUTO, MEMORY_FRACTION, fitting_budget
 from confluence.scores.evaluate import evaluate, time_text
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.training.session import Session
@@ -370,7 +371,8 @@ def check_choice(*, overwrite: bool, resume: bool) -> None:
 def train(
     store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
     task_weights: Mapping[str, float] | None = None, preset: str = "small",
-    overwrite: bool = False, resume: bool = False, verify: str = "once", **overrides: Any,
+    overwrite: bool = False, resume: bool = False, verify: str = "once",
+    memory_fraction: float = MEMORY_FRACTION, **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
@@ -388,9 +390,19 @@ def train(
             it is done; start one if there is none. Another store, task or model is an error.
         verify: whether stores are read to their last byte before: "once" (for each machine),
             "full" or "header", as of `headwater.Store`. No part of the run.
-        overrides: any field of `Config`, such as `steps`.
+        memory_fraction: with cell_budget="auto": the share of the memory that a step may take.
+        overrides: any field of `Config`, such as `steps`. cell_budget="auto" measures what the
+            memory holds (`sizing.fitting_budget`), or is that of the run that goes on.
     """
-    cfg = preset_config(preset, **overrides)
+    measures = overrides.get("cell_budget") == AUTO
+    cfg = preset_config(preset, **{**overrides, "cell_budget": None} if measures else overrides)
+    if measures:
+        known = checkpoint.newest_whole(Path(out)) if resume else None
+        cfg = cfg.replace(
+            cell_budget=fitting_budget(cfg, store, task, verify=verify, fraction=memory_fraction)
+            if known is None
+            else checkpoint.load_record(Path(out), known)["config"]["cell_budget"]
+        )
     return train_with(
         cfg, store, task=task, out=out, task_weights=task_weights, overwrite=overwrite,
         resume=resume, verify=verify,
@@ -432,6 +444,7 @@ def learn(
         pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
     """
     attention_path(cfg)  # raises where there is none, before anything is removed
+    check_budget(cfg, stores)
     group = current()
     group.check_can_train()
     record = checkpoint.make_record(
@@ -461,6 +474,16 @@ def learn(
         stores=tuple(store.path for store in stores),
         seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
+
+
+def check_budget(cfg: Config, stores: Sequence[OpenStore]) -> None:
+    """Raise where the parts of a step would be of several tasks."""
+    count = sum(len(store.sampler.tasks) for store in stores)
+    if cfg.cell_budget is not None and count > 1:
+        raise ConfigError(
+            f"cell_budget is for a run of one task, and this one has {count}: give a smaller"
+            " batch_size and an accumulate as many times as large"
+        )
 
 
 def listed(given: Any) -> Sequence[Any]:

@@ -35,7 +35,7 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables
+from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables, parts_of
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
@@ -133,6 +133,7 @@ class Session:
             "tasks": {p.title: p.weight for store in self.stores for p in store.places},
             "ranks": self.group.size,
             "batches": dict(self._batch_sizes()),
+            "parts": self._parts(),
             "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
         }
         if resume_step is not None:
@@ -142,6 +143,10 @@ class Session:
         if self.group.is_first:
             self._say_caps(place["batches"])
 
+    def _parts(self) -> int:
+        """In how many parts the batches of a step are computed, on each rank."""
+        return parts_of(self.stores[0].sampler, self.config.batch_size // self.group.size)
+
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
         cfg = self.config
         for title, sizes in batches.items():
@@ -149,6 +154,11 @@ class Session:
                 f"{title}: {sizes['capped_share']:.0%} of contexts reach the {cfg.sequence_length}"
                 f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
                 f" {sizes['cells']:,} cells"
+            )
+        if (parts := self._parts()) > 1:
+            say(
+                f"a batch of {cfg.batch_size} contexts is computed in {parts} parts of at most"
+                f" {cfg.cell_budget:,} cells (--cell-budget)"
             )
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -197,6 +207,7 @@ class Session:
             cfg,
             [Constants(t, s.scales(cfg)) for t, s in zip(tables, self.stores, strict=True)],
             text_width=width, category_limit=limit, row_shape=shape, group=group,
+            parts=self._parts(),
         )  # fmt: skip
         predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
         held_out = [HeldOut(cfg, t, row_shape=shape) for t in tables]

@@ -203,8 +203,9 @@ class StepRunner:
 
     def __init__(
         self, cfg: Config, stores: Sequence[Constants], *, text_width: int, category_limit: int,
-        row_shape: RowShape | None = None, group: Group = ALONE,
+        row_shape: RowShape | None = None, group: Group = ALONE, parts: int = 1,
     ) -> None:  # fmt: skip
+        """`parts`: of a batch of `cfg.batch_size` contexts, each a batch of the stream."""
         sums_of = functools.partial(
             gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape,
             mesh=group.mesh,
@@ -224,7 +225,7 @@ class StepRunner:
                 *(jax.tree.map(jnp.add, *pair) for pair in zip(sums, more, strict=True))
             )
 
-        self.accumulate = cfg.accumulate
+        self.accumulate = cfg.accumulate * parts  # batches of the stream in a step
         results = group.placement()
         self._step: Any = jax.jit(train_step, donate_argnums=0, **results)
         self._zeros: Any = jax.jit(no_gradients, **results)
