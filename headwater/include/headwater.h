@@ -533,8 +533,8 @@ typedef struct hw_sampler_options {
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
                              1: batches keep the order of the stream */
-    uint32_t level_parts; /* flat: consecutive batches of a task that a trainer's step takes, levelled
-                             as one batch first; 0: 1 */
+    uint32_t level_parts; /* flat: consecutive batches of a task that a trainer's step takes,
+                             levelled as one batch first; 0: 1 */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
                                                         (docs/2-sampling.md, "Staleness") */
@@ -562,6 +562,10 @@ typedef struct hw_sampler_options {
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
     double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
                             (docs/2-sampling.md, "Cell dropout") */
+    uint32_t context_length; /* with packing: most cells of a context, at most sequence_length;
+                                0: sequence_length (docs/3-batch.md, "Packing") */
+    uint32_t max_context_rows; /* with packing: most rows of a context, at most max_rows; 0:
+                                  max_rows, or chosen where that is 0 */
 } hw_sampler_options;
 
 /* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at
@@ -611,16 +615,17 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
- * in one sequence: B and 1 without packing. U, the rows of text_batch_embeddings, is usual_texts in
- * a batch that needs no more, else text_budget; both are 0 with resident texts. In the flat
- * layout S and R are the most cells and rows of a context, and a batch has one row of at most
- * cells_per_batch cells and rows_per_batch rows. */
+ * in one sequence: B and 1 without packing. The most cells and rows of a context are context_length
+ * and max_context_rows: S and R without packing. U, the rows of text_batch_embeddings, is
+ * usual_texts in a batch that needs no more, else text_budget; both are 0 with resident texts. In
+ * the flat layout a batch has one row of at most cells_per_batch cells and rows_per_batch rows. */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
     uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
     uint32_t usual_texts; /* at most text_budget, which it is where that is given */
     uint32_t cells_per_batch, rows_per_batch; /* 0 but in the flat layout: most of any task */
+    uint32_t context_length, max_context_rows; /* at most sequence_length and max_rows */
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
@@ -628,8 +633,8 @@ HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
  * "Flat". */
 typedef struct hw_flat_shape {
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
-    uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds; of
-                                             seeds that are given: the largest of them */
+    uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds;
+                                             of seeds that are given: the largest of them */
     uint32_t sampled, capped; /* contexts of the sample; those that S or R ended */
 } hw_flat_shape;
 /* HW_BAD_ARGUMENT if the layout is another, or the task is not one of this sampler's. */
