@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import headwater
@@ -363,6 +363,24 @@ def cell_count(batch: Mapping[str, Any]) -> int:
 def position_count(batch: Mapping[str, Any]) -> int:
     """How many cells a step computes for a batch, padding included."""
     return int(np.size(batch["cells" if "cells" in batch else "is_padding"]))
+
+
+class Alive:
+    """Counts the positions of batches on their way, and those of them that are cells."""
+
+    def __init__(self) -> None:
+        self.cells = self.positions = 0
+
+    def counted(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches as they are."""
+        for batch in batches:
+            self.cells += cell_count(batch)
+            self.positions += position_count(batch)
+            yield batch
+
+    def share(self) -> float | None:
+        """None before the first batch."""
+        return self.cells / self.positions if self.positions else None
 
 
 def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[str, jax.Array]:

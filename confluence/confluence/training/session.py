@@ -35,11 +35,12 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables
+from confluence.data.tasks import US_PER_DAY, VAL, Alive, Task, device_tables
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
 from confluence.folder.trackers import Sinks
+from confluence.model.patterns import attention_path
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
@@ -149,11 +150,14 @@ class Session:
                 f"{title}: {sizes['capped_share']:.0%} of contexts reach the {cfg.sequence_length}"
                 f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
                 f" {sizes['cells']:,} cells"
+                + (f", and attention by rows {sizes['slots']:,} slots" if "slots" in sizes else "")
             )
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """By task, or table of seeds: cells and rows of a rank's batches, and the share of contexts
-        that S or R ended, of a sample."""
+        """By task, or table of seeds: cells and rows of a rank's batches, the share of contexts
+        that S or R ended, of a sample, and the slots that attention by rows makes of them."""
+        by_rows = attention_path(self.config) == "rows"
+        width = row_shape(self.stores, self.config).width
         for store in self.stores:
             titles = {place.name: place.title for place in store.places}
             for name in store.sampler.tasks:
@@ -161,7 +165,8 @@ class Session:
                 share = shape["capped"] / max(1, shape["sampled"])
                 title = titles.get(name, f"{store.metadata['name']}/{name}")
                 yield title, {
-                    "cells": shape["cells"], "rows": shape["rows"], "capped_share": share
+                    "cells": shape["cells"], "rows": shape["rows"], "capped_share": share,
+                    **({"slots": shape["rows"] * width} if by_rows else {}),
                 }  # fmt: skip
 
     def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
@@ -256,8 +261,9 @@ class Session:
             for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
                 if not np.any(labels.splits == VAL):
                     continue
+                alive = Alive()
                 batches = self.group.watched(store.sampler.epoch("val", task=task.name))
-                predictions = predict(predictor, state.params, batches, task)
+                predictions = predict(predictor, state.params, alive.counted(batches), task)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
                     continue
@@ -265,7 +271,8 @@ class Session:
                     predictions, labels, task, split="val", metric=cfg.metric,
                     visible_until=cfg.visible_until,
                 )  # fmt: skip
-                log.event("evaluate", step=step, **{**result, "task": place.title})
+                said = {**result, "task": place.title, "alive_share": alive.share()}
+                log.event("evaluate", step=step, **said)
                 scores.append(_score(result, task, cfg.metric))
         if not scores or None in scores:
             return None
