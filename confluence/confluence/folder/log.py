@@ -30,6 +30,7 @@ from headwater.console import to_json as ascii_json
 
 from confluence.folder.files import whole
 from confluence.folder.log_events import StepReport, read_lines
+from confluence.folder.telemetry import NO_SPANS, Spans
 from confluence.folder.trackers import Sinks
 
 FILE = "log.jsonl"
@@ -84,6 +85,7 @@ class Log:
         self._read_stats = read_stats
         self._read_memory = read_memory
         self._sinks = sinks
+        self.spans: Spans = NO_SPANS if sinks is None else sinks.spans
         self._first_stats = self._window_stats = read_stats(None) if read_stats else None
         self._started = time.perf_counter()
         self._plain_lines = len(losses) * PLAIN_LINES // steps
@@ -142,6 +144,7 @@ class Log:
         self._window.append(report.loss)
         self._window_reports.append(report)
         self._reports.append(report)
+        self.spans.step(report)
         if report.step % self._every and report.step != self._steps:
             return
         loss = sum(self._window) / len(self._window)

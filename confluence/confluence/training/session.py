@@ -206,24 +206,29 @@ class Session:
             group.beat(f"the state after step {step}")
             state, score = group.local(state), None
             if _every(cfg.eval_every, step):
-                if cfg.objective == "masked_cells":
-                    score = self._evaluate_masked(held_out, state, step, log)
-                else:
-                    score = self._evaluate(predictors, state, step, log)
+                with log.spans.span("evaluate", step=step):
+                    if cfg.objective == "masked_cells":
+                        score = self._evaluate_masked(held_out, state, step, log)
+                    else:
+                        score = self._evaluate(predictors, state, step, log)
             if keeper is None:
                 return
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
-                state = group.host(state)
-                rest = {"optimizer": state.optimizer, "step": state.step}
-                parts = checkpoint.to_parts(state.params, rest, log.losses)
-                keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
+                with log.spans.span("save", step=step):
+                    state = group.host(state)
+                    rest = {"optimizer": state.optimizer, "step": state.step}
+                    parts = checkpoint.to_parts(state.params, rest, log.losses)
+                    keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
         started, days = time.perf_counter(), cfg.half_life_days
         weights = [] if days is None else [SeedWeights(self.stores, days)]
-        feed = Feed(self.mixture.next_batch, self.mixture.state_dict, *weights, group=group)
+        feed = Feed(
+            self.mixture.next_batch, self.mixture.state_dict, *weights, group=group,
+            spans=log.spans,
+        )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
                 state, runner, feed,

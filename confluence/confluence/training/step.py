@@ -34,6 +34,7 @@ from confluence.data.tasks import (
     to_device,
 )
 from confluence.folder.log_events import StepReport
+from confluence.folder.telemetry import NO_SPANS, Spans
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
@@ -293,11 +294,13 @@ class Feed:
         self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
         weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
+        spans: Spans = NO_SPANS,
     ) -> None:  # fmt: skip
-        """`weigh`: what the contexts of a batch weigh in the loss, [n] float32; None: all 1."""
+        """`weigh`: what the contexts of a batch weigh in the loss, [n] float32; None: all 1.
+        `spans`: of fetching and putting."""
         self._next_batch = next_batch  # and the number of its store
         self._weigh = weigh
-        self.group = group
+        self.group, self.spans = group, spans
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
@@ -308,11 +311,13 @@ class Feed:
     def next_on_device(self, running: Array | None = None) -> Fed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
-        batch, store = self._next_batch()
-        inputs, weights = to_device(batch), self._weigh(batch, store)
-        if weights is not None:
-            inputs[SEED_WEIGHTS] = jax.device_put(weights)
-        on_device = Fed(self.group.shards(inputs), store)
+        with self.spans.span("fetch", batch=self._batches):
+            batch, store = self._next_batch()
+        with self.spans.span("put", batch=self._batches):
+            inputs, weights = to_device(batch), self._weigh(batch, store)
+            if weights is not None:
+                inputs[SEED_WEIGHTS] = jax.device_put(weights)
+            on_device = Fed(self.group.shards(inputs), store)
         self.group.beat(f"train batch {self._batches}")
         self._batches += 1
         is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
