@@ -163,7 +163,7 @@ FILES = {"otel": TRACES}  # of sinks that write no folder of their name
 PACKAGES = {
     "tensorboard": ("tensorboardX",),
     "wandb": ("wandb",),
-    "mlflow": ("mlflow", "sqlalchemy", "psutil"),
+    "mlflow": ("mlflow", "sqlalchemy"),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
 

@@ -40,6 +40,7 @@ from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
 from confluence.folder.trackers import Sinks
+from confluence.folder.usage import UsageSampler
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
@@ -118,7 +119,7 @@ class Session:
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
             read_stats=self.stores[0].sampler.stats,
-            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
+            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step), usage=UsageSampler(),
         )  # fmt: skip
         if self.group.watchdog is not None:
             self.group.watchdog.on_end = lambda message: log.event("error", message=message)
@@ -227,7 +228,7 @@ class Session:
         weights = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
             self.mixture.next_batch, self.mixture.state_dict, *weights, group=group,
-            spans=log.spans,
+            spans=log.spans, watch=log.watch,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(

@@ -35,6 +35,7 @@ from confluence.data.tasks import (
 )
 from confluence.folder.log_events import StepReport
 from confluence.folder.telemetry import NO_SPANS, Spans
+from confluence.folder.usage import UNWATCHED, StepWatch
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
@@ -294,13 +295,13 @@ class Feed:
         self, next_batch: Callable[[], tuple[Mapping[str, Any], int]],
         read_position: Callable[[], Any] = lambda: None,
         weigh: Callable[[Any, int], Any] = lambda batch, store: None, *, group: Group = ALONE,
-        spans: Spans = NO_SPANS,
+        spans: Spans = NO_SPANS, watch: StepWatch = UNWATCHED,
     ) -> None:  # fmt: skip
         """`weigh`: what the contexts of a batch weigh in the loss, [n] float32; None: all 1.
-        `spans`: of fetching and putting."""
+        `spans`: of fetching and putting. `watch`: sees what the device works on."""
         self._next_batch = next_batch  # and the number of its store
         self._weigh = weigh
-        self.group, self.spans = group, spans
+        self.group, self.spans, self.watch = group, spans, watch
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
@@ -311,6 +312,8 @@ class Feed:
     def next_on_device(self, running: Array | None = None) -> Fed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
+        if running is not None:
+            self.watch.dispatched(running)
         with self.spans.span("fetch", batch=self._batches):
             batch, store = self._next_batch()
         with self.spans.span("put", batch=self._batches):
@@ -359,6 +362,7 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
+        feed.watch.dispatched(metrics["loss"])
         position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()
         if not is_last:
@@ -367,7 +371,8 @@ def fit(
         reader.pending = (step, metrics, size)
         if is_last or is_due(step):
             reader.read()
-            on_state(state, step, position)
+            with feed.watch.left_out():
+                on_state(state, step, position)
             reader.restart()
     runner.assert_one_compilation()
     return state

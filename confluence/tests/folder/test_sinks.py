@@ -133,7 +133,7 @@ def test_nothing_is_imported_unless_asked_for(tmp_path: Path) -> None:
     sinks.event("start", SETTINGS)
     sinks.close()
     assert not {name.split(".")[0] for name in set(sys.modules) - known} & {
-        "tensorboardX", "wandb", "mlflow", "opentelemetry",
+        "tensorboardX", "wandb", "mlflow", "opentelemetry", "pynvml",
     }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
     assert tuple(KINDS) == tuple(PACKAGES) == settings_of(Config)["log_to"].words
@@ -218,6 +218,9 @@ def test_numbers_of_events_have_names() -> None:
     assert dict(numbers("evaluate", {"step": 3, **VAL})) == {"val/churn/auroc": 0.75}
     masked = {"objective": "masked_cells", "split": "val", "loss": 0.5, "types": {}}
     assert dict(numbers("evaluate", masked)) == {"val/masked_cells/loss": 0.5}
+    assert dict(numbers("end", {"steps": 3, "usage": {"samples": 5, "source": "nvml"}})) == {
+        "run/usage/samples": 5
+    }  # fmt: skip
     assert dict(numbers("save", {"step": 3, "best": True})) == {}
 
 

@@ -227,3 +227,14 @@ def test_a_protocol_that_is_not_spoken_is_named() -> None:
 def test_names_are_what_opentelemetry_takes() -> None:
     assert instrument_name("val/driver top 3/f1") == "val/driver_top_3/f1"
     assert len(instrument_name("a" * 300)) == 255
+
+
+def test_the_driver_of_nvidia_has_what_is_asked_of_it() -> None:
+    pynvml = pytest.importorskip("pynvml", reason=EXTRA.format("nvidia"))
+    for name in (
+        "nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID",
+        "nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo",
+    ):  # fmt: skip
+        assert callable(getattr(pynvml, name))
+    assert {name for name, *_ in pynvml.c_nvmlUtilization_t._fields_} == {"gpu", "memory"}
+    assert {"total", "used"} <= {name for name, *_ in pynvml.c_nvmlMemory_t._fields_}
