@@ -90,7 +90,7 @@ class Config:
         0, "steps between evaluations on val during training; 0: never", "[0, inf]"
     )
     log_to: tuple[str, ...] = _training(
-        (), "where the log goes too", words=("tensorboard", "wandb", "mlflow")
+        (), "where the log goes too", words=("tensorboard", "wandb", "mlflow", "otel")
     )
     seed: int = _training(42, "order of seeds, draws of children, initial weights, dropout")
 

@@ -43,7 +43,7 @@ from confluence.folder import checkpoint
 from confluence.folder.files import check_outside, held
 from confluence.folder.log import FILE
 from confluence.folder.log_events import is_log
-from confluence.folder.trackers import NAMES_FILE, check_installed, own_folders
+from confluence.folder.trackers import NAMES_FILE, check_installed, own_places
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import Params
 from confluence.ranks.group import current
@@ -502,11 +502,12 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
         )
     if not (is_saved or results or (folder / FILE).exists()):
         return
-    sinks = own_folders(folder)
+    sinks = own_places(folder)
     for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
         path.unlink(missing_ok=True)
     for path in sinks:
-        shutil.rmtree(path)
+        remove = shutil.rmtree if path.is_dir() else os.unlink
+        remove(path)
     checkpoint.remove_all(folder)
 
 

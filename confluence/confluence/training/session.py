@@ -40,6 +40,7 @@ from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
 from confluence.folder.trackers import Sinks
+from confluence.folder.usage import UsageSampler
 from confluence.model.patterns import attention_path
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
@@ -119,7 +120,7 @@ class Session:
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
             read_stats=self.stores[0].sampler.stats,
-            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
+            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step), usage=UsageSampler(),
         )  # fmt: skip
         if self.group.watchdog is not None:
             self.group.watchdog.on_end = lambda message: log.event("error", message=message)
@@ -211,26 +212,28 @@ class Session:
             group.beat(f"the state after step {step}")
             state, score = group.local(state), None
             if _every(cfg.eval_every, step):
-                if cfg.objective == "masked_cells":
-                    score = self._evaluate_masked(held_out, state, step, log)
-                else:
-                    score = self._evaluate(predictors, state, step, log)
+                with log.spans.span("evaluate", step=step):
+                    if cfg.objective == "masked_cells":
+                        score = self._evaluate_masked(held_out, state, step, log)
+                    else:
+                        score = self._evaluate(predictors, state, step, log)
             if keeper is None:
                 return
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
-                state = group.host(state)
-                rest = {"optimizer": state.optimizer, "step": state.step}
-                parts = checkpoint.to_parts(state.params, rest, log.losses)
-                keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
+                with log.spans.span("save", step=step):
+                    state = group.host(state)
+                    rest = {"optimizer": state.optimizer, "step": state.step}
+                    parts = checkpoint.to_parts(state.params, rest, log.losses)
+                    keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
         started, days = time.perf_counter(), cfg.half_life_days
         weights = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
             self.mixture.next_batch, self.mixture.state_dict, *weights,
-            texts=[own.texts for own in tables], group=group,
+            texts=[own.texts for own in tables], group=group, spans=log.spans, watch=log.watch,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
