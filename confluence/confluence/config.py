@@ -89,6 +89,15 @@ class Config:
     eval_every: int = _training(
         0, "steps between evaluations on val during training; 0: never", "[0, inf]"
     )
+    prebatch: str | None = _training(
+        None,
+        "memory: train batches are made once, before the first step, and kept; for one that is on a"
+        " disk: `confluence prebatch`",
+        words=("memory",),
+    )
+    prebatch_epochs: int = _training(
+        1, "epochs of batches that prebatch keeps; then they repeat in a new order", "[1, inf]"
+    )
     log_to: tuple[str, ...] = _training(
         (), "where the log goes too", words=("tensorboard", "wandb", "mlflow")
     )
@@ -175,6 +184,10 @@ class Config:
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
             (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
+            (
+                self.prebatch is None and self.prebatch_epochs != Config.prebatch_epochs,
+                "prebatch_epochs needs prebatch 'memory'",
+            ),
             (
                 self.train_on_val and self.past is not None,
                 "train_on_val is not for a backtest, which leaves val alone",

@@ -54,6 +54,14 @@ SPARE_ROWS = 32  # of the table that cells look up, alongside texts and categori
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
 
+BATCH_SETTINGS = (
+    "seed", "split_seed", "split_ratios", "train_on_val", "batch_size", "accumulate",
+    "sequence_length", "max_rows", "max_hops", "child_width", "child_order", "child_counts",
+    "identifier_cells", "label_rows", "peer_labels", "context_labels", "staleness", "cell_dropout",
+    "visible_until", "objective",
+)  # fmt: skip
+MASK_SETTINGS = ("mask_ratio", "max_targets_per_type", "seed_tables")
+
 NO_BATCHES: dict[str, Any] = {"num_prefetch": 0, "layout": "compact"}
 """Options of a sampler whose splits and metadata are read: it walks fewer contexts at first."""
 
@@ -120,6 +128,16 @@ class Task:
 def _logit(share: float) -> float:
     share = float(np.clip(share, 1e-3, 1.0 - 1e-3))
     return float(np.log(share / (1.0 - share)))
+
+
+def batch_settings(cfg: Config) -> dict[str, Any]:
+    """The settings that decide what is in a batch, by name: all that `open_sampler` reads, but for
+    where texts are, and how many threads make how many batches ahead."""
+    found = {name: getattr(cfg, name) for name in BATCH_SETTINGS}
+    found |= {"time_split": cfg.past, "auxiliary_weight > 0": cfg.auxiliary_weight > 0}
+    if cfg.masks_cells:
+        found |= {name: getattr(cfg, name) for name in MASK_SETTINGS}
+    return found
 
 
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:

@@ -117,7 +117,7 @@ class Session:
         log = Log(
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
-            read_stats=self.stores[0].sampler.stats,
+            read_stats=self.stores[0].train_batches.stats,
             sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
         )  # fmt: skip
         if self.group.watchdog is not None:
@@ -134,6 +134,7 @@ class Session:
             "ranks": self.group.size,
             "batches": dict(self._batch_sizes()),
             "resident_texts": [has_resident_texts(store.sampler) for store in self.stores],
+            "prebatched": [store.made and store.made.about for store in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
@@ -141,6 +142,7 @@ class Session:
         log.event("start", **place)
         if self.group.is_first:
             self._say_caps(place["batches"])
+            self._say_repeats()
 
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
         cfg = self.config
@@ -150,6 +152,14 @@ class Session:
                 f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
                 f" {sizes['cells']:,} cells"
             )
+
+    def _say_repeats(self) -> None:
+        for store in self.stores:
+            if store.made is None:
+                continue
+            share = store.weight / sum(other.weight for other in self.stores)
+            if said := store.made.shortage(self.config.steps, share):
+                say(f"confluence: {said}")
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """By task, or table of seeds: cells and rows of a rank's batches, and the share of contexts
