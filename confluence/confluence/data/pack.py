@@ -53,6 +53,14 @@ class PackError(ValueError):
     """There is no pack, it is damaged, or it does not fit the run."""
 
 
+def in_units(size: float) -> str:
+    """Bytes for people."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.0f} bytes"
+
+
 def batches_file(rank: int) -> str:
     """The file with a rank's batches."""
     return f"batches-{rank}.bin"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.label_values import check_label_values
-from confluence.data.pack import Pack, PackedBatches, PackError
+from confluence.data.pack import Pack, PackedBatches, PackError, in_units
 from confluence.data.replay import Order, Replay
 from confluence.data.stores import OpenStore, TaskPlace, scored_in_training
 from confluence.data.tasks import Labels, batch_settings, read_task
@@ -202,7 +202,4 @@ class Progress:
             return
         self._next = now + NEXT_LINE_S
         left = (now - self._start) / max(done, 1) * (total - done)
-        say(
-            f"confluence: {self._doing}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB,"
-            f" {left:.0f} s left"
-        )
+        say(f"confluence: {self._doing}: {in_units(done)} of {in_units(total)}, {left:.0f} s left")

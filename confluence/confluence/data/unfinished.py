@@ -87,7 +87,7 @@ def _claimed(work: Path) -> Iterator[int]:
         while mark is None:
             with contextlib.suppress(FileExistsError):
                 work.mkdir()
-            if any(work.iterdir()) and not is_pack(work):
+            if not _is_folder(work) or (any(work.iterdir()) and not is_pack(work)):
                 raise FileExistsError(f"'{work}' is not a folder that a prebatch left: move it")
             mark = _locked(work / MARK)
         yield mark

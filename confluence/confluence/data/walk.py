@@ -14,7 +14,7 @@ import headwater
 from headwater.console import say
 
 from confluence.config import Config
-from confluence.data.pack import KeptBatches, Layout
+from confluence.data.pack import KeptBatches, Layout, in_units
 from confluence.data.replay import Order, Replay, epoch_ends, epochs_of, positions_of
 from confluence.data.stores import OpenStore
 
@@ -104,7 +104,7 @@ def _kept(sampler: Any, order: Order, each: Callable[[], None]) -> Replay:
     seconds = time.perf_counter() - started
     say(
         f"confluence: {len(batches):,} train batches ({len(order.ends)}"
-        f" epoch{'s' * (len(order.ends) > 1)}) are in memory: {batches.size / 1e6:,.0f} MB, made in"
+        f" epoch{'s' * (len(order.ends) > 1)}) are in memory: {in_units(batches.size)}, made in"
         f" {seconds:.1f} s"
     )
     about = {
@@ -118,9 +118,9 @@ def _check_memory(size: int, count: int, cfg: Config) -> None:
     free = available_memory()
     if free is not None and size > MEMORY_SHARE * free:
         raise MemoryError(
-            f"{count:,} train batches take about {size / 1e9:.2f} GB, of the {free / 1e9:.2f} GB"
-            f" of memory that are free at most {MEMORY_SHARE:.0%} may be taken: write them to a"
-            " disk with `confluence prebatch` and train with --prebatched, or leave --prebatch out"
+            f"{count:,} train batches take about {in_units(size)}, and of the {in_units(free)} of"
+            f" memory that are free at most {MEMORY_SHARE:.0%} may be taken: write them to a disk"
+            " with `confluence prebatch` and train with --prebatched, or leave --prebatch out"
         )
 
 

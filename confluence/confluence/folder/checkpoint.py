@@ -150,10 +150,10 @@ def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
         there = [str(place) for place in places if place.exists()]
         if not there:
             pack = record.get("pack")
-            has = f" (the pack '{pack}' has train batches alone)" if pack else ""
+            has = f" (the pack '{pack}' can train and no more)" if pack else ""
             raise CheckpointError(
-                f"the run in '{out}' learned from the store '{entry['path']}', which is not there:"
-                f" say where it is (--store){has}"
+                f"the run in '{out}' learned from the store '{entry['path']}', which is not"
+                f" there{has}: say where it is (--store)"
             )
         same = [place for place in there if build_at(Path(place)) == entry["fingerprint"]]
         found.append((same or there)[0])

@@ -28,6 +28,7 @@ from confluence.data.pack import (
     Pack,
     PackError,
     batches_file,
+    in_units,
     index_file,
     write_arrays,
     write_manifest,
@@ -224,13 +225,13 @@ def _estimate(
     say(
         f"confluence: a pack of {order.count:,} train batches ({len(order.ends)}"
         f" epoch{'s' * (len(order.ends) > 1)}) and {passes:,} of val"
-        f"{f' for each of {ranks} ranks' if ranks > 1 else ''}: about {size / 1e6:,.0f} MB"
-        f" ({train / 1e6:,.0f} of train, {val / 1e6:,.0f} of val)"
+        f"{f' for each of {ranks} ranks' if ranks > 1 else ''}: about {in_units(size)}"
+        f" ({in_units(train)} of train, {in_units(val)} of val)"
     )
     if size > free:
         raise PackError(
-            f"the pack '{out}' takes about {size / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free"
-            " there: take fewer --epochs, or another place"
+            f"the pack '{out}' takes about {in_units(size)}, and {in_units(free)} are free there:"
+            " take fewer --epochs, or another place"
         )
     return size
 
@@ -243,6 +244,6 @@ def describe(result: Mapping[str, Any]) -> list[str]:
     devices = "" if result["ranks"] == 1 else f" --devices {result['ranks']}"
     return [
         f"packed {result['batches']:,} train batches of {names}{ranks} in"
-        f" {result['seconds']:.1f} s, {result['bytes'] / 1e6:,.0f} MB",
+        f" {result['seconds']:.1f} s, {in_units(result['bytes'])}",
         f"train with: confluence train --prebatched {result['pack']}{devices} --out RUN",
     ]
