@@ -89,15 +89,6 @@ class Config:
     eval_every: int = _training(
         0, "steps between evaluations on val during training; 0: never", "[0, inf]"
     )
-    prebatch: str | None = _training(
-        None,
-        "memory: train batches are made once, before the first step, and kept; for one that is on a"
-        " disk: `confluence prebatch`",
-        words=("memory",),
-    )
-    prebatch_epochs: int = _training(
-        1, "epochs of batches that prebatch keeps; then they repeat in a new order", "[1, inf]"
-    )
     log_to: tuple[str, ...] = _training(
         (), "where the log goes too", words=("tensorboard", "wandb", "mlflow")
     )
@@ -130,6 +121,15 @@ class Config:
     )
     num_threads: int | None = _expert(
         None, "threads of the sampler; None: headwater decides", "[1, inf]"
+    )
+    prebatch: str | None = _expert(
+        None,
+        "memory: train batches are made before the first step, and kept; to keep them on a disk:"
+        " `confluence prebatch`",
+        words=("memory",),
+    )
+    prebatch_epochs: int = _expert(
+        1, "epochs of batches that prebatch keeps; then they repeat in a new order", "[1, inf]"
     )
     accumulate: int = _expert(
         1, "batches per step; their gradients are summed, as of one larger batch", "[1, inf]"

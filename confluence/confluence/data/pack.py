@@ -105,30 +105,41 @@ class Layout:
     @functools.cached_property
     def size(self) -> int:
         """Bytes of a batch, with the zeros between and behind its arrays."""
-        return sum(padded(_bytes_of(dtype, shape)) for _, _, dtype, shape in self.arrays)
+        return sum(padded(size_of(dtype, shape)) for _, _, dtype, shape in self.arrays)
 
     def write(self, batch: headwater.Batch, memory: Bytes) -> None:
         """Copy a batch into `size` bytes that are 0."""
         place = 0
         for name, is_info, dtype, shape in self.arrays:
-            size = _bytes_of(dtype, shape)
+            size = size_of(dtype, shape)
             array = np.ascontiguousarray((batch.info if is_info else batch)[name], dtype)
             memory[place : place + size] = array.reshape(-1).view(np.uint8)
             place += padded(size)
 
-    def read(self, memory: Bytes) -> headwater.Batch:
+    def read(self, memory: Bytes) -> WholeBatch:
         """The batch that lies in some bytes, without a copy."""
         found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         place = 0
         for name, is_info, dtype, shape in self.arrays:
-            size = _bytes_of(dtype, shape)
+            size = size_of(dtype, shape)
             found[is_info][name] = memory[place : place + size].view(dtype).reshape(shape)
             place += padded(size)
-        return headwater.Batch.of(*found)
+        batch = WholeBatch.of(*found)
+        assert isinstance(batch, WholeBatch)
+        batch.layout, batch.memory = self, memory
+        return batch
+
+
+class WholeBatch(headwater.Batch):  # type: ignore[misc]
+    """A batch that lies in one piece of memory."""
+
+    layout: Layout
+    memory: Bytes
 
 
 @functools.cache
-def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+def size_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """Bytes of an array."""
     return np.dtype(dtype).itemsize * math.prod(shape)
 
 
@@ -322,7 +333,7 @@ class Pack:
         memory, found = _map(self.folder / name)[1], {}
         for entry in self.about["files"][name]["arrays"]:
             shape, start = tuple(entry["shape"]), entry["offset"]
-            size = _bytes_of(entry["dtype"], shape)
+            size = size_of(entry["dtype"], shape)
             whole = memory[start : start + padded(size)]
             if hash64(whole) != entry["checksum"]:
                 raise PackError(

@@ -15,7 +15,7 @@ import numpy as np
 from headwater.console import say
 from numpy.typing import NDArray
 
-from confluence.config import Config
+from confluence.config import Config, ConfigError
 from confluence.data.label_values import check_label_values
 from confluence.data.pack import Pack, PackedBatches, PackError, in_units
 from confluence.data.replay import Order, Replay
@@ -135,9 +135,15 @@ def read_packed_labels(pack: Pack, name: str) -> Labels:
 # -------------------------------------------------------------------------------- whether it fits
 
 
-def packed_settings(folder: Path) -> Config:
+def packed_settings(pack: Pack) -> Config:
     """The settings with which a pack was made."""
-    return Config.from_dict(Pack.open(folder).about["settings"])
+    try:
+        return Config.from_dict(pack.about["settings"])
+    except ConfigError as error:
+        raise PackError(
+            f"the pack '{pack.folder}' was made by {pack.about['made_by']} with settings that this"
+            f" version does not know ({error}): make it again"
+        ) from error
 
 
 def packed_tasks(folder: Path) -> list[str]:
@@ -158,7 +164,7 @@ def _check_fits(
         "tasks": (sorted(asked), sorted(found)),
         "task weights": (asked, found) if asked.keys() == found.keys() else ((), ()),
     }
-    before = batch_settings(Config.from_dict(pack.about["settings"]))
+    before = batch_settings(packed_settings(pack))
     pairs |= {name: (now, before.get(name)) for name, now in batch_settings(cfg).items()}
     faults = [
         f"{name}: the run has {_shown(now)}, the pack {_shown(packed)}"

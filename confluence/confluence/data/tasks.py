@@ -20,6 +20,8 @@ from headwater.errors import nearest
 from numpy.typing import NDArray
 
 from confluence.config import Config
+from confluence.data.one_copy import put_whole
+from confluence.data.pack import WholeBatch
 from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
@@ -385,5 +387,7 @@ def to_device(batch: Mapping[str, Any]) -> dict[str, jax.Array]:
     names += [name for name in batch if name.startswith("masked_")]
     if TEXTS not in batch:  # they are on the device already
         names.remove(TEXTS)
+    if isinstance(batch, WholeBatch):
+        return put_whole(batch, names)
     arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
     return arrays  # put together: one call of JAX takes half the time of one for each

@@ -39,7 +39,6 @@ def publishing(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     work = out.with_name(f"{UNFINISHED}{out.name}")
     with _claimed(work) as mark:
         try:
-            _remove(out.with_name(f"{REPLACED}{out.name}"))
             _empty(work)
             os.write(mark, MARK_TEXT.encode())
             os.fsync(mark)
@@ -123,6 +122,7 @@ def _publish(work: Path, out: Path, *, overwrite: bool) -> None:
     """Give a pack its name; one that it replaces is removed."""
     check_free(out, overwrite=overwrite)
     replaced = out.with_name(f"{REPLACED}{out.name}")
+    _remove(replaced)  # what a kill left, now that there is another
     if os.path.lexists(out):
         out.rename(replaced)
     work.rename(out)

@@ -409,7 +409,7 @@ def train(
 def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, Any]) -> Config:
     """The settings of a training; without a preset those that a pack was made with."""
     if preset is None and pack is not None:
-        return packed_settings(pack).replace(**overrides)
+        return packed_settings(Pack.open(pack)).replace(**overrides)
     return preset_config(preset or "small", **overrides)
 
 
