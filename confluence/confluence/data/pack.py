@@ -295,14 +295,15 @@ class Pack:
     @classmethod
     def open(cls, folder: Path) -> Pack:
         """Open a pack after a look at its mark, manifest and the sizes of its files."""
-        if not (folder / MANIFEST).is_file():
-            what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
+        if not (folder / MARK).is_file() or not (folder / MANIFEST).is_file():
+            missing = MANIFEST if (folder / MARK).is_file() else MARK
+            what = f"it has no {missing}" if folder.is_dir() else "there is no such folder"
             raise PackError(f"'{folder}' is not a pack: {what}")
         if folder.name.startswith(UNFINISHED):
             raise PackError(f"'{folder}' is what a prebatch left that did not end: run it again")
         about, identity = _read_manifest(folder / MANIFEST)
-        if not (folder / MARK).is_file() or (folder / MARK).read_bytes() != MARK_TEXT.encode():
-            raise PackError(f"'{folder / MARK}' is damaged or missing: {AGAIN}")
+        if (folder / MARK).read_bytes() != MARK_TEXT.encode():
+            raise PackError(f"'{folder / MARK}' is damaged: it has another text: {AGAIN}")
         for name, entry in about["files"].items():
             size = (folder / name).stat().st_size if (folder / name).is_file() else None
             if size != entry["bytes"]:

@@ -208,4 +208,4 @@ class Progress:
             return
         self._next = now + NEXT_LINE_S
         left = (now - self._start) / max(done, 1) * (total - done)
-        say(f"confluence: {self._doing}: {in_units(done)} of {in_units(total)}, {left:.0f} s left")
+        say(f"{self._doing}: {in_units(done)} of {in_units(total)}, {left:.0f} s left")

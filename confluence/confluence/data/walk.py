@@ -103,7 +103,7 @@ def _kept(sampler: Any, order: Order, each: Callable[[], None]) -> Replay:
         each()
     seconds = time.perf_counter() - started
     say(
-        f"confluence: {len(batches):,} train batches ({len(order.ends)}"
+        f"{len(batches):,} train batches (of {len(order.ends)}"
         f" epoch{'s' * (len(order.ends) > 1)}) are in memory: {in_units(batches.size)}, made in"
         f" {seconds:.1f} s"
     )

@@ -223,7 +223,7 @@ def _estimate(
     size = train + val + sum(array.nbytes for array in tables.values())
     free = free_on_disk(out)
     say(
-        f"confluence: a pack of {order.count:,} train batches ({len(order.ends)}"
+        f"'{out}' will have {order.count:,} train batches (of {len(order.ends)}"
         f" epoch{'s' * (len(order.ends) > 1)}) and {passes:,} of val"
         f"{f' for each of {ranks} ranks' if ranks > 1 else ''}: about {in_units(size)}"
         f" ({in_units(train)} of train, {in_units(val)} of val)"

@@ -27,7 +27,7 @@ from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_la
 from confluence.answers.several_runs import mark, same_place
 from confluence.config import Config, kept_config
 from confluence.config import preset as preset_config
-from confluence.data.pack import Pack, PackError
+from confluence.data.pack import MARK, Pack, PackError
 from confluence.data.packed_store import packed_settings, packed_store
 from confluence.data.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.data.tasks import (
@@ -458,6 +458,9 @@ def _opened(
         return
     if not paths or not names:
         raise TaskError("a run needs at least one store and one task, or a pack (--prebatched)")
+    for path in paths:
+        if (Path(path) / MARK).exists():
+            raise PackError(f"'{path}' is a pack and not a store: give it with --prebatched")
     check_stores(paths, verify)
     places = find_places(paths, names, weights)
     with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:

@@ -159,7 +159,7 @@ class Session:
                 continue
             share = store.weight / sum(other.weight for other in self.stores)
             if said := store.made.shortage(self.config.steps, share):
-                say(f"confluence: {said}")
+                say(said)
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """By task, or table of seeds: cells and rows of a rank's batches, and the share of contexts

@@ -24,6 +24,7 @@ from confluence.data.pack import (
     write_arrays,
     write_manifest,
 )
+from confluence.data.packed_store import Progress
 
 
 def batch(first: int) -> headwater.Batch:
@@ -122,6 +123,11 @@ def read_all(folder: Path) -> None:
         batches[number]
 
 
+def mark_alone(folder: Path) -> None:
+    folder.mkdir()
+    (folder / MARK).write_text(MARK_TEXT)
+
+
 FILES = ("what-this-is.txt", "manifest.json", "tables.bin", "batches-0.bin", "index-0.bin")
 
 
@@ -177,7 +183,8 @@ def test_another_format_is_refused_by_its_number(
     ("make", "says"),
     [
         (lambda path: None, "is not a pack: there is no such folder"),
-        (lambda path: path.mkdir(), "is not a pack: it has no manifest.json"),
+        (lambda path: path.mkdir(), "is not a pack: it has no what-this-is.txt"),
+        (lambda path: mark_alone(path), "is not a pack: it has no manifest.json"),
         (lambda path: write_pack(path).rename(path.with_name(".unfinished-p")), "did not end"),
     ],
 )
@@ -201,3 +208,19 @@ def test_batches_in_memory_have_the_same_bytes_as_in_a_file(folder: Path) -> Non
     with pytest.raises(ValueError, match="read-only"):
         kept[1]["cells"][0, 0] = 7
     assert kept.checksum() == expected
+
+
+def test_progress_is_printed_once_something_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    calls: list[int] = []
+    progress = Progress("writing 'p'", each=lambda: calls.append(1))
+    for seconds, done in ((1.0, 5e6), (2.5, 10e6), (9.0, 20e6), (13.0, 26e6)):
+        now[0] = seconds
+        progress(int(done), 40_000_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "writing 'p': 10 MB of 40 MB, 8 s left", "writing 'p': 26 MB of 40 MB, 7 s left"
+    ]  # fmt: skip
+    assert len(calls) == 4

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,15 @@ from confluence.config import Config, preset
 from confluence.data import walk
 from confluence.data.pack import Pack, PackError
 from confluence.data.packed_store import packed_store
-from confluence.data.stores import OpenStore
-from confluence.data.tasks import BATCH_SETTINGS, MASK_SETTINGS, batch_settings, open_sampler
-from confluence.data.walk import available_memory, kept_in_memory, order_of
+from confluence.data.stores import Mixture, OpenStore, find_places, open_stores
+from confluence.data.tasks import (
+    BATCH_SETTINGS,
+    MASK_SETTINGS,
+    batch_settings,
+    open_sampler,
+    open_seeds,
+)
+from confluence.data.walk import available_memory, kept_in_memory, order_of, repeats_of
 from confluence.folder import checkpoint
 from confluence.training.step import first_state
 
@@ -151,7 +158,7 @@ def test_epochs_repeat_in_a_new_order_and_a_run_goes_on_within_them(
     confluence.train(prebatched=tmp_path / "pack", out=out)
     said = [line for line in capsys.readouterr().err.splitlines() if "repeat" in line]
     assert said == [
-        f"confluence: 14 steps take 14 train batches, and {made['batches']} were made: from step"
+        f"14 steps take 14 train batches, and {made['batches']} were made: from step"
         f" {made['batches'] + 1} on their 2 epochs repeat in a new order of batches"
     ]
     whole = everything(out)
@@ -250,6 +257,8 @@ def test_stores_that_a_pack_was_not_made_from_are_refused(
     was = headwater.Store(shop_store).fingerprint
     with pytest.raises(PackError, match=f"has the fingerprint {found}, the pack .* with {was}"):
         confluence.train(other_store, **options)
+    with pytest.raises(PackError, match="is a pack and not a store: give it with --prebatched"):
+        confluence.train(pack, task="subscribed", out=tmp_path / "run")
     with pytest.raises(ValueError, match="lies in it"):
         confluence.train(prebatched=pack, out=pack / "run")
     with pytest.raises(ValueError, match="a pack has the batches already"):
@@ -425,7 +434,7 @@ def test_batches_in_memory_are_those_of_live_training_and_never_change(
     about = start["prebatched"][0]
     assert (about["from"], about["batches"]) == ("memory", 2 * STEPS)
     assert about["bytes"] > 10_000 and about["seconds"] > 0
-    assert "12 train batches (1 epoch) are in memory: " in capsys.readouterr().err
+    assert "12 train batches (of 1 epoch) are in memory: " in capsys.readouterr().err
 
 
 def test_batches_in_memory_have_the_same_hash_after_two_epochs(
@@ -447,6 +456,38 @@ def test_batches_in_memory_have_the_same_hash_after_two_epochs(
     assert 2 * len(batches) <= 11 and [batches.checksum()] == before
     losses = [event["loss"] for event in events(tmp_path / "run", "train")]
     assert len(set(losses)) == 11
+
+
+@pytest.mark.parametrize("objective", ["task", "masked_cells"])
+def test_batches_of_several_stores_and_of_masked_cells_are_kept_too(
+    objective: str, shop_store: Path, other_store: Path
+) -> None:
+    cfg = preset("tiny", objective=objective, steps=7, batch_size=4, prebatch="memory")
+    paths = [str(shop_store), str(other_store)]
+    seen = []
+    for is_kept in (False, True):
+        with ExitStack() as stack:
+            if objective == "task":
+                places = find_places(paths, ["churn"], {"other/churn": 0.5})
+                stores = stack.enter_context(open_stores(places, cfg))
+            else:
+                samplers = [stack.enter_context(open_seeds(path, cfg, None)) for path in paths]
+                stores = tuple(
+                    OpenStore(path=path, sampler=sampler, metadata={})
+                    for path, sampler in zip(paths, samplers, strict=True)
+                )
+            assert repeats_of(stores, cfg) == [None, None]
+            if is_kept:
+                stores = kept_in_memory(stores, cfg, sharing=1, each=lambda: None)
+            mixture = Mixture(stores)
+            batches = [mixture.next_batch() for _ in range(7)]
+            arrays = [{n: np.array(a) for n, a in {**b, **b.info}.items()} for b, _ in batches]
+            seen.append((arrays, [store for _, store in batches], mixture.state_dict()))
+    (live, kept) = seen
+    assert live[1:] == kept[1:] and len(set(live[1])) == 2
+    for one, two in zip(live[0], kept[0], strict=True):
+        assert one.keys() == two.keys()
+        assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def test_batches_that_do_not_fit_into_memory_are_refused_before(
@@ -491,7 +532,10 @@ def test_the_commands_make_a_pack_and_train_from_it(
     command = ["prebatch", str(shop_store), "--task", "subscribed", "--out", "p", *words(few)]
     assert main(command) == 0
     told = capsys.readouterr()
-    assert "a pack of 2 train batches (1 epoch) and" in told.err and " of val: about " in told.err
+    assert (
+        "'p' will have 2 train batches (of 1 epoch) and" in told.err
+        and " of val: about " in told.err
+    )
     assert told.out.startswith("packed 2 train batches of subscribed in ")
     assert "train with: confluence train --prebatched p --out RUN" in told.out
     assert main(command) == 1
