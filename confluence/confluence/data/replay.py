@@ -45,7 +45,7 @@ def epoch_ends(seeds: int, contexts: int, accumulate: int, epochs: int) -> tuple
 
 
 def epochs_of(batches: int, seeds: int, contexts: int) -> int:
-    """How many epochs so many batches begin."""
+    """Of how many epochs so many batches have seeds."""
     return max(1, math.ceil(batches * contexts / seeds))
 
 

@@ -30,7 +30,7 @@ def order_of(sampler: Any, cfg: Config, epochs: int | None) -> Order:
     count = epochs_of(needed, seeds, cfg.batch_size) if epochs is None else epochs
     ends = epoch_ends(seeds, cfg.batch_size, cfg.accumulate, count)
     if epochs is None:
-        ends = tuple(min(end, needed) for end in ends)
+        ends = (*(end for end in ends if end < needed), needed)
     return Order(ends=ends, accumulate=cfg.accumulate, seed=cfg.seed)
 
 

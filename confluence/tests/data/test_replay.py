@@ -39,7 +39,7 @@ def test_epochs_end_behind_the_steps_that_begin_in_them(
     assert epoch_ends(seeds, contexts, accumulate, epochs) == ends
 
 
-def test_so_many_batches_begin_so_many_epochs() -> None:
+def test_so_many_batches_have_seeds_of_so_many_epochs() -> None:
     assert [epochs_of(batches, 9, 4) for batches in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
 
 

@@ -510,6 +510,18 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before(
             kept_in_memory([store], cfg, sharing=2, each=lambda: None)
 
 
+def test_a_pack_has_the_batches_that_the_run_takes_or_whole_epochs() -> None:
+    class Seeds:
+        def num_seeds(self, split: str) -> int:
+            return {"train": 9}[split]
+
+    cfg = preset("tiny", batch_size=4, steps=3)  # the third batch begins in epoch 0
+    assert order_of(Seeds(), cfg, None).ends == (3,)
+    assert order_of(Seeds(), cfg.replace(steps=4), None).ends == (3, 4)
+    assert order_of(Seeds(), cfg.replace(steps=4, accumulate=2), None).ends == (4, 6, 8)
+    assert order_of(Seeds(), cfg, 2).ends == (3, 5)
+
+
 def test_the_memory_of_a_control_group_counts(tmp_path: Path) -> None:
     machine = available_memory(tmp_path)
     assert machine is not None and machine > 1 << 20
