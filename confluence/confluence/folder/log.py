@@ -219,9 +219,9 @@ class Log:
 
     def _cut(self) -> dict[str, Any]:
         """Contexts for which batches had no room to the end, and the share of cells lost by it."""
-        if self._read_stats is None:
+        stats = self._read_stats(self._first_stats) if self._read_stats else {}
+        if "cells_cut" not in stats:  # batches were made before
             return {}
-        stats = self._read_stats(self._first_stats)
         cut = stats["cells_cut"]
         whole = stats["packed_cells"] + cut
         return {"contexts_cut": stats["contexts_cut"], "cut_share": cut / whole if whole else 0.0}

@@ -119,7 +119,7 @@ class Session:
         log = Log(
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
-            read_stats=self.stores[0].sampler.stats,
+            read_stats=self.stores[0].train_batches.stats,
             sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step), usage=UsageSampler(),
         )  # fmt: skip
         if self.group.watchdog is not None:
@@ -136,6 +136,7 @@ class Session:
             "ranks": self.group.size,
             "batches": dict(self._batch_sizes()),
             "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
+            "prebatched": [store.made and store.made.about for store in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
@@ -143,6 +144,7 @@ class Session:
         log.event("start", **place)
         if self.group.is_first:
             self._say_caps(place["batches"])
+            self._say_repeats()
 
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
         cfg = self.config
@@ -153,6 +155,14 @@ class Session:
                 f" {sizes['cells']:,} cells"
                 + (f", and attention by rows {sizes['slots']:,} slots" if "slots" in sizes else "")
             )
+
+    def _say_repeats(self) -> None:
+        for store in self.stores:
+            if store.made is None:
+                continue
+            share = store.weight / sum(other.weight for other in self.stores)
+            if said := store.made.shortage(self.config.steps, share):
+                say(said)
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """By task, or table of seeds: cells and rows of a rank's batches, the share of contexts

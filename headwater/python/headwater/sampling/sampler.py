@@ -313,10 +313,15 @@ class Sampler:
         compact and flat layouts) are its rows, with text_mode="numbers" the `text_numbers` of a
         batch are; 0 is no text.
         """
-        texts = self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
+        texts = self.text_vectors()
         table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)
         table[1:] = texts
         return table
+
+    def text_vectors(self) -> NDArray[np.float16]:
+        """The same without the zero row, float16 [V_t, D_t]: a view of the store's map, which it
+        keeps open."""
+        return self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
 
     def database_metadata(self) -> dict[str, Any]:
         """The store's `metadata`, with seed counts and statistics of this sampler's splits, and
