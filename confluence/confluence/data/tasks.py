@@ -212,7 +212,7 @@ def device_bytes() -> int:
     """The memory of this process's device; of a processor the machine's. 0 where nobody says."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        return machine_bytes()
+        return int(machine_bytes())
     return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
 
