@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import sys
@@ -29,10 +30,10 @@ import numpy as np
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
 from confluence.data.tasks import (
+    Alive,
     cell_count,
     device_tables,
     open_sampler,
-    position_count,
     read_row_shape,
     read_target,
 )
@@ -98,13 +99,11 @@ def val_share(sampler: Any) -> float | None:
     """The share of the positions of a pass over val that are cells."""
     if not sampler.num_seeds("val"):
         return None
-    cells = positions = 0
+    alive = Alive()
     with sampler.epoch("val") as run:
-        for number, batch in enumerate(run):
-            cells, positions = cells + cell_count(batch), positions + position_count(batch)
-            if number == VAL_BATCHES:
-                break
-    return cells / positions
+        for _ in itertools.islice(alive.counted(run), VAL_BATCHES):
+            pass
+    return alive.share()
 
 
 def measure(store: str, task: str, cfg: Config, turns: int, steps: int) -> dict[str, Any]:

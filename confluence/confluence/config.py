@@ -90,7 +90,7 @@ class Config:
         0, "steps between evaluations on val during training; 0: never", "[0, inf]"
     )
     log_to: tuple[str, ...] = _training(
-        (), "where the log goes too", words=("tensorboard", "wandb", "mlflow")
+        (), "where the log goes too", words=("tensorboard", "wandb", "mlflow", "otel")
     )
     seed: int = _training(42, "order of seeds, draws of children, initial weights, dropout")
 
@@ -121,6 +121,15 @@ class Config:
     )
     num_threads: int | None = _expert(
         None, "threads of the sampler; None: headwater decides", "[1, inf]"
+    )
+    prebatch: str | None = _expert(
+        None,
+        "memory: train batches are made before the first step, and kept; to keep them on a disk:"
+        " `confluence prebatch`",
+        words=("memory",),
+    )
+    prebatch_epochs: int = _expert(
+        1, "epochs of batches that prebatch keeps; then they repeat in a new order", "[1, inf]"
     )
     accumulate: int = _expert(
         1, "batches per step; their gradients are summed, as of one larger batch", "[1, inf]"
@@ -182,6 +191,10 @@ class Config:
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
             (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
+            (
+                self.prebatch is None and self.prebatch_epochs != Config.prebatch_epochs,
+                "prebatch_epochs needs prebatch 'memory'",
+            ),
             (
                 self.train_on_val and self.past is not None,
                 "train_on_val is not for a backtest, which leaves val alone",

@@ -70,6 +70,12 @@ def test_presets_survive_json(name: str) -> None:
     assert Config.from_dict(json.loads(json.dumps(cfg.to_dict()))) == cfg
 
 
+def test_no_cap_is_the_cap_of_the_preset() -> None:
+    laptop = preset("laptop", sequence_length=None, max_rows=None)
+    assert laptop == preset("laptop")
+    assert preset("laptop", max_rows=None, sequence_length=99).sequence_length == 99
+
+
 def test_the_laptop_preset_is_the_recipe_of_the_model_document() -> None:
     cfg = preset("laptop")
     assert (cfg.sequence_length, cfg.max_rows, cfg.batch_size) == (256, 64, 32)

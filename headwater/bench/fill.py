@@ -23,12 +23,23 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+def lengths(arguments: argparse.Namespace, way: str) -> dict[str, Any]:
+    """S, and with packing the cells of a context; without, a sequence is one context."""
+    if arguments.context_length is None:
+        return {"default_sequence_length": arguments.sequence_length}
+    if way == "packing":
+        return {
+            "default_sequence_length": arguments.sequence_length,
+            "context_length": arguments.context_length,
+        }
+    return {"default_sequence_length": arguments.context_length}
+
+
 def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
     with headwater.Sampler(
         arguments.store,
         tasks=[arguments.task],
         default_batch_size=arguments.batch_size,
-        default_sequence_length=arguments.sequence_length,
         max_rows=arguments.max_rows,
         bfs_child_width=arguments.child_width,
         child_order=arguments.child_order,
@@ -36,6 +47,7 @@ def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
         max_hops=arguments.max_hops,
         text_mode="resident",
         num_prefetch=0,
+        **lengths(arguments, way),
         **WAYS[way],
     ) as sampler:
         for k in range(arguments.batches):
@@ -67,6 +79,7 @@ def main() -> None:
     parser.add_argument("--task", required=True)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--sequence-length", type=int, default=1024)
+    parser.add_argument("--context-length", type=int, help="of a context; by default S")
     parser.add_argument("--max-rows", type=int)
     parser.add_argument("--child-width", type=int, default=16)
     parser.add_argument("--child-order", default="uniform")

@@ -563,6 +563,10 @@ typedef struct hw_sampler_options {
                              derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
     double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
                             (docs/2-sampling.md, "Cell dropout") */
+    uint32_t context_length; /* with packing: most cells of a context, at most sequence_length;
+                                0: sequence_length (docs/3-batch.md, "Packing") */
+    uint32_t max_context_rows; /* with packing: most rows of a context, at most max_rows; 0:
+                                  max_rows, or chosen where that is 0 */
 } hw_sampler_options;
 
 /* Sets the first `bytes` of *options, sizeof(hw_sampler_options) of the caller's header and at
@@ -612,17 +616,18 @@ HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
- * in one sequence: B and 1 without packing. U, the rows of text_batch_embeddings or
+ * in one sequence: B and 1 without packing. The most cells and rows of a context are context_length
+ * and max_context_rows: S and R without packing. U, the rows of text_batch_embeddings or
  * text_numbers, is usual_texts in a batch that needs no more, else text_budget; both are 0 with
- * resident texts. In the flat
- * layout S and R are the most cells and rows of a context, and a batch has one row of at most
- * cells_per_batch cells and rows_per_batch rows. */
+ * resident texts. In the flat layout a batch has one row of at most cells_per_batch cells and
+ * rows_per_batch rows. */
 typedef struct hw_shape {
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
     uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
     uint32_t usual_texts; /* at most text_budget, which it is where that is given */
     uint32_t cells_per_batch, rows_per_batch; /* 0 but in the flat layout: most of any task */
+    uint32_t context_length, max_context_rows; /* at most sequence_length and max_rows */
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 

@@ -65,17 +65,29 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=versions)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _add_run, _add_train, _add_pretrain, _add_evaluate, _add_probe, _add_predict, _add_page,
-        _add_backtest, _add_smoke,
+        _add_run, _add_prebatch, _add_train, _add_pretrain, _add_evaluate, _add_probe,
+        _add_predict, _add_page, _add_backtest, _add_smoke,
     ):  # fmt: skip
         add(commands)
     return parser
 
 
-def check_question(options: argparse.Namespace) -> None:
+def check_usage(options: argparse.Namespace) -> None:
+    """Leave with a message if a command lacks what no single option can ask for."""
+    if options.command is does.run_command:
+        _check_question(options)
+    elif options.command is does.train_command and options.prebatched is None:
+        missing = [name for name in ("store", "task") if not getattr(options, name)]
+        if missing:
+            words = {"store": "STORE", "task": "--task"}
+            options.parser.error(
+                f"train needs {' and '.join(words[name] for name in missing)}, or a pack"
+                " (--prebatched)"
+            )
+
+
+def _check_question(options: argparse.Namespace) -> None:
     """`run` needs a task of a metadata file, or a query with its anchor and target."""
-    if options.command is not does.run_command:
-        return
     if options.query is not None:
         missing = [n for n in ("anchor", "target") if getattr(options, n) is None]
         if missing:
@@ -140,13 +152,14 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_train(commands: Any) -> None:
-    text = "train on tasks of one or more stores"
+    text = "train on tasks of one or more stores, or from a pack"
     command = _command(commands, "train", does.train_command, text)
-    command.add_argument("store", nargs="+")
+    command.add_argument("store", nargs="*", help="not needed with a pack")
+    _add_weighted_tasks(command)
     command.add_argument(
-        "--task", required=True, action="append", type=_task,
-        help="a task, or task=weight: how often it is trained beside others; several by several"
-        " --task",
+        "--prebatched", type=Path, metavar="PACK",
+        help="take the batches from a pack of `confluence prebatch`, and settings, unless --preset"
+        " is given, as it was made with",
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
@@ -156,6 +169,24 @@ def _add_train(commands: Any) -> None:
     _add_what_is_there(command)
     add_no_verify(command)
     _add_ranks(command)
+    _add_settings(command, standard=None)
+
+
+def _add_prebatch(commands: Any) -> None:
+    text = "write the batches of a training to a disk, for `train --prebatched`"
+    command = _command(commands, "prebatch", does.prebatch_command, text)
+    command.add_argument("store")
+    _add_weighted_tasks(command, required=True)
+    command.add_argument(
+        "--epochs", type=_count, metavar="E",
+        help="passes over the train seeds; default: as many batches as --steps take",
+    )  # fmt: skip
+    command.add_argument("--out", type=Path, required=True, metavar="PACK", help="folder")
+    command.add_argument(
+        "--ranks", type=_count, default=1, metavar="W", help="how many will train from it [1]"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace the pack that is there")
+    add_no_verify(command)
     _add_settings(command)
 
 
@@ -247,6 +278,14 @@ def _add_smoke(commands: Any) -> None:
 # ------------------------------------------------------------------------ what several of them have
 
 
+def _add_weighted_tasks(command: argparse.ArgumentParser, *, required: bool = False) -> None:
+    command.add_argument(
+        "--task", required=required, action="append", type=_task,
+        help="a task, or task=weight: how often it is trained beside others; several by several"
+        " --task",
+    )  # fmt: skip
+
+
 def _add_what_is_there(command: argparse.ArgumentParser) -> None:
     """What becomes of a run that is in the folder already."""
     there = command.add_mutually_exclusive_group()
@@ -291,9 +330,9 @@ def _add_tree_share(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_settings(command: argparse.ArgumentParser) -> None:
+def _add_settings(command: argparse.ArgumentParser, *, standard: str | None = "small") -> None:
     """--preset, and one option for each field of Config."""
-    command.add_argument("--preset", default="small", choices=tuple(PRESETS))
+    command.add_argument("--preset", default=standard, choices=tuple(PRESETS))
     title = "settings (in brackets those of the preset small)"
     groups = {name: command.add_argument_group(f"{name} {title}") for name in GROUPS}
     usual, parsers = PRESETS["small"](), setting_parsers()

@@ -95,15 +95,50 @@ def train_command(options: argparse.Namespace) -> Told:
     def train() -> Run:
         from confluence.runs.run import train
 
-        names = [name for name, _ in options.task]
+        names, pack = _names(options.task), options.prebatched
         return train(
-            options.store, task=names, out=options.out or default_out(*names),
-            task_weights=dict(options.task), memory_fraction=options.memory_fraction,
-            **_how_to_train(options),
+            options.store or None, task=names, out=options.out or _out_of(names, pack),
+            task_weights=dict(options.task or ()), prebatched=pack,
+            memory_fraction=options.memory_fraction, **_how_to_train(options),
         )  # fmt: skip
 
+    return _train_together(options, train, _train_config(options))
+
+
+def _names(tasks: Sequence[tuple[str, float]] | None) -> list[str] | None:
+    return None if tasks is None else [name for name, _ in tasks]
+
+
+def _train_config(options: argparse.Namespace) -> Config:
     settings = {**overrides_of(options), "cell_budget": None}  # which may have to be measured
-    return _train_together(options, train, preset(options.preset, **settings))
+    if options.prebatched is None:
+        return preset(options.preset or "small", **settings)
+    from confluence.runs.run import train_config
+
+    return train_config(options.preset, options.prebatched, settings)
+
+
+def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
+    """The folder of a run by its tasks, which a pack says if nobody else does."""
+    if names is None and pack is not None:
+        from confluence.data.packed_store import packed_tasks
+
+        names = packed_tasks(pack)
+    return default_out(*names or ())
+
+
+def prebatch_command(options: argparse.Namespace) -> Told:
+    """Write the batches of a training into a pack."""
+    from confluence.runs.prebatch import describe, prebatch
+
+    _check_alone("prebatch", "start it once, with --ranks for how many it writes")
+    result = prebatch(
+        options.store, task=[name for name, _ in options.task], out=options.out,
+        epochs=options.epochs, ranks=options.ranks, task_weights=dict(options.task),
+        preset=options.preset, overwrite=options.overwrite, verify=options.verify,
+        **overrides_of(options),
+    )  # fmt: skip
+    return Told(result, describe(result))
 
 
 def pretrain_command(options: argparse.Namespace) -> Told:

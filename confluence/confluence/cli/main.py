@@ -1,4 +1,5 @@
-"""The command `confluence`: run, train, pretrain, evaluate, probe, predict, backtest, page, smoke.
+"""The command `confluence`: run, prebatch, train, pretrain, evaluate, probe, predict, page,
+backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and says how to go on).
@@ -23,7 +24,7 @@ import headwater
 from headwater.console import keep_places, say, tell
 from headwater.interrupts import Interrupts, is_interrupt
 
-from confluence.cli.arguments import check_question, make_parser
+from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Told
 
 EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_places()
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
-    check_question(options)
+    check_usage(options)
     # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode is no reason to fail

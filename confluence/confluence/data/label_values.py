@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,8 @@ def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | 
     ]
     values, counts = np.unique(labels.targets[labels.is_known], return_counts=True)
     is_rare = labels.is_known & (labels.targets != values[counts.argmax()])
+    if not Path(path).exists():  # the run has a pack of it
+        return None
     if cfg.past is not None or np.unique(labels.anchor_rows[is_rare]).size < len(splits):
         return None  # seeds of an anchor stay together: some split has but the commonest value
     end = time.monotonic() + SEARCH_SECONDS

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.label_values import check_label_values
+from confluence.data.replay import Replay
 from confluence.data.tasks import (
     NO_TIME,
     TRAIN,
@@ -127,6 +128,13 @@ class OpenStore:
     tasks: tuple[Task, ...] = ()  # of the places
     labels: tuple[Labels, ...] = ()
     share: float = 1.0  # its weight where no task is learned
+    made: Replay | None = None  # its train batches, if they were made before
+    pack: str | None = None  # identity of the pack that stands for it
+
+    @property
+    def train_batches(self) -> Any:
+        """What hands out its train batches."""
+        return self.sampler if self.made is None else self.made
 
     @property
     def weight(self) -> float:
@@ -202,7 +210,7 @@ def open_stores(
             metadata = sampler.database_metadata()
             labels = tuple(read_labels(path, sampler, place.name) for place in here)
             for own, place in zip(labels, here, strict=True):
-                scored = _scored_in_training(metadata, place.name, own, cfg)
+                scored = scored_in_training(metadata, place.name, own, cfg)
                 check_label_values(path, place.name, metadata, own, cfg, scored=scored)
             tasks = tuple(
                 read_task(metadata, own, place.name)
@@ -219,7 +227,7 @@ def open_stores(
         yield tuple(stores)
 
 
-def _scored_in_training(
+def scored_in_training(
     metadata: Mapping[str, Any], name: str, labels: Labels, cfg: Config
 ) -> str | None:
     """ "val" where the run is scored on it at its steps; an empty one only if it should have seeds,
@@ -286,7 +294,7 @@ class Mixture:
     def __init__(self, stores: Sequence[OpenStore]) -> None:
         total = sum(store.weight for store in stores)
         self._shares = [store.weight / total for store in stores]
-        self._samplers = [store.sampler for store in stores]
+        self._samplers = [store.train_batches for store in stores]
         self._counts = [0] * len(stores)
 
     def next_batch(self) -> tuple[Any, int]:

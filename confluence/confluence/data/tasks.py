@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import headwater
@@ -22,6 +22,8 @@ from headwater.machine import machine_bytes
 from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
+from confluence.data.one_copy import put_whole
+from confluence.data.pack import WholeBatch
 from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
@@ -54,6 +56,14 @@ HUBER_DELTA = {"mae": 0.2, "rmse": 1.0}  # by the metric of the task
 RESIDENT_SHARE = 0.1  # of a device's memory, for the vectors of texts
 TRAIN, VAL, TEST = 0, 1, 2
 SPLITS = {"train": TRAIN, "val": VAL, "test": TEST}
+
+BATCH_SETTINGS = (
+    "seed", "split_seed", "split_ratios", "train_on_val", "batch_size", "accumulate",
+    "sequence_length", "max_rows", "max_hops", "child_width", "child_order", "child_counts",
+    "identifier_cells", "label_rows", "peer_labels", "context_labels", "staleness", "cell_dropout",
+    "visible_until", "objective", "cell_budget",
+)  # fmt: skip
+MASK_SETTINGS = ("mask_ratio", "max_targets_per_type", "seed_tables")
 
 NO_BATCHES: dict[str, Any] = {"num_prefetch": 0, "layout": "compact"}
 """Options of a sampler whose splits and metadata are read: it walks fewer contexts at first."""
@@ -123,6 +133,16 @@ def _logit(share: float) -> float:
     return float(np.log(share / (1.0 - share)))
 
 
+def batch_settings(cfg: Config) -> dict[str, Any]:
+    """The settings that decide what is in a batch, by name: all that `open_sampler` reads, but for
+    where texts are, and how many threads make how many batches ahead."""
+    found = {name: getattr(cfg, name) for name in BATCH_SETTINGS}
+    found |= {"time_split": cfg.past, "auxiliary_weight > 0": cfg.auxiliary_weight > 0}
+    if cfg.masks_cells:
+        found |= {name: getattr(cfg, name) for name in MASK_SETTINGS}
+    return found
+
+
 def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
     """A sampler of some tasks, or of all, with the run's options.
 
@@ -182,7 +202,7 @@ def _open_within(options: Mapping[str, Any], budget: int) -> Any:
 def most_cells(sampler: Any) -> int:
     """N of the largest flat batch of a sampler, of train or of a pass."""
     shapes = [sampler.flat_shape(task) for task in sampler.tasks]
-    return max(max(shape["cells"], *shape["pass_cells"].values()) for shape in shapes)
+    return int(max(max(shape["cells"], *shape["pass_cells"].values()) for shape in shapes))
 
 
 def parts_of(sampler: Any, asked: int) -> int:
@@ -222,7 +242,7 @@ def device_bytes() -> int:
     """The memory of this process's device; of a processor the machine's. 0 where nobody says."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        return machine_bytes()
+        return int(machine_bytes())
     return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
 
@@ -370,7 +390,7 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
             owners[start : start + len(stats["categories"])] = number
     tables = [columns, categories, owners]
     if sampler.text_mode == "numbers":
-        tables.append(sampler.store.core.vectors(EMBEDDING_KINDS["texts"]))
+        tables.append(sampler.text_vectors())
     return Tables(*(jax.device_put(table) for table in tables))
 
 
@@ -395,6 +415,24 @@ def position_count(batch: Mapping[str, Any]) -> int:
     return int(np.size(batch["cells" if "cells" in batch else "is_padding"]))
 
 
+class Alive:
+    """Counts the positions of batches on their way, and those of them that are cells."""
+
+    def __init__(self) -> None:
+        self.cells = self.positions = 0
+
+    def counted(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches as they are."""
+        for batch in batches:
+            self.cells += cell_count(batch)
+            self.positions += position_count(batch)
+            yield batch
+
+    def share(self) -> float | None:
+        """None before the first batch."""
+        return self.cells / self.positions if self.positions else None
+
+
 def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[str, jax.Array]:
     """The arrays that the model reads, on the device. The batch itself is left as it is.
 
@@ -409,8 +447,11 @@ def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[
     names += [name for name in batch if name.startswith("masked_")]
     if TEXTS not in batch:
         names[names.index(TEXTS)] = TEXT_NUMBERS
-    # Put together: one call of JAX takes half the time of one for each.
-    arrays: dict[str, jax.Array] = jax.device_put({name: batch[name] for name in names})
+    arrays: dict[str, jax.Array]
+    if isinstance(batch, WholeBatch):
+        arrays = put_whole(batch, names)
+    else:  # put together: one call of JAX takes half the time of one for each
+        arrays = jax.device_put({name: batch[name] for name in names})
     if TEXT_NUMBERS in arrays:
         arrays[TEXTS] = _take_texts(texts, arrays.pop(TEXT_NUMBERS))
     return arrays

@@ -5,6 +5,7 @@ that with `verify="header"` nothing is read, and without a place to remember it 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import headwater
 from headwater import binding
@@ -23,6 +24,11 @@ def check_stores(paths: Iterable[str], verify: str) -> None:
     """
     how = word("verify", verify, binding.VERIFY)
     for path in dict.fromkeys(paths):
+        if not Path(path).exists():
+            raise headwater.StoreError(
+                f"the store '{path}' is not there; a pack that was made from it has what training"
+                " takes (--prebatched), and nothing else: say where the store is"
+            )
         with open_store(path) as store:
             verified.check_files(store.core, path, how, current().still)
 

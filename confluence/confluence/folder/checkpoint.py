@@ -55,7 +55,7 @@ OWN_ENTRIES = frozenset((*PARTS, "record", "_CHECKPOINT_METADATA", "commit_succe
 FREE_SETTINGS = frozenset(
     {
         "num_prefetch", "num_threads", "log_every", "log_to", "eval_every", "save_every",
-        "collective_timeout_s",
+        "collective_timeout_s", "prebatch", "prebatch_epochs",
     }
 )  # fmt: skip
 """Settings that a run may change when it goes on: they do not change what is learned."""
@@ -92,6 +92,7 @@ class Saved:
 def make_record(
     cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]],
     pretraining: Mapping[str, Any] | None = None, out: Path | None = None,
+    repeats: Sequence[Any] = (), pack: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What a checkpoint says about itself.
 
@@ -100,6 +101,9 @@ def make_record(
             is opened from.
         pretraining: "seeds" and "weights" of the stores of a run without tasks.
         out: the run's folder; a store in it goes with it where it is moved or copied.
+        repeats: of each store how many batches were made before training and are repeated, in how
+            many epochs; None: no batch comes twice.
+        pack: where these batches are, if a pack has them.
     """
     text = next(iter(metadata.values()))["text"]
     return {
@@ -119,6 +123,8 @@ def make_record(
             for place in places
         ],
         "pretraining": pretraining,
+        "repeats": list(repeats) if any(repeats) else None,
+        "pack": pack,
     }
 
 
@@ -143,9 +149,11 @@ def store_paths(out: Path, record: Mapping[str, Any]) -> list[str]:
         places = places if beside is None else [*places, (out / beside).resolve()]
         there = [str(place) for place in places if place.exists()]
         if not there:
+            pack = record.get("pack")
+            has = f" (the pack '{pack}' can train and no more)" if pack else ""
             raise CheckpointError(
-                f"the run in '{out}' learned from the store '{entry['path']}', which is not there:"
-                " say where it is (--store)"
+                f"the run in '{out}' learned from the store '{entry['path']}', which is not"
+                f" there{has}: say where it is (--store)"
             )
         same = [place for place in there if build_at(Path(place)) == entry["fingerprint"]]
         found.append((same or there)[0])
@@ -550,6 +558,9 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         now = (wanted.get("pretraining") or {}).get(title)
         if was != now:
             found.append(f"the {title} of the stores were {was!r} and are {now!r}")
+    was, now = record.get("repeats"), wanted.get("repeats")
+    if was != now:
+        found.append(f"the batches that repeat were {_repeated(was)} and are {_repeated(now)}")
     before = kept_config(record["config"]).to_dict()
     after = kept_config(wanted["config"]).to_dict()
     found += [
@@ -558,6 +569,14 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         if name not in FREE_SETTINGS and before[name] != after[name]
     ]
     return found
+
+
+def _repeated(repeats: Sequence[Mapping[str, int] | None] | None) -> str:
+    texts = (
+        "none" if own is None else f"{own['batches']:,} of {own['epochs']} epochs"
+        for own in repeats or [None]
+    )
+    return ", ".join(texts)
 
 
 def _tasks_of(record: Mapping[str, Any]) -> str:

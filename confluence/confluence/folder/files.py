@@ -47,13 +47,13 @@ def build_at(store: Path) -> str | None:
     return read_json(store / "manifest.json").get("fingerprint")
 
 
-def check_outside(folder: Path, stores: Iterable[str]) -> None:
-    """Raise where a run would be written into a store that it learns from."""
-    for store in stores:
-        if folder.resolve().is_relative_to(Path(store).resolve()):
+def check_outside(folder: Path, sources: Iterable[str], kind: str = "store") -> None:
+    """Raise where a run, or a pack, would be written into what it is made from."""
+    for source in sources:
+        if folder.resolve().is_relative_to(Path(source).resolve()):
             raise ValueError(
-                f"'{folder}' is the store '{store}' or lies in it: choose another folder for what"
-                " is learned (--out)"
+                f"'{folder}' is the {kind} '{source}' or lies in it: choose another folder for what"
+                " is made from it (--out)"
             )
 
 

@@ -5,8 +5,9 @@ norm and learning rate, seconds per step, the shares of them in which the host f
 the device waited for them, cells and contexts per second, and what bounded the sampler. Where cells
 are masked beside a task, it also has the mean losses of both apart, over the steps of this process.
 The `end` line sums up the steps of one process, the first apart, because it compiles, and says how
-much memory of its device the process needed at most, where the device tells. On a terminal progress
-is a bar; elsewhere it is about ten plain lines.
+much memory of its device the process needed at most, where the device tells, and how busy the
+device was (`usage`), which is also printed. On a terminal progress is a bar; elsewhere it is about
+ten plain lines.
 
 A run that goes on appends a `resume` line with the step it goes on from. What a killed process had
 logged after that step comes again behind it, with the same losses.
@@ -23,14 +24,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from headwater.console import say
 from headwater.console import to_json as ascii_json
 
 from confluence.folder.files import whole
 from confluence.folder.log_events import StepReport, read_lines
+from confluence.folder.meters import DeviceStats, device_memory
+from confluence.folder.telemetry import NO_SPANS, Spans
 from confluence.folder.trackers import Sinks
+from confluence.folder.usage import (
+    UNWATCHED,
+    StepWatch,
+    Usage,
+    UsageSampler,
+    describe_usage,
+    host_warning,
+)
 
 FILE = "log.jsonl"
 PLAIN_LINES = 10  # of progress, where there is no terminal
@@ -38,14 +48,6 @@ BIN_RATIO = 2.0**0.25  # between the edges of the histogram of step times
 BIN_LIMIT = 100  # most bins
 
 ReadStats = Callable[[Mapping[str, Any] | None], dict[str, Any]]
-ReadMemory = Callable[[], Mapping[str, int] | None]
-
-
-def device_memory() -> Mapping[str, int] | None:
-    """What the allocator of this process's device tells, in bytes by name; None: nothing, as on a
-    CPU."""
-    stats: Mapping[str, int] | None = jax.local_devices()[0].memory_stats()
-    return stats
 
 
 def to_json(value: Any) -> str:
@@ -70,10 +72,12 @@ class Log:
     def __init__(
         self, folder: Path, *, steps: int, every: int, contexts_per_step: int,
         losses: Sequence[float] = (), read_stats: ReadStats | None = None,
-        read_memory: ReadMemory = device_memory, sinks: Sinks | None = None,
+        read_memory: DeviceStats = device_memory, sinks: Sinks | None = None,
+        usage: UsageSampler | None = None,
     ) -> None:  # fmt: skip
         """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`.
-        `sinks`: where all events go as well; closed with the log."""
+        `sinks`: where all events go as well. `usage`: how busy the device is. Both are closed with
+        the log."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._file = (folder / FILE).open("a" if losses else "w", encoding="utf-8")
@@ -83,7 +87,10 @@ class Log:
         self._steps = steps
         self._read_stats = read_stats
         self._read_memory = read_memory
-        self._sinks = sinks
+        self._sinks, self._usage = sinks, usage
+        self._figures: Usage | None = None  # once the process is done with its steps
+        self.spans: Spans = NO_SPANS if sinks is None else sinks.spans
+        self.watch: StepWatch = UNWATCHED if usage is None else usage
         self._first_stats = self._window_stats = read_stats(None) if read_stats else None
         self._started = time.perf_counter()
         self._plain_lines = len(losses) * PLAIN_LINES // steps
@@ -117,6 +124,8 @@ class Log:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._usage is not None:
+            self._usage.close()
         if self._progress is not None:
             with contextlib.suppress(OSError):  # of a terminal that was closed
                 self._progress.stop()
@@ -128,6 +137,20 @@ class Log:
                 self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
             if self.losses:
                 draw_losses(self.losses, self._folder / "loss.png")
+            if error is None:
+                self._say_usage()
+
+    def _say_usage(self) -> None:
+        """The figures by which the run's use of its device is judged."""
+        if self._figures is None:
+            return
+        for line in describe_usage(self._figures):
+            say(line)
+        later = self._reports[1:]
+        wait_share = self._rates(later)["wait_share"] if later else 0.0
+        problem = host_warning(self._figures, wait_share)
+        if problem is not None:
+            say(f"warning: {problem}")
 
     def event(self, kind: str, **fields: Any) -> None:
         """Write one line, and tell the sinks."""
@@ -142,6 +165,7 @@ class Log:
         self._window.append(report.loss)
         self._window_reports.append(report)
         self._reports.append(report)
+        self.spans.step(report)
         if report.step % self._every and report.step != self._steps:
             return
         loss = sum(self._window) / len(self._window)
@@ -153,6 +177,7 @@ class Log:
             gradient_norm=report.gradient_norm,
             learning_rate=report.learning_rate,
             **self._rates(self._window_reports),
+            **(self._usage.line() if self._usage else {}),
             **self._bound(self._window_stats),
         )
         self._window, self._window_reports = [], []
@@ -172,6 +197,7 @@ class Log:
             **self._bound(self._first_stats),
             **self._cut(),
             **self._peak_memory(),
+            **self._used(),
             "step_times": step_times([report.seconds for report in later]),
         }
 
@@ -193,9 +219,9 @@ class Log:
 
     def _cut(self) -> dict[str, Any]:
         """Contexts for which batches had no room to the end, and the share of cells lost by it."""
-        if self._read_stats is None:
+        stats = self._read_stats(self._first_stats) if self._read_stats else {}
+        if "cells_cut" not in stats:  # batches were made before
             return {}
-        stats = self._read_stats(self._first_stats)
         cut = stats["cells_cut"]
         whole = stats["packed_cells"] + cut
         return {"contexts_cut": stats["contexts_cut"], "cut_share": cut / whole if whole else 0.0}
@@ -204,6 +230,11 @@ class Log:
         """The most that this process has had of its device's memory so far."""
         peak = (self._read_memory() or {}).get("peak_bytes_in_use")
         return {} if peak is None else {"peak_device_memory_bytes": int(peak)}
+
+    def _used(self) -> dict[str, Any]:
+        """How busy and how full the device was."""
+        self._figures = None if self._usage is None else self._usage.figures()
+        return {} if self._figures is None else {"usage": self._figures.to_dict()}
 
     def _show(self, step: int, loss: float, seconds: float) -> None:
         """Move the bar, or write a plain line each time another tenth of the run is done."""

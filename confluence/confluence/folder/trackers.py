@@ -1,6 +1,7 @@
-"""Where else the log of a run goes, if asked: TensorBoard, wandb, MLflow, each an extra.
+"""Where else the log of a run goes, if asked: TensorBoard, wandb, MLflow, OpenTelemetry, each an
+extra.
 
-    Log.event ──► Sinks.event ──► settings, scalars ──► tensorboard/  wandb/  mlflow/
+    Log.event ──► Sinks.event ──► settings, scalars ──► tensorboard/  wandb/  mlflow/  traces.jsonl
 
 All write to the run's folder and need no network: wandb runs in mode "offline" (`wandb sync` sends
 it), MLflow writes SQLite with its system metrics. Who sets WANDB_MODE or MLFLOW_TRACKING_URI in the
@@ -23,9 +24,10 @@ from typing import Any, Protocol
 
 from confluence.folder.files import read_json, write_whole
 from confluence.folder.log_events import completed
+from confluence.folder.telemetry import NO_SPANS, TRACES, Otel, Spans
 
 NAMES_FILE = "sinks.json"  # under which ids the sinks know this run
-MADE = "made"  # in that file: which of their folders were not there before the run
+MADE = "made"  # in that file: which of their places were not there before the run
 PROJECT = "confluence"
 
 Scalars = Mapping[str, float]
@@ -155,19 +157,20 @@ KINDS: Mapping[str, Callable[[Path, str | None, int], Sink]] = {
     "tensorboard": TensorBoard,
     "wandb": Wandb,
     "mlflow": MLflow,
+    "otel": Otel,
 }
+FILES = {"otel": TRACES}  # of sinks that write no folder of their name
 PACKAGES = {
     "tensorboard": ("tensorboardX",),
     "wandb": ("wandb",),
-    "mlflow": ("mlflow", "sqlalchemy", "psutil"),
+    "mlflow": ("mlflow", "sqlalchemy"),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
 
 
 def check_installed(names: Sequence[str]) -> None:
     """Raise for all sinks at once whose packages are not there; before anything slow begins."""
-    missing = [
-        name for name in names if any(importlib.util.find_spec(p) is None for p in PACKAGES[name])
-    ]
+    missing = [name for name in names if not all(map(_is_there, PACKAGES[name]))]
     if missing:
         what = " and ".join(f"'{name}'" for name in missing)
         raise ImportError(
@@ -175,11 +178,24 @@ def check_installed(names: Sequence[str]) -> None:
         )
 
 
-def own_folders(folder: Path) -> list[Path]:
-    """Folders of sinks that the run in a folder made; others may hold what is not its own."""
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # nor is what it would be a part of
+        return False
+
+
+def _place(folder: Path, name: str) -> Path:
+    """What a sink writes in the folder of a run."""
+    return folder / FILES.get(name, name)
+
+
+def own_places(folder: Path) -> list[Path]:
+    """Folders and files of sinks that the run in a folder made; others may hold what is not its
+    own."""
     made = read_json(folder / NAMES_FILE).get(MADE)
-    paths = [folder / name for name in KINDS if isinstance(made, list) and name in made]
-    return [path for path in paths if path.is_dir() and not path.is_symlink()]
+    paths = [_place(folder, name) for name in KINDS if isinstance(made, list) and name in made]
+    return [path for path in paths if path.exists() and not path.is_symlink()]
 
 
 class Sinks:
@@ -190,7 +206,9 @@ class Sinks:
         check_installed(names)
         file = folder / NAMES_FILE
         known = json.loads(file.read_text("utf-8")) if resume_step and file.is_file() else {}
-        made = set(known.get(MADE, ())) | {n for n in names if not os.path.lexists(folder / n)}
+        made = set(known.get(MADE, ())) | {
+            name for name in names if not os.path.lexists(_place(folder, name))
+        }
         self._sinks: dict[str, Sink] = {}
         for name in names:
             try:
@@ -202,6 +220,12 @@ class Sinks:
             known[MADE] = sorted(made)
             write_whole(file, json.dumps(known) + "\n")
         self._end = "failed"  # unless an event says otherwise
+
+    @property
+    def spans(self) -> Spans:
+        """Where the loop tells what it does."""
+        otel = self._sinks.get("otel")
+        return otel if isinstance(otel, Otel) else NO_SPANS
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Pass on what is new in an event of the log."""

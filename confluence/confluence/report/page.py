@@ -137,6 +137,7 @@ def _tiles(events: list[Event]) -> str:
         ("loss", told[-1]["loss"] if told else None, short),
         ("parameters", rates.get("parameters"), short),
         ("median step", p50, lambda ms: f"{short(ms)} ms"),
+        ("device busy", (rates.get("usage") or {}).get("utilization_mean"), share),
         ("waiting for data", rates.get("wait_share"), share),
         ("cells per second", rates.get("cells_per_second"), short),
         ("contexts per second", rates.get("contexts_per_second"), short),
@@ -163,7 +164,10 @@ def _curves(events: list[Event]) -> str:
         line_chart("Learning rate", lines("learning_rate"), from_zero=True),
         line_chart("Gradient norm", lines("gradient_norm"), from_zero=True),
         line_chart(
-            "Share of the time", lines("wait_share", "fetch_share"), show=share, from_zero=True
+            "Share of the time",
+            lines("utilization", "wait_share", "fetch_share"),
+            show=share,
+            from_zero=True,
         ),
         line_chart("Cells per second", lines("cells_per_second"), from_zero=True),
     ]
@@ -172,8 +176,8 @@ def _curves(events: list[Event]) -> str:
         return ""
     notes = _list(
         [
-            "waiting: the device had finished and the next batch was not there; fetching: the host"
-            " got batches, mostly while the device worked",
+            "utilization: the device was busy; waiting: the device had finished and the next batch"
+            " was not there; fetching: the host got batches, mostly while the device worked",
         ]
     )
     return f'<div class="grid">{drawn}</div>{notes}'

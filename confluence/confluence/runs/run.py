@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,8 +25,10 @@ from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_output
 from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.answers.several_runs import mark, same_place
-from confluence.config import Config, ConfigError, kept_config
+from confluence.config import Config, kept_config
 from confluence.config import preset as preset_config
+from confluence.data.pack import MARK, Pack, PackError
+from confluence.data.packed_store import packed_settings, packed_store
 from confluence.data.stores import OpenStore, Seeds, TaskPlace, find_places, open_stores
 from confluence.data.tasks import (
     NO_BATCHES,
@@ -39,11 +41,12 @@ from confluence.data.tasks import (
     read_row_shape,
 )
 from confluence.data.verification import check_stores, open_store
+from confluence.data.walk import kept_in_memory, repeats_of
 from confluence.folder import checkpoint
-from confluence.folder.files import check_outside, held
+from confluence.folder.files import build_at, check_outside, held
 from confluence.folder.log import FILE
 from confluence.folder.log_events import is_log
-from confluence.folder.trackers import NAMES_FILE, check_installed, own_folders
+from confluence.folder.trackers import NAMES_FILE, check_installed, own_places
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import Params
 from confluence.ranks.group import current
@@ -57,7 +60,7 @@ from confluence.report.evaluation_files import (
 )
 from confluence.report.page import PAGE, keep_result
 from confluence.runs.ask import ask
-from confluence.runs.sizing import AUTO, MEMORY_FRACTION, fitting_budget
+from confluence.runs.sizing import AUTO, MEMORY_FRACTION, check_budget, fitting_budget
 from confluence.scores.evaluate import evaluate, time_text
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.training.session import Session
@@ -369,10 +372,11 @@ def check_choice(*, overwrite: bool, resume: bool) -> None:
 
 
 def train(
-    store: str | Path | Sequence[str | Path], *, task: str | Sequence[str], out: str | Path,
-    task_weights: Mapping[str, float] | None = None, preset: str = "small",
-    overwrite: bool = False, resume: bool = False, verify: str = "once",
-    memory_fraction: float = MEMORY_FRACTION, **overrides: Any,
+    store: str | Path | Sequence[str | Path] | None = None, *,
+    task: str | Sequence[str] | None = None, out: str | Path,
+    task_weights: Mapping[str, float] | None = None, preset: str | None = None,
+    prebatched: str | Path | None = None, overwrite: bool = False, resume: bool = False,
+    verify: str = "once", memory_fraction: float = MEMORY_FRACTION, **overrides: Any,
 ) -> Run:  # fmt: skip
     """Train a model on a task of a store, or on several of several, and save it in `out`.
 
@@ -384,7 +388,10 @@ def train(
         store, task: one, or a list. Of several stores each has at least one of the tasks, and texts
             embedded in the same way; a task is trained in every store that has one of that name.
         task_weights: how often a task is trained beside the others, by name; 1 where not given.
-        preset: a name in `confluence.PRESETS`.
+        preset: a name in `confluence.PRESETS`; None: small, or the settings that a pack was made
+            with.
+        prebatched: a pack of `confluence.prebatch`, which has the batches. Neither store nor task
+            need be given then, and the store need not be there.
         overwrite: remove the run that `out` holds; without it that is an error.
         resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
             it is done; start one if there is none. Another store, task or model is an error.
@@ -394,36 +401,46 @@ def train(
         overrides: any field of `Config`, such as `steps`. cell_budget="auto" measures what the
             memory holds (`sizing.fitting_budget`), or is that of the run that goes on.
     """
+    pack = None if prebatched is None else Path(prebatched)
     measures = overrides.get("cell_budget") == AUTO
-    cfg = preset_config(preset, **{**overrides, "cell_budget": None} if measures else overrides)
+    overrides |= {"cell_budget": None} if measures else {}
+    cfg = train_config(preset, pack, overrides)
     if measures:
         known = checkpoint.newest_whole(Path(out)) if resume else None
-        cfg = cfg.replace(
-            cell_budget=fitting_budget(cfg, store, task, verify=verify, fraction=memory_fraction)
-            if known is None
-            else checkpoint.load_record(Path(out), known)["config"]["cell_budget"]
-        )
+        if known is None:
+            asked = listed(store or ()), listed(task or ())
+            budget = fitting_budget(cfg, *asked, verify=verify, fraction=memory_fraction)
+        else:
+            budget = checkpoint.load_record(Path(out), known)["config"]["cell_budget"]
+        cfg = cfg.replace(cell_budget=budget)
     return train_with(
-        cfg, store, task=task, out=out, task_weights=task_weights, overwrite=overwrite,
-        resume=resume, verify=verify,
+        cfg, store, task=task, out=out, task_weights=task_weights, prebatched=pack,
+        overwrite=overwrite, resume=resume, verify=verify,
     )  # fmt: skip
 
 
+def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, Any]) -> Config:
+    """The settings of a training; without a preset those that a pack was made with."""
+    if preset is None and pack is not None:
+        return packed_settings(Pack.open(pack)).replace(**overrides)
+    return preset_config(preset or "small", **overrides)
+
+
 def train_with(
-    cfg: Config, store: str | Path | Sequence[str | Path], *, task: str | Sequence[str],
-    out: str | Path, task_weights: Mapping[str, float] | None = None, overwrite: bool = False,
-    resume: bool = False, verify: str = "once",
+    cfg: Config, store: str | Path | Sequence[str | Path] | None, *,
+    task: str | Sequence[str] | None, out: str | Path,
+    task_weights: Mapping[str, float] | None = None, prebatched: Path | None = None,
+    overwrite: bool = False, resume: bool = False, verify: str = "once",
 ) -> Run:  # fmt: skip
     """As `train` does, with these settings."""
     check_choice(overwrite=overwrite, resume=resume)
     if cfg.objective == "masked_cells":
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
-    paths = [str(path) for path in listed(store)]
+    paths = [] if store is None else [str(path) for path in listed(store)]
+    names = None if task is None else list(listed(task))
     check_outside(Path(out), paths)
-    check_stores(paths, verify)
-    places = find_places(paths, list(listed(task)), task_weights)
-    with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
+    with _opened(cfg, paths, names, task_weights, prebatched, verify, out=Path(out)) as stores:
         places = tuple(
             place.with_moments(task)
             for store in stores
@@ -432,6 +449,53 @@ def train_with(
         if current().is_first:
             check_label_rows(stores, cfg)
         return learn(Path(out), cfg, stores, places, overwrite=overwrite, resume=resume)
+
+
+@contextlib.contextmanager
+def _opened(
+    cfg: Config, paths: Sequence[str], names: Sequence[str] | None,
+    weights: Mapping[str, float] | None, pack: Path | None, verify: str, *, out: Path,
+) -> Iterator[tuple[OpenStore, ...]]:  # fmt: skip
+    """The stores of some tasks, or a pack that stands for one."""
+    if pack is not None:
+        check_outside(out, [str(pack)], "pack")
+        if cfg.prebatch is not None:
+            raise ValueError("a pack has the batches already: leave prebatch out")
+        _check_store_of_pack(paths, pack)
+        yield (
+            packed_store(
+                pack, cfg, names=names, weights=weights, verify=verify,
+                store=paths[0] if paths else None,
+            ),
+        )  # fmt: skip
+        return
+    if not paths or not names:
+        raise TaskError("a run needs at least one store and one task, or a pack (--prebatched)")
+    for path in paths:
+        if (Path(path) / MARK).exists():
+            raise PackError(f"'{path}' is a pack and not a store: give it with --prebatched")
+    check_stores(paths, verify)
+    places = find_places(paths, names, weights)
+    with open_stores(places, cfg, **current().sampler_options(cfg)) as stores:
+        yield stores
+
+
+def _check_store_of_pack(paths: Sequence[str], pack: Path) -> None:
+    """Raise where a store is given along with a pack that was not made from it."""
+    if len(paths) > 1:
+        raise PackError(
+            f"{len(paths)} stores are given, and the pack '{pack}' is of one: make a pack of each"
+            " for a run of each, or train on several without one (--prebatch memory keeps their"
+            " batches)"
+        )
+    made_from = Pack.open(pack).about["store"]
+    for path in paths:
+        found = build_at(Path(path))
+        if found != made_from["fingerprint"]:
+            raise PackError(
+                f"the store '{path}' has the fingerprint {found}, the pack '{pack}' was made from"
+                f" '{made_from['path']}' with {made_from['fingerprint']}"
+            )
 
 
 def learn(
@@ -447,14 +511,16 @@ def learn(
     check_budget(cfg, stores)
     group = current()
     group.check_can_train()
+    made = stores[0].made
     record = checkpoint.make_record(
-        cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder
-    )
+        cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,
+        repeats_of(stores, cfg), None if made is None else made.about["path"],
+    )  # fmt: skip
     known = [entry["fingerprint"] for entry in record["stores"]]
     group.check_same(
         {
             **cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known,
-            "pretraining": pretraining,
+            "pretraining": pretraining, "pack": [store.pack for store in stores],
         }
     )  # fmt: skip
     with contextlib.ExitStack() as until_done:
@@ -467,6 +533,8 @@ def learn(
                 done = checkpoint.newest_whole(folder) if resume else None
             _prepare(folder, record, done, overwrite=overwrite)
         done = group.tell(done)
+        if done != cfg.steps:
+            stores = kept_in_memory(stores, cfg, sharing=group.local_size, each=group.still)
         session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
         state = session.train(done) if done != cfg.steps else session.open(done)
     return Run(
@@ -474,16 +542,6 @@ def learn(
         stores=tuple(store.path for store in stores),
         seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
-
-
-def check_budget(cfg: Config, stores: Sequence[OpenStore]) -> None:
-    """Raise where the parts of a step would be of several tasks."""
-    count = sum(len(store.sampler.tasks) for store in stores)
-    if cfg.cell_budget is not None and count > 1:
-        raise ConfigError(
-            f"cell_budget is for a run of one task, and this one has {count}: give a smaller"
-            " batch_size and an accumulate as many times as large"
-        )
 
 
 def listed(given: Any) -> Sequence[Any]:
@@ -525,11 +583,12 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
         )
     if not (is_saved or results or (folder / FILE).exists()):
         return
-    sinks = own_folders(folder)
+    sinks = own_places(folder)
     for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
         path.unlink(missing_ok=True)
     for path in sinks:
-        shutil.rmtree(path)
+        remove = shutil.rmtree if path.is_dir() else os.unlink
+        remove(path)
     checkpoint.remove_all(folder)
 
 

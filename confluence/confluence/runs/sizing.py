@@ -16,7 +16,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,15 @@ import jax
 from headwater.console import say
 from headwater.machine import machine_bytes
 
-from confluence.config import Config, kept_config
-from confluence.data.stores import category_limit, find_places, first_biases, open_stores, row_shape
+from confluence.config import Config, ConfigError, kept_config
+from confluence.data.stores import (
+    OpenStore,
+    category_limit,
+    find_places,
+    first_biases,
+    open_stores,
+    row_shape,
+)
 from confluence.data.tasks import device_tables
 from confluence.data.verification import check_stores
 from confluence.ranks.group import current
@@ -122,13 +129,31 @@ def _mb(size: float) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
+def check_budget(cfg: Config, stores: Sequence[OpenStore]) -> None:
+    """Raise if a run cannot have its `cell_budget`: the parts of a step would be of several tasks,
+    or its batches are made before."""
+    if cfg.cell_budget is None:
+        return
+    count = sum(len(store.sampler.tasks) for store in stores)
+    if count > 1:
+        why = f"is for a run of one task, and this one has {count}"
+    elif cfg.prebatch is not None or any(store.made is not None for store in stores):
+        why = "does not go with batches that are made before"
+    else:
+        return
+    raise ConfigError(
+        f"cell_budget {why}: give a smaller batch_size and an accumulate as many times as large"
+    )
+
+
 def fitting_budget(
-    cfg: Config, store: Any, task: Any, *, verify: str = "once", fraction: float = MEMORY_FRACTION
-) -> int:
+    cfg: Config, stores: Sequence[Any], tasks: Sequence[Any], *, verify: str = "once",
+    fraction: float = MEMORY_FRACTION,
+) -> int:  # fmt: skip
     """The largest `cell_budget` with which the steps of a run fit into the memory; says why.
 
     Args:
-        store, task: as of `confluence.train`; one of each.
+        stores, tasks: one of each.
         fraction: of the device's memory, or of the machine's where the processor computes.
 
     Raises:
@@ -136,17 +161,16 @@ def fitting_budget(
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"memory_fraction is {fraction:g}, expected more than 0, at most 1")
-    if not isinstance(store, str | Path) or not isinstance(task, str):
-        if len(store) != 1 or len(task) != 1:
-            raise ValueError("cell_budget 'auto' is for one task of one store: give a number")
-        (store,), (task,) = ([s] if isinstance(s, str | Path) else s for s in (store, task))
+    if len(stores) != 1 or len(tasks) != 1:
+        raise ValueError("cell_budget 'auto' is for one task of one store: give a number")
     if current().size > 1:
         raise ValueError(
             "cell_budget 'auto' is measured on one device: run it without --devices, and give the"
             " number that it prints"
         )
-    check_stores([str(store)], verify)
-    sizing = measure(cfg, str(store), task, fraction)
+    store = str(stores[0])
+    check_stores([store], verify)
+    sizing = measure(cfg, store, tasks[0], fraction)
     for line in sizing.describe():
         say(line)
     return sizing.budget()

@@ -35,11 +35,13 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Task, device_tables, parts_of
+from confluence.data.tasks import US_PER_DAY, VAL, Alive, Task, device_tables, parts_of
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
 from confluence.folder.log import Log
 from confluence.folder.trackers import Sinks
+from confluence.folder.usage import UsageSampler
+from confluence.model.patterns import attention_path
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
@@ -117,8 +119,8 @@ class Session:
         log = Log(
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
-            read_stats=self.stores[0].sampler.stats,
-            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step),
+            read_stats=self.stores[0].train_batches.stats,
+            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step), usage=UsageSampler(),
         )  # fmt: skip
         if self.group.watchdog is not None:
             self.group.watchdog.on_end = lambda message: log.event("error", message=message)
@@ -135,6 +137,7 @@ class Session:
             "batches": dict(self._batch_sizes()),
             "parts": self._parts(),
             "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
+            "prebatched": [store.made and store.made.about for store in self.stores],
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
@@ -142,6 +145,7 @@ class Session:
         log.event("start", **place)
         if self.group.is_first:
             self._say_caps(place["batches"])
+            self._say_repeats()
 
     def _parts(self) -> int:
         """In how many parts the batches of a step are computed, on each rank."""
@@ -154,6 +158,7 @@ class Session:
                 f"{title}: {sizes['capped_share']:.0%} of contexts reach the {cfg.sequence_length}"
                 f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
                 f" {sizes['cells']:,} cells"
+                + (f", and attention by rows {sizes['slots']:,} slots" if "slots" in sizes else "")
             )
         if (parts := self._parts()) > 1:
             say(
@@ -161,9 +166,19 @@ class Session:
                 f" {cfg.cell_budget:,} cells (--cell-budget)"
             )
 
+    def _say_repeats(self) -> None:
+        for store in self.stores:
+            if store.made is None:
+                continue
+            share = store.weight / sum(other.weight for other in self.stores)
+            if said := store.made.shortage(self.config.steps, share):
+                say(said)
+
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """By task, or table of seeds: cells and rows of a rank's batches, and the share of contexts
-        that S or R ended, of a sample."""
+        """By task, or table of seeds: cells and rows of a rank's batches, the share of contexts
+        that S or R ended, of a sample, and the slots that attention by rows makes of them."""
+        by_rows = attention_path(self.config) == "rows"
+        width = row_shape(self.stores, self.config).width
         for store in self.stores:
             titles = {place.name: place.title for place in store.places}
             for name in store.sampler.tasks:
@@ -171,7 +186,8 @@ class Session:
                 share = shape["capped"] / max(1, shape["sampled"])
                 title = titles.get(name, f"{store.metadata['name']}/{name}")
                 yield title, {
-                    "cells": shape["cells"], "rows": shape["rows"], "capped_share": share
+                    "cells": shape["cells"], "rows": shape["rows"], "capped_share": share,
+                    **({"slots": shape["rows"] * width} if by_rows else {}),
                 }  # fmt: skip
 
     def _first_state(self, width: int, step: int | None) -> tuple[TrainState, list[float]]:
@@ -217,26 +233,28 @@ class Session:
             group.beat(f"the state after step {step}")
             state, score = group.local(state), None
             if _every(cfg.eval_every, step):
-                if cfg.objective == "masked_cells":
-                    score = self._evaluate_masked(held_out, state, step, log)
-                else:
-                    score = self._evaluate(predictors, state, step, log)
+                with log.spans.span("evaluate", step=step):
+                    if cfg.objective == "masked_cells":
+                        score = self._evaluate_masked(held_out, state, step, log)
+                    else:
+                        score = self._evaluate(predictors, state, step, log)
             if keeper is None:
                 return
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
-                state = group.host(state)
-                rest = {"optimizer": state.optimizer, "step": state.step}
-                parts = checkpoint.to_parts(state.params, rest, log.losses)
-                keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
+                with log.spans.span("save", step=step):
+                    state = group.host(state)
+                    rest = {"optimizer": state.optimizer, "step": state.step}
+                    parts = checkpoint.to_parts(state.params, rest, log.losses)
+                    keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
                 log.event("save", step=step, best=is_best)
 
         started, days = time.perf_counter(), cfg.half_life_days
         weights = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
             self.mixture.next_batch, self.mixture.state_dict, *weights,
-            texts=[own.texts for own in tables], group=group,
+            texts=[own.texts for own in tables], group=group, spans=log.spans, watch=log.watch,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
@@ -267,8 +285,9 @@ class Session:
             for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
                 if not np.any(labels.splits == VAL):
                     continue
+                alive = Alive()
                 batches = self.group.watched(store.sampler.epoch("val", task=task.name))
-                predictions = predict(predictor, state.params, batches, task)
+                predictions = predict(predictor, state.params, alive.counted(batches), task)
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
                     continue
@@ -276,7 +295,8 @@ class Session:
                     predictions, labels, task, split="val", metric=cfg.metric,
                     visible_until=cfg.visible_until,
                 )  # fmt: skip
-                log.event("evaluate", step=step, **{**result, "task": place.title})
+                said = {**result, "task": place.title, "alive_share": alive.share()}
+                log.event("evaluate", step=step, **said)
                 scores.append(_score(result, task, cfg.metric))
         if not scores or None in scores:
             return None

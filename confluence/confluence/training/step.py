@@ -34,6 +34,8 @@ from confluence.data.tasks import (
     to_device,
 )
 from confluence.folder.log_events import StepReport
+from confluence.folder.telemetry import NO_SPANS, Spans
+from confluence.folder.usage import UNWATCHED, StepWatch
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
@@ -300,15 +302,18 @@ class Feed:
         read_position: Callable[[], Any] = lambda: None,
         weigh: Callable[[Any, int], Any] = lambda batch, store: None, *,
         texts: Sequence[Array | None] = (None,), group: Group = ALONE,
+        spans: Spans = NO_SPANS, watch: StepWatch = UNWATCHED,
     ) -> None:  # fmt: skip
         """
         Args:
             weigh: what the contexts of a batch weigh in the loss, [n] float32; None: all 1.
             texts: of each store, as `Tables.texts` has them.
+            spans: of fetching and putting.
+            watch: sees what the device works on.
         """
         self._next_batch = next_batch  # and the number of its store
         self._weigh, self._texts = weigh, texts
-        self.group = group
+        self.group, self.spans, self.watch = group, spans, watch
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
@@ -319,11 +324,15 @@ class Feed:
     def next_on_device(self, running: Array | None = None) -> Fed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
-        batch, store = self._next_batch()
-        inputs, weights = to_device(batch, self._texts[store]), self._weigh(batch, store)
-        if weights is not None:
-            inputs[SEED_WEIGHTS] = jax.device_put(weights)
-        on_device = Fed(self.group.shards(inputs), store)
+        if running is not None:
+            self.watch.dispatched(running)
+        with self.spans.span("fetch", batch=self._batches):
+            batch, store = self._next_batch()
+        with self.spans.span("put", batch=self._batches):
+            inputs, weights = to_device(batch, self._texts[store]), self._weigh(batch, store)
+            if weights is not None:
+                inputs[SEED_WEIGHTS] = jax.device_put(weights)
+            on_device = Fed(self.group.shards(inputs), store)
         self.group.beat(f"train batch {self._batches}")
         self._batches += 1
         is_ready: Any = getattr(running, "is_ready", None)  # of the array; jax does not declare it
@@ -365,6 +374,7 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
+        feed.watch.dispatched(metrics["loss"])
         position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()
         if not is_last:
@@ -373,7 +383,8 @@ def fit(
         reader.pending = (step, metrics, size)
         if is_last or is_due(step):
             reader.read()
-            on_state(state, step, position)
+            with feed.watch.left_out():
+                on_state(state, step, position)
             reader.restart()
     runner.assert_one_compilation()
     return state

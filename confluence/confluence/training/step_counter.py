@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from confluence.folder.log_events import StepReport
+from confluence.folder.telemetry import NO_SPANS, Spans
+from confluence.folder.usage import UNWATCHED, StepWatch
 
 
 class RankLog:
@@ -12,6 +14,8 @@ class RankLog:
 
     def __init__(self, *, steps_done: int) -> None:
         self.losses = [0.0] * steps_done  # of the steps before: rank 0 knows them
+        self.spans: Spans = NO_SPANS
+        self.watch: StepWatch = UNWATCHED  # rank 0 samples its own device
 
     def __enter__(self) -> RankLog:
         return self

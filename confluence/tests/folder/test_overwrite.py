@@ -71,7 +71,8 @@ def test_overwrite_removes_the_run_and_leaves_the_rest(tmp_path: Path) -> None:
         "checkpoints/5.orbax-checkpoint-tmp/params.orbax-checkpoint-tmp/x": "x",
         "a/evaluation-val-rolling.json": '{"split": "val", "step": 4}',
         "b--task/predictions-test.csv": "id,obs_time,prediction,probability\n",
-        "mlflow/mlflow.db": "x", "sinks.json": '{"mlflow": "1", "made": ["mlflow"]}',
+        "mlflow/mlflow.db": "x", "traces.jsonl": "{}",
+        "sinks.json": '{"mlflow": "1", "otel": "2", "made": ["mlflow", "otel"]}',
     }  # fmt: skip
     make(tmp_path, theirs)
     clear_run(tmp_path, overwrite=True)  # here is no run

@@ -1,4 +1,5 @@
-"""The log in TensorBoard, wandb and MLflow, with the real packages where they are installed."""
+"""The log in TensorBoard, wandb and MLflow, with the real packages where they are installed.
+`test_telemetry.py` has OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import confluence
 from confluence.config import Config, preset
 from confluence.folder.log import Log
 from confluence.folder.log_events import StepReport
-from confluence.folder.trackers import KINDS, PACKAGES, Sinks, check_installed, numbers
+from confluence.folder.trackers import FILES, KINDS, PACKAGES, Sinks, check_installed, numbers
 from confluence.value_checks import settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
@@ -132,7 +133,7 @@ def test_nothing_is_imported_unless_asked_for(tmp_path: Path) -> None:
     sinks.event("start", SETTINGS)
     sinks.close()
     assert not {name.split(".")[0] for name in set(sys.modules) - known} & {
-        "tensorboardX", "wandb", "mlflow",
+        "tensorboardX", "wandb", "mlflow", "opentelemetry", "pynvml",
     }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
     assert tuple(KINDS) == tuple(PACKAGES) == settings_of(Config)["log_to"].words
@@ -149,9 +150,16 @@ def test_missing_packages_are_told_before_anything_begins(
             tmp_path / "no.hw", task="churn", out=tmp_path / "run", log_to=("tensorboard",)
         )
     assert not (tmp_path / "run").exists()
+    monkeypatch.setattr("importlib.util.find_spec", no_parent)
+    with pytest.raises(ImportError, match=r"'otel'.*pip install 'confluence\[otel\]'"):
+        check_installed(("otel",))
     with pytest.raises(confluence.ConfigError, match=r"log_to is \('tensorbord',\), expected some"):
         preset("tiny", log_to=["tensorbord"])
     assert preset("tiny", log_to=["wandb"]).log_to == ("wandb",)
+
+
+def no_parent(name: str) -> None:
+    raise ModuleNotFoundError("No module named 'opentelemetry'")
 
 
 class Broken:
@@ -210,11 +218,17 @@ def test_numbers_of_events_have_names() -> None:
     assert dict(numbers("evaluate", {"step": 3, **VAL})) == {"val/churn/auroc": 0.75}
     masked = {"objective": "masked_cells", "split": "val", "loss": 0.5, "types": {}}
     assert dict(numbers("evaluate", masked)) == {"val/masked_cells/loss": 0.5}
+    assert dict(numbers("end", {"steps": 3, "usage": {"samples": 5, "source": "nvml"}})) == {
+        "run/usage/samples": 5
+    }  # fmt: skip
     assert dict(numbers("save", {"step": 3, "best": True})) == {}
 
 
 @pytest.mark.parametrize("name", tuple(KINDS))
-def test_a_run_logs_to_what_its_settings_say(name: str, shop_store: Path, tmp_path: Path) -> None:
+def test_a_run_logs_to_what_its_settings_say(
+    name: str, shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     for package in PACKAGES[name]:
         pytest.importorskip(package, reason=EXTRA.format(name))
     out = tmp_path / "run"
@@ -224,4 +238,5 @@ def test_a_run_logs_to_what_its_settings_say(name: str, shop_store: Path, tmp_pa
     )  # fmt: skip
     sinks = json.loads((out / "sinks.json").read_text())
     assert sinks.keys() == {name, "made"} and sinks["made"] == [name]
-    assert any((out / name).iterdir())
+    place = out / FILES.get(name, name)
+    assert place.stat().st_size > 0 if name in FILES else any(place.iterdir())

@@ -77,7 +77,7 @@ START = {
 SCORED = {"event": "evaluate", "split": "val", "task": "churn", "metrics": {"auroc": 0.7}}
 END = {
     "event": "end", "steps": 30, "seconds": 9.0, "parameters": 1234567, "wait_share": 0.002,
-    "peak_device_memory_bytes": 4_200_000_000,
+    "peak_device_memory_bytes": 4_200_000_000, "usage": {"utilization_mean": 0.274},
     "step_times": {"p50_ms": 7.5, "edges_ms": [5.0, 6.0, 7.1, 8.5], "counts": [3, 0, 26]},
 }  # fmt: skip
 
@@ -108,6 +108,7 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path: Path) -> None:
     page = outline(write_page(tmp_path))
     texts = " ".join(page.texts)
     assert "finished after 30 steps" in texts
+    assert "27.4 % device busy" in texts
     store = "The store 'gone.hw' is not there now."
     for shown in ("1.23M", "7.5 ms", "0.2 %", "4.2 GB", store, "log.jsonl"):
         assert shown in texts, shown

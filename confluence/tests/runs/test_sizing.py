@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +135,14 @@ def test_several_tasks_are_refused(shop_store: Path, tmp_path: Path) -> None:
         confluence.train(
             shop_store, task=["device", "rating"], out=tmp_path, **SETTINGS, cell_budget=4096
         )
+    with pytest.raises(ConfigError, match="does not go with batches that are made before"):
+        train(shop_store, tmp_path, cell_budget=4096, prebatch="memory")
+    with pytest.raises(ConfigError, match="does not go with batches that are made before"):
+        confluence.prebatch(shop_store, task="device", out=tmp_path / "pack", cell_budget=4096)
     with pytest.raises(ValueError, match="'auto' is for one task of one store"):
-        fitting_budget(CFG, str(shop_store), ["device", "rating"])
+        fitting_budget(CFG, [shop_store], ["device", "rating"])
     with pytest.raises(ValueError, match=r"memory_fraction is 1\.5, expected more than 0"):
-        fitting_budget(CFG, str(shop_store), "device", fraction=1.5)
+        fitting_budget(CFG, [shop_store], ["device"], fraction=1.5)
 
 
 def test_nothing_is_guessed_where_memory_cannot_be_read(
@@ -158,7 +161,7 @@ def test_a_step_that_cannot_run_is_one_error(shop_store: Path) -> None:
     with pytest.raises(
         SizingError, match=r"a step of 2 contexts could not be measured: no task 'x'"
     ):
-        fitting_budget(CFG, str(shop_store), "x")
+        fitting_budget(CFG, [shop_store], ["x"])
 
 
 def test_auto_measures_two_sizes_each_in_its_process(
@@ -170,9 +173,9 @@ def test_auto_measures_two_sizes_each_in_its_process(
     assert main([*command, "--cell-budget", "auto", "--memory-fraction", "0.5", "--json"]) == 0
     said = capsys.readouterr().err
     assert "a step takes" in said and "resident memory of the process" in said
-    record = json.loads((out / "checkpoints" / "4" / "record.json").read_text())
-    assert record["config"]["cell_budget"] % 64 == 0
-    assert f"at most {record['config']['cell_budget']:,} cells at once" in said
+    budget = confluence.load(out).config.cell_budget
+    assert budget is not None and budget % 64 == 0
+    assert f"at most {budget:,} cells at once" in said
 
 
 def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:

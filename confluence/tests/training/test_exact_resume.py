@@ -268,10 +268,26 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
         train(shop_store, out, steps=2, resume=True)
 
 
+def test_slots_of_attention_by_rows_are_said(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for attention in ("rows", "dense"):
+        out = tmp_path / attention
+        train(shop_store, out, attention=attention, steps=1, save_every=0)
+        (sizes,) = events(out, "start")[0]["batches"].values()
+        said = capsys.readouterr().err
+        assert f"a batch has {sizes['cells']:,} cells" in said
+        assert ("slots" in sizes) == (attention == "rows") == ("attention by rows" in said)
+    rows = events(tmp_path / "rows", "start")[0]["batches"]["subscribed"]
+    assert rows["slots"] % rows["rows"] == 0 and rows["slots"] >= rows["cells"]
+
+
 def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     train(shop_store, out, eval_every=2, save_every=0, learning_rate=3e-2)
-    scores = {e["step"]: e["metrics"]["auroc"] for e in events(out, "evaluate")}
+    evaluations = events(out, "evaluate")
+    assert all(0.5 < event["alive_share"] <= 1.0 for event in evaluations)
+    scores = {e["step"]: e["metrics"]["auroc"] for e in evaluations}
     assert len(scores) == 6
     best = max(scores, key=lambda step: (scores[step], -step))
     saved = [

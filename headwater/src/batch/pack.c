@@ -216,14 +216,19 @@ static uint64_t array_bytes(const struct hwi_plan *plan, enum hwi_field_id id) {
     return 0;
 }
 
+/* Items of an array that a sequence has. */
+static size_t items_along(const hw_shape *shape, enum axis axis) {
+    return axis == ALONG_CELLS  ? shape->sequence_length
+           : axis == ALONG_ROWS ? shape->max_rows
+                                : shape->contexts_per_sequence;
+}
+
 static void copy_array(const struct pack *pack, const struct copied *copied) {
     const hw_shape *shape = &pack->plan->shape;
-    size_t items = copied->axis == ALONG_CELLS  ? shape->sequence_length
-                   : copied->axis == ALONG_ROWS ? shape->max_rows
-                                                : shape->contexts_per_sequence;
+    size_t items = items_along(shape, copied->axis);
     uint64_t bytes = array_bytes(pack->plan, copied->id);
     size_t item_bytes = bytes / shape->batch_size / items;
-    size_t from_stride = copied->axis == ALONG_CONTEXTS ? item_bytes : items * item_bytes;
+    size_t from_stride = items_along(&pack->staging->shape, copied->axis) * item_bytes;
     memset(to_at(pack, copied->id, 0, 0), copied->blank, bytes);
     for (uint32_t k = 0; k < pack->context_count; k++) {
         const struct hwi_place *place = &pack->places[k];
@@ -276,20 +281,21 @@ static void move_order(uint16_t *to, const uint16_t *from, uint32_t from_count, 
 }
 
 static void move_orders(const struct pack *pack, const struct hwi_place *place, uint32_t k) {
-    size_t length = pack->plan->shape.sequence_length, rows = pack->plan->shape.max_rows;
+    const hw_shape *shape = &pack->plan->shape, *from = &pack->staging->shape;
     if (has(pack->plan, HWI_ROW_ORDER)) {
-        move_order(to_at(pack, HWI_ROW_ORDER, 2 * rows, place->sequence),
-                   from_at(pack, HWI_ROW_ORDER, 2 * rows, k), (uint32_t)rows, place->row_start,
-                   place->row_count);
+        move_order(to_at(pack, HWI_ROW_ORDER, 2 * (size_t)shape->max_rows, place->sequence),
+                   from_at(pack, HWI_ROW_ORDER, 2 * (size_t)from->max_rows, k), from->max_rows,
+                   place->row_start, place->row_count);
         return;
     }
+    size_t stride = 2 * (size_t)shape->sequence_length;
     static const enum hwi_field_id orders[] = {HWI_COL_PERM, HWI_OUT_PERM};
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        move_order(to_at(pack, orders[i], 2 * length, place->sequence),
-                   from_at(pack, orders[i], 2 * length, k), (uint32_t)length, place->cell_start,
-                   place->cell_count);
+        move_order(to_at(pack, orders[i], stride, place->sequence),
+                   from_at(pack, orders[i], 2 * (size_t)from->sequence_length, k),
+                   from->sequence_length, place->cell_start, place->cell_count);
     }
-    uint16_t *row_ids = to_at(pack, HWI_SEQ_ROW_IDS, 2 * length, place->sequence);
+    uint16_t *row_ids = to_at(pack, HWI_SEQ_ROW_IDS, stride, place->sequence);
     for (uint32_t cell = 0; cell < place->cell_count; cell++) {
         uint16_t *row = &row_ids[place->cell_start + cell];
         *row = (uint16_t)(*row + place->row_start);
@@ -299,7 +305,8 @@ static void move_orders(const struct pack *pack, const struct hwi_place *place, 
 /* Edges between rows that are there. */
 static void move_edges(const struct pack *pack, const struct hwi_place *place, uint32_t k) {
     size_t rows = pack->plan->shape.max_rows, slots = pack->plan->shape.parent_slots;
-    const uint16_t *from = from_at(pack, HWI_PARENTS, 2 * rows * slots, k);
+    size_t context_rows = pack->staging->shape.max_rows;
+    const uint16_t *from = from_at(pack, HWI_PARENTS, 2 * context_rows * slots, k);
     uint16_t *listed = NULL;
     uint8_t *dense = NULL;
     if (has(pack->plan, HWI_PARENTS)) {
@@ -327,7 +334,8 @@ static void move_edges(const struct pack *pack, const struct hwi_place *place, u
 
 static void move_starts(const struct pack *pack, const struct hwi_place *place, uint32_t k) {
     size_t starts = (size_t)pack->plan->shape.max_rows + 1;
-    const uint16_t *from = from_at(pack, HWI_ROW_STARTS, 2 * starts, k);
+    size_t context_starts = (size_t)pack->staging->shape.max_rows + 1;
+    const uint16_t *from = from_at(pack, HWI_ROW_STARTS, 2 * context_starts, k);
     uint16_t *to = to_at(pack, HWI_ROW_STARTS, 2 * starts, place->sequence);
     for (uint32_t row = 0; row < place->row_count; row++) {
         to[place->row_start + row] = (uint16_t)(place->cell_start + from[row]);

@@ -1,10 +1,11 @@
 /*
  * Packing: several contexts in one sequence. The contexts of a batch are made as ever, one to a
- * sequence, in a staging slab that belongs to the batch's scratch (plan->staging is its plan); then
- * one thread places them, in the order of their seeds, each into the first sequence that has room.
+ * sequence, in a staging slab that belongs to the batch's scratch (plan->staging is its plan, of
+ * sequences of the shape of a context); then one thread places them, in the order of their seeds,
+ * each into the first sequence that has room.
  *
- *     staging  a a a . . .   b b b b . .   c c . . . .        contexts_per_batch sequences
- *     packed   a a a c c .   b b b b . .                      batch_size sequences
+ *     staging  a a a .   b b b b   c c . .     contexts_per_batch sequences of context_length
+ *     packed   a a a c c .   b b b b . .       batch_size sequences of sequence_length
  *
  * A context that has room nowhere is cut: it goes where most of its cells can stay, and keeps a
  * prefix of them. One that cannot even keep the cells up to its target is dropped. Both are

@@ -32,8 +32,8 @@ static uint64_t most_merged(const struct hwi_plan *plan) {
 }
 
 hw_status hwi_texts_open(const struct hwi_plan *plan, struct hwi_texts *texts, hw_error *error) {
-    if (!hwi_id_set_open(&texts->sequence, plan->shape.sequence_length)) {
-        return hwi_no_memory(error, "a worker's texts", plan->shape.sequence_length);
+    if (!hwi_id_set_open(&texts->sequence, plan->shape.context_length)) {
+        return hwi_no_memory(error, "a worker's texts", plan->shape.context_length);
     }
     return HW_OK;
 }

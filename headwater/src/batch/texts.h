@@ -61,8 +61,8 @@ HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_p
                                      uint64_t *over_budget, hw_error *error);
 /* Sequence b has no texts. */
 void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b);
-/* Distinct texts of a walk in order of their cells, read from the records into listed[S]; returns
- * how many there are. */
+/* Distinct texts of a walk in order of their cells, read from the records into
+ * listed[context_length]; returns how many there are. */
 uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_walk *walk, uint32_t *listed);
 
 /*

@@ -127,6 +127,11 @@ static const hw_option_field FIELDS[] = {
     {"cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,
      "probability, less than 1, that a cell is left out of a train context; never the target, a"
      " masked cell or a row's first (docs/2-sampling.md, \"Cell dropout\")"},
+    {"context_length", HW_OPTION_UINT32, AT(context_length), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
+     CONTENTS, "with packing: most cells of a context, at most S, which is the default"},
+    {"max_context_rows", HW_OPTION_UINT32, AT(max_context_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
+     CONTENTS, "with packing: most rows of a context, at most max_rows; by default that, or chosen"
+     " where that is"},
 };
 /* clang-format on */
 
@@ -247,6 +252,28 @@ static hw_status check_flat(const hw_sampler_options *options, hw_error *error) 
     return HW_OK;
 }
 
+/* The shape of a context under packing, which must have room in a sequence. */
+static hw_status check_context(const hw_sampler_options *options, hw_error *error) {
+    const struct {
+        const char *name, *most_name;
+        uint32_t value, most; /* most 0: chosen later */
+    } sizes[] = {
+        {"context_length", "sequence_length", options->context_length, options->sequence_length},
+        {"max_context_rows", "max_rows", options->max_context_rows, options->max_rows},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value != 0 && !options->packing) {
+            return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %u, without packing it is %s",
+                            sizes[i].name, sizes[i].value, sizes[i].most_name);
+        }
+        if (sizes[i].most != 0 && sizes[i].value > sizes[i].most) {
+            return hwi_fail(error, HW_BAD_ARGUMENT, "%s is %u, expected at most %s, %u",
+                            sizes[i].name, sizes[i].value, sizes[i].most_name, sizes[i].most);
+        }
+    }
+    return HW_OK;
+}
+
 /* What options ask of one another. */
 static hw_status check_together(const hw_sampler_options *options, hw_error *error) {
     double sum = options->split_ratios[0] + options->split_ratios[1] + options->split_ratios[2];
@@ -271,6 +298,7 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
         return hwi_fail(error, HW_BAD_ARGUMENT, "cell_dropout is %g, expected less than 1",
                         options->cell_dropout);
     }
+    HW_TRY(check_context(options, error));
     return check_flat(options, error);
 }
 

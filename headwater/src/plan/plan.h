@@ -147,9 +147,10 @@ struct hwi_plan {
                             contexts */
     uint32_t child_slots; /* most keys that point at one table */
     struct hwi_flat_task *flat; /* [task_count]; NULL but in the flat layout */
-    struct hwi_plan *staging; /* with packing and in the flat layout: of the batch of
-                                 contexts_per_batch sequences that is made first, one context in
-                                 each; it shares all else. NULL without */
+    struct hwi_plan
+        *staging; /* with packing and in the flat layout: of the batch of
+                     contexts_per_batch sequences that is made first, one context in
+                     each, of the shape of a context; it shares all else. NULL without */
 };
 
 /* The plan that sequences are made by. */

@@ -13,9 +13,9 @@ hw_status hwi_sample_open(const struct hwi_plan *plan, struct hwi_context_sample
         status = hwi_texts_open(plan, &sample->texts, error);
     }
     if (status == HW_OK) {
-        sample->listed = calloc(plan->shape.sequence_length, sizeof *sample->listed);
+        sample->listed = calloc(plan->shape.context_length, sizeof *sample->listed);
         if (sample->listed == NULL) {
-            status = hwi_no_memory(error, "the sample of contexts", plan->shape.sequence_length);
+            status = hwi_no_memory(error, "the sample of contexts", plan->shape.context_length);
         }
     }
     if (status != HW_OK) {

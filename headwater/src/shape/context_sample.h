@@ -16,10 +16,10 @@ struct hwi_context_sample {
     const struct hwi_plan *plan;
     struct hwi_walk walk;
     struct hwi_texts texts;
-    uint32_t *listed; /* [S] distinct texts of the walk, by hwi_sample_texts */
+    uint32_t *listed; /* [context_length] distinct texts of the walk, by hwi_sample_texts */
 };
 
-/* By the plan's shape as it is now: S and max_rows. */
+/* By the plan's shape as it is now: context_length and max_context_rows. */
 HWI_CHECK hw_status hwi_sample_open(const struct hwi_plan *plan, struct hwi_context_sample *sample,
                                     hw_error *error);
 void hwi_sample_release(struct hwi_context_sample *sample);

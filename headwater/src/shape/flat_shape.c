@@ -17,7 +17,8 @@ enum {
     SAMPLED_FOR_PASSES = 1024, /* of the others */
     CELLS_STEP = 64,
     ROWS_STEP = 16,
-    ALIKE_PERCENT = 90, /* batches that differ less share a size */
+    ALIKE_PERCENT = 90, /* batches of streams that differ less share a size */
+    PASSES_ALIKE_PERCENT = 98, /* and of passes */
 };
 #define DEVIATIONS 2.0 /* of the mean of a block */
 #define LEAST_REST                                                                                 \
@@ -175,7 +176,39 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
     return HW_OK;
 }
 
-/* Batches of passes over the split: what a bit fewer than batch_size contexts have. */
+/* Batches that the passes of all ranks over the sample have. */
+static uint32_t count_pass_batches(const struct sample *sample, uint32_t most_cells,
+                                   uint32_t most_rows) {
+    uint32_t ranks = sample->plan->options.world_size, batches = 0;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        uint32_t count = 0, cells = 0, rows = 0;
+        for (uint32_t i = rank; i < sample->count; i += ranks) {
+            struct hwi_length length = sample->lengths[i];
+            if (count == 0 || count == sample->plan->shape.batch_size ||
+                length.cells > most_cells - cells || length.rows > most_rows - rows) {
+                batches++;
+                count = cells = rows = 0;
+            }
+            count++;
+            cells += length.cells;
+            rows += length.rows;
+        }
+    }
+    return batches;
+}
+
+/* The fewest cells with which a pass has no more batches: its last one is as full as the others. */
+static uint32_t without_rest(const struct sample *sample, uint32_t cells, uint32_t rows) {
+    uint32_t batches = count_pass_batches(sample, cells, rows);
+    while (cells >= sample->plan->shape.sequence_length + CELLS_STEP &&
+           count_pass_batches(sample, cells - CELLS_STEP, rows) <= batches) {
+        cells -= CELLS_STEP;
+    }
+    return cells;
+}
+
+/* Batches of passes over the split: what a bit fewer than batch_size contexts have; of a split that
+ * the sample has all of, no more than its batches need. */
 static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *sample,
                               hw_flat_shape *shape) {
     uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
@@ -187,6 +220,10 @@ static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *
                 each, most_cells);
     shape->pass_rows[sample->split] =
         rounded(each * rows.mean * (1 + rows.cv / root), ROWS_STEP, most_rows, each, most_rows);
+    if (sample->count == sample->list.count) {
+        shape->pass_cells[sample->split] =
+            without_rest(sample, shape->pass_cells[sample->split], shape->pass_rows[sample->split]);
+    }
 }
 
 /* ---- tasks and splits -------------------------------------------------------------------- */
@@ -200,8 +237,9 @@ static void raise(uint32_t *size, uint32_t other) {
     *size = *size > other ? *size : other;
 }
 
-/* Gives sizes that are nearly alike the largest of them: fewer shapes to compile. Sorts them. */
-static void share_sizes(struct size *sizes, size_t count) {
+/* Gives sizes of at least so many percent of the largest of them this one: fewer shapes to compile.
+ * Sorts them. */
+static void share_sizes(struct size *sizes, size_t count, uint32_t percent) {
     for (size_t i = 1; i < count; i++) { /* largest first */
         struct size size = sizes[i];
         size_t place = i;
@@ -212,7 +250,7 @@ static void share_sizes(struct size *sizes, size_t count) {
     }
     for (size_t first = 0, end; first < count; first = end) {
         uint32_t cells = *sizes[first].cells, rows = 0;
-        uint64_t least = (uint64_t)cells * ALIKE_PERCENT;
+        uint64_t least = (uint64_t)cells * percent;
         for (end = first; end < count && (uint64_t)*sizes[end].cells * 100 >= least; end++) {
             raise(&rows, *sizes[end].rows);
         }
@@ -243,9 +281,9 @@ static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
         }
     }
     if (status == HW_OK) {
-        share_sizes(streams, count);
-        share_sizes(steps, count);
-        share_sizes(passes, pass_count);
+        share_sizes(streams, count, ALIKE_PERCENT);
+        share_sizes(steps, count, ALIKE_PERCENT);
+        share_sizes(passes, pass_count, PASSES_ALIKE_PERCENT);
     }
     free(streams);
     free(steps);

@@ -34,12 +34,23 @@ struct measured {
     } *contexts; /* [count], task by task */
     uint32_t *task_ends; /* [plan->task_count] */
     uint32_t count;
-    uint32_t most_texts; /* distinct ones of a context */
+    uint32_t most_texts; /* distinct ones of a context, of those of choosing_seeds */
     uint32_t most_targets; /* masked cells of one type of a context */
 };
 
 static uint32_t sampled_seeds(const struct hwi_plan *plan) {
     return plan->options.packing ? SAMPLED_FOR_PACKING : SAMPLED_SEEDS;
+}
+
+/* With packing: contexts have a shape of their own, not that of the sequences. */
+static int is_context_given(const struct hwi_plan *plan) {
+    return plan->options.context_length != 0 || plan->options.max_context_rows != 0;
+}
+
+/* Sampled contexts of each task by which the rows and texts of a context are chosen: of a shape of
+ * its own as many as without packing, so that it is the same context. */
+static uint32_t choosing_seeds(const struct hwi_plan *plan) {
+    return is_context_given(plan) ? SAMPLED_SEEDS : sampled_seeds(plan);
 }
 
 static uint32_t larger(uint32_t a, uint32_t b) {
@@ -60,7 +71,9 @@ static hw_status measure_contexts(struct hwi_context_sample *sample, struct meas
             if (plan->mask_words > 0) {
                 hwi_masked_choose(&sample->walk);
             }
-            measured->most_texts = larger(measured->most_texts, hwi_sample_texts(sample));
+            if (position < choosing_seeds(plan)) {
+                measured->most_texts = larger(measured->most_texts, hwi_sample_texts(sample));
+            }
             measured->most_targets =
                 larger(measured->most_targets, hwi_masked_measure(&sample->walk));
         }
@@ -69,17 +82,25 @@ static hw_status measure_contexts(struct hwi_context_sample *sample, struct meas
     return HW_OK;
 }
 
-/* Smallest power of two that at least 95 % of the sampled contexts do not exceed. */
-static uint32_t choose_max_rows(const struct measured *measured, uint32_t most) {
-    uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
-    while (rows < most) {
-        uint32_t fitting = 0;
-        for (uint32_t i = 0; i < measured->count; i++) {
+/* Whether at least 95 % of the contexts of choosing_seeds have so few rows. */
+static int rows_suffice(const struct hwi_plan *plan, const struct measured *measured,
+                        uint32_t rows) {
+    uint64_t fitting = 0, counted = 0;
+    uint32_t each = choosing_seeds(plan);
+    for (uint32_t t = 0, first = 0; t < plan->task_count; first = measured->task_ends[t++]) {
+        for (uint32_t i = first; i < measured->task_ends[t] && i - first < each; i++) {
             fitting += measured->contexts[i].rows <= rows;
+            counted++;
         }
-        if ((uint64_t)fitting * 100 >= (uint64_t)measured->count * 95) {
-            break;
-        }
+    }
+    return fitting * 100 >= counted * 95;
+}
+
+/* The smallest power of two that suffices, at most `most`. */
+static uint32_t choose_max_rows(const struct hwi_plan *plan, const struct measured *measured,
+                                uint32_t most) {
+    uint32_t rows = MIN_MAX_ROWS < most ? MIN_MAX_ROWS : most;
+    while (rows < most && !rows_suffice(plan, measured, rows)) {
         rows = rows * 2 < most ? rows * 2 : most;
     }
     return rows;
@@ -151,13 +172,18 @@ static hw_status choose_contexts(struct hwi_plan *plan, const struct measured *m
     return HW_OK;
 }
 
-/* A walk of up to `most` rows, or of as many as its scratch may hold: halved until it does. */
-static hw_status open_widest(struct hwi_plan *plan, uint32_t most,
-                             struct hwi_context_sample *sample, hw_error *error) {
-    plan->shape.max_rows = most;
+/* A walk of the given rows of a context; else of as many as it has cells, or as its scratch may
+ * hold: halved until it does. */
+static hw_status open_widest(struct hwi_plan *plan, struct hwi_context_sample *sample,
+                             hw_error *error) {
+    hw_shape *shape = &plan->shape;
+    int is_given = shape->max_context_rows != 0;
+    if (!is_given) {
+        shape->max_context_rows = shape->context_length;
+    }
     hw_status status = hwi_sample_open(plan, sample, error);
-    while (status == HW_BAD_ARGUMENT && plan->shape.max_rows > MIN_MAX_ROWS) {
-        plan->shape.max_rows /= 2;
+    while (!is_given && status == HW_BAD_ARGUMENT && shape->max_context_rows > MIN_MAX_ROWS) {
+        shape->max_context_rows /= 2;
         status = hwi_sample_open(plan, sample, error);
     }
     return status;
@@ -166,18 +192,26 @@ static hw_status open_widest(struct hwi_plan *plan, uint32_t most,
 static hw_status choose_rows(struct hwi_plan *plan, struct measured *measured, hw_error *error) {
     hw_shape *shape = &plan->shape;
     struct hwi_context_sample sample;
-    HW_TRY(open_widest(plan, shape->sequence_length, &sample, error));
-    uint32_t most = shape->max_rows;
+    HW_TRY(open_widest(plan, &sample, error));
+    uint32_t widest = shape->max_context_rows;
     hw_status status = measure_contexts(&sample, measured, error);
     hwi_sample_release(&sample);
-    if (status == HW_OK) {
-        shape->max_rows = choose_max_rows(measured, most);
+    if (status != HW_OK) {
+        return status;
     }
-    if (status == HW_OK && plan->options.packing) {
+    if (plan->options.max_context_rows == 0) {
+        shape->max_context_rows = choose_max_rows(plan, measured, widest);
+    }
+    shape->max_rows = shape->max_context_rows;
+    if (plan->options.packing) {
+        uint32_t most = is_context_given(plan) ? shape->sequence_length : widest;
         shape->max_rows =
             choose_packed_rows(measured, shape->sequence_length, shape->max_rows, most);
     }
-    return status;
+    if (!is_context_given(plan)) {
+        shape->max_context_rows = shape->max_rows;
+    }
+    return HW_OK;
 }
 
 /* The quota of a context, from which the most texts of a batch follow; then how many are usual. */
@@ -248,7 +282,7 @@ static hw_status sample_shape(struct hwi_plan *plan, hw_error *error) {
 }
 
 /* With packing and in the flat layout, the contexts are made by a plan of their own: one to a
- * sequence, and with edges as parents, from which fk_adj can be made too. */
+ * sequence of their shape, and with edges as parents, from which fk_adj can be made too. */
 static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     struct hwi_plan *staging = malloc(sizeof *staging);
     if (staging == NULL) {
@@ -260,6 +294,8 @@ static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     staging->options.packing = staging->options.attention_masks = 0;
     staging->lists_parents = 1;
     staging->shape.batch_size = plan->shape.contexts_per_batch;
+    staging->shape.sequence_length = plan->shape.context_length;
+    staging->shape.max_rows = plan->shape.max_context_rows;
     staging->shape.contexts_per_sequence = 1;
     plan->staging = staging;
     return hwi_fields_plan(staging, error);
@@ -271,8 +307,12 @@ hw_status hwi_plan_shape(struct hwi_plan *plan, hw_error *error) {
     shape->batch_size = shape->contexts_per_batch = options->batch_size;
     shape->contexts_per_sequence = 1;
     shape->sequence_length = options->sequence_length;
+    shape->context_length =
+        options->context_length != 0 ? options->context_length : options->sequence_length;
     shape->text_dim = plan->store->info->text_dim;
     shape->max_rows = options->max_rows;
+    shape->max_context_rows =
+        options->max_context_rows != 0 ? options->max_context_rows : options->max_rows;
     shape->text_budget = shape->usual_texts = options->text_budget;
     shape->max_targets_per_type = options->max_targets_per_type;
     HW_TRY(sample_shape(plan, error));

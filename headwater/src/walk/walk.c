@@ -74,7 +74,7 @@ __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
                                                      const struct hwi_visit *visit) {
     const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
     const struct hwi_view *view = &walk->view;
-    uint32_t limit = walk->plan->shape.sequence_length;
+    uint32_t limit = walk->plan->shape.context_length;
     uint32_t *list = walk->cell_lists + walk->list_count;
     uint32_t count = 0;
     int holds_target = view->has_target_cell && visit->row == view->seed->anchor;
@@ -102,7 +102,7 @@ __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
 
 static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
     const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
-    uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
+    uint32_t room = walk->plan->shape.context_length - walk->cell_count;
     uint32_t count = cells->cell_count;
     visit->list = HWI_NONE;
     if (cells->late_cells || count == 0 || walk->view.task->special_tables[visit->table]) {
@@ -422,8 +422,8 @@ static void resolve_parents(struct hwi_walk *walk) {
 }
 
 static int is_full(const struct hwi_walk *walk) {
-    return walk->cell_count >= walk->plan->shape.sequence_length ||
-           walk->row_count >= walk->plan->shape.max_rows;
+    return walk->cell_count >= walk->plan->shape.context_length ||
+           walk->row_count >= walk->plan->shape.max_context_rows;
 }
 
 /* The anchor of a label row that is not the seed's own waits like a parent; the walk ends there. */
@@ -457,7 +457,7 @@ static hw_status visit_label(struct hwi_walk *walk, hw_error *error) {
     }
     uint32_t label = walk->labels.seeds[walk->labels.next++];
     uint32_t anchor = walk->plan->store->seeds[walk->view.task->task].anchors[label];
-    uint32_t room = walk->plan->shape.sequence_length - walk->cell_count;
+    uint32_t room = walk->plan->shape.context_length - walk->cell_count;
     size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
     walk->visits[walk->row_count] = (struct hwi_visit){
         .row = HWI_NONE,
@@ -559,7 +559,7 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
         if (is_full(walk)) {
             *is_done = 1;
             walk->stopped_by_rows =
-                walk->cell_count < walk->plan->shape.sequence_length && is_cut(walk);
+                walk->cell_count < walk->plan->shape.context_length && is_cut(walk);
         }
         return HW_OK;
     }
@@ -622,7 +622,7 @@ static int hides_edges(const struct hwi_plan *plan) {
 
 hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_error *error) {
     const hw_store *store = plan->store;
-    uint64_t rows = plan->shape.max_rows, keys = store->info->key_count, widest = 0;
+    uint64_t rows = plan->shape.max_context_rows, keys = store->info->key_count, widest = 0;
     uint64_t groups = rows * plan->child_slots, draws = groups * plan->options.child_width;
     uint64_t total = 0;
     for (uint32_t table = 0; table < store->info->table_count; table++) {
@@ -632,7 +632,7 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
 #define ALLOCATE(field, count) allocate(&walk->field, count, sizeof *walk->field, &total)
     if (!ALLOCATE(visits, rows) || !ALLOCATE(parents, rows * plan->shape.parent_slots) ||
         !ALLOCATE(local_parents, rows * plan->shape.parent_slots) ||
-        !ALLOCATE(cell_lists, plan->shape.sequence_length + widest) ||
+        !ALLOCATE(cell_lists, plan->shape.context_length + widest) ||
         !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) ||
         !ALLOCATE(cutoffs.found, store->info->table_count) ||
         !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(draws.groups, groups) ||
@@ -643,15 +643,17 @@ hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_e
         !ALLOCATE(labels.seeds, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
         !ALLOCATE(shown_children, hides_edges(plan) ? groups : 0) ||
         !ALLOCATE(tallies.all, plan->options.child_counts ? groups : 0) ||
-        !ALLOCATE(chosen.cells, plan->mask_words > 0 ? plan->shape.sequence_length : 0)) {
+        !ALLOCATE(chosen.cells, plan->mask_words > 0 ? plan->shape.context_length : 0)) {
         hwi_walk_release(walk);
         if (total == HWI_MAX_SCRATCH_BYTES) {
+            int is_given = plan->options.max_context_rows != 0;
+            const char *rows_name = is_given ? "max_context_rows" : "max_rows";
             return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "a walk of max_rows %llu, %u keys at one table and child_width %u "
-                            "needs more than %llu bytes of scratch for each thread: lower max_rows "
-                            "or child_width",
-                            (unsigned long long)rows, plan->child_slots, plan->options.child_width,
-                            (unsigned long long)HWI_MAX_SCRATCH_BYTES);
+                            "a walk of %s %llu, %u keys at one table and child_width %u needs more "
+                            "than %llu bytes of scratch for each thread: lower %s or child_width",
+                            rows_name, (unsigned long long)rows, plan->child_slots,
+                            plan->options.child_width, (unsigned long long)HWI_MAX_SCRATCH_BYTES,
+                            rows_name);
         }
         return hwi_no_memory(error, "the scratch of a walk", total);
     }

@@ -79,7 +79,7 @@ struct hwi_walk {
     uint32_t step;
 
     /* The context, for batch/emit.c. */
-    struct hwi_visit *visits; /* [R] */
+    struct hwi_visit *visits; /* [max_context_rows] */
     uint32_t *parents; /* [R, P] global rows over edges that are not withheld, else
                           HWI_NONE; only as many as the row has keys */
     uint16_t *local_parents; /* [R, P] their local rows, HWI_UNKNOWN_LOCAL where not in the

@@ -103,9 +103,11 @@ def fits_later(
     )
 
 
-def packed(contexts: Arrays, sequences: int, most: int) -> tuple[Arrays, list[Place]]:
-    """The dense batch, with `parents` too, of `sequences` with up to `most` contexts."""
-    length, rows = contexts["is_padding"].shape[1], contexts["row_ages"].shape[1]
+def packed(
+    contexts: Arrays, sequences: int, length: int, rows: int, most: int
+) -> tuple[Arrays, list[Place]]:
+    """The dense batch, with `parents` too, of `sequences` with `length` cells and `rows` rows each
+    and up to `most` contexts."""
     places = first_fit(contexts, sequences, length, rows, most)
     out = blank(contexts, sequences, length, rows, most)
     for k, place in enumerate(places):
@@ -125,7 +127,7 @@ def blank(contexts: Arrays, sequences: int, length: int, rows: int, most: int) -
         if name in contexts:
             out[name] = contexts[name].copy()
     for name in BY_CELL:
-        out[name] = np.zeros((sequences, *contexts[name].shape[1:]), contexts[name].dtype)
+        out[name] = np.zeros((sequences, length, *contexts[name].shape[2:]), contexts[name].dtype)
     for name, value in BY_ROW.items():
         out[name] = np.full((sequences, rows), value, contexts[name].dtype)
     for name, value in BY_CONTEXT.items():
@@ -138,7 +140,7 @@ def blank(contexts: Arrays, sequences: int, length: int, rows: int, most: int) -
     out["segment_ids"] = np.zeros((sequences, length), np.uint16)
     for name in ("col_perm", "out_perm"):
         out[name] = np.tile(np.arange(length, dtype=np.uint16), (sequences, 1))
-    out["parents"] = np.full((sequences, *contexts["parents"].shape[1:]), NONE16, np.uint16)
+    out["parents"] = np.full((sequences, rows, contexts["parents"].shape[2]), NONE16, np.uint16)
     out["fk_adj"] = np.zeros((sequences, rows, rows), np.uint8)
     out["row_starts"] = np.zeros((sequences, rows + 1), np.uint16)
     for name in ("num_cells", "num_rows"):

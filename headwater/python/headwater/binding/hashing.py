@@ -11,9 +11,13 @@ from headwater.binding.conversions import u32, u64
 from headwater.binding.library import call, lib, own
 
 
-def hash64(data: bytes, seed: SupportsIndex = 0, /) -> int:
-    """XXH64 of the bytes."""
-    return int(lib.hw_hash64(data, len(data), u64(seed)))
+def hash64(data: bytes | NDArray[np.uint8], seed: SupportsIndex = 0, /) -> int:
+    """XXH64 of bytes, or of an array of bytes that lie side by side, which is not copied."""
+    if isinstance(data, bytes):
+        return int(lib.hw_hash64(data, len(data), u64(seed)))
+    if data.dtype != np.uint8 or not data.flags.c_contiguous:
+        raise TypeError(f"data is an array of {data.dtype}, expected bytes side by side")
+    return int(lib.hw_hash64(data.ctypes.data, data.size, u64(seed)))
 
 
 def hash_embed(texts: list[str], dim: SupportsIndex, /) -> NDArray[np.float16]:

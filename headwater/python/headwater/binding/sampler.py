@@ -137,7 +137,7 @@ class Sampler:
     def shape(self) -> dict[str, int]:
         """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
         contexts_per_batch, contexts_per_sequence, max_targets_per_type, usual_texts,
-        cells_per_batch, rows_per_batch."""
+        cells_per_batch, rows_per_batch, context_length, max_context_rows."""
         return as_dict(lib.hw_sampler_shape(self.open_handle()))
 
     def flat_shape(self, task: SupportsIndex, /) -> dict[str, Any]:

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 3
 STREAMS = ("train", "val")
+# Sizes: a saved state holds what follows of them for a context, as a batch may be of another size.
+BY_BATCH = (
+    "text_budget", "default_sequence_length", "max_rows", "context_length", "max_context_rows",
+)  # fmt: skip
 
 Parameters = ParamSpec("Parameters")
 
@@ -115,11 +119,12 @@ class Sampler:
     def _deciding(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The options that decide contexts, as a saved state holds them."""
         options, shape = deciding(found), self.shape
-        del options["text_budget"]  # of a batch, which may be of another size
+        for name in BY_BATCH:
+            del options[name]
         budget = (shape["text_budget"] - 1) // shape["contexts_per_batch"]
         weights = options["task_weights"]
         return options | {
-            "max_rows": shape["max_rows"],
+            **self._context_shape(found["packing"]),
             "texts_per_sequence": budget if shape["text_budget"] else None,
             "tasks": self._seeds.names(),
             "task_weights": weights and dict(zip(self._seeds.names(), weights, strict=True)),
@@ -128,6 +133,14 @@ class Sampler:
             "max_targets_per_type": shape["max_targets_per_type"] if self._masks else None,
             **(self._levelled(found) if self._is_flat else {}),
         }
+
+    def _context_shape(self, is_packed: bool) -> dict[str, int]:
+        """The most cells and rows of a context, by the options that say so. With packing, those of
+        a sequence do not: they decide only what has room."""
+        length, rows = self.shape["context_length"], self.shape["max_context_rows"]
+        if is_packed:
+            return {"context_length": length, "max_context_rows": rows}
+        return {"default_sequence_length": length, "max_rows": rows}
 
     def _levelled(self, found: Mapping[str, Any]) -> dict[str, int]:
         """What decides which contexts a flat batch has besides."""
@@ -300,10 +313,15 @@ class Sampler:
         compact and flat layouts) are its rows, with text_mode="numbers" the `text_numbers` of a
         batch are; 0 is no text.
         """
-        texts = self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
+        texts = self.text_vectors()
         table = np.zeros((texts.shape[0] + 1, texts.shape[1]), np.float16)
         table[1:] = texts
         return table
+
+    def text_vectors(self) -> NDArray[np.float16]:
+        """The same without the zero row, float16 [V_t, D_t]: a view of the store's map, which it
+        keeps open."""
+        return self.store.core.vectors(binding.EMBEDDING_KINDS["texts"])
 
     def database_metadata(self) -> dict[str, Any]:
         """The store's `metadata`, with seed counts and statistics of this sampler's splits, and
@@ -324,7 +342,7 @@ class Sampler:
         the consumer waited; bound_by: "consumer", "walk", "emit", "text" or "idle". Also contexts
         stopped by max_rows, texts over budget, threads, batches ready now, memory. With packing
         also contexts cut and dropped, cells lost by both, and fill_unpacked: the fill that the
-        same contexts would have one to a sequence.
+        same contexts would have one to a sequence, of context_length cells.
         """
         return sampler_stats(self._core.stats(), self.shape, since)
 

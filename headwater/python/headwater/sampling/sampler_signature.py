@@ -61,4 +61,6 @@ def init(
     max_targets_per_type: int | None = None,
     peer_labels: int = 0,
     cell_dropout: float = 0.0,
+    context_length: int | None = None,
+    max_context_rows: int | None = None,
 ) -> None: ...

@@ -93,7 +93,7 @@ def sampler_stats(
         before = since[key] if since is not None and name not in STATE else 0
         stats[key] = (value * NS if key != name else value) - before
     length = shape["sequence_length"]
-    unpacked = _share(stats["cells"], stats["sequences"] * length)
+    unpacked = _share(stats["cells"], stats["sequences"] * shape["context_length"])
     stats["fill"] = unpacked
     if shape["cells_per_batch"]:
         stats["fill"] = _share(stats["packed_cells"], stats["padded_cells"])

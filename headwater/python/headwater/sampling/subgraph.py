@@ -37,7 +37,8 @@ def one_context(shape: Mapping[str, int]) -> dict[str, Any]:
     """Members of hw_sampler_options for the same contexts one at a time, with their rows."""
     return {
         "batch_size": 1,
-        "max_rows": shape["max_rows"],
+        "sequence_length": shape["context_length"],
+        "max_rows": shape["max_context_rows"],
         "max_targets_per_type": shape["max_targets_per_type"],
         "layout": binding.header.HW_LAYOUT_COMPACT,
         "with_rows": True,
@@ -45,6 +46,8 @@ def one_context(shape: Mapping[str, int]) -> dict[str, Any]:
         "text_budget": 0,
         "packing": False,
         "contexts_per_batch": 0,
+        "context_length": 0,
+        "max_context_rows": 0,
         "level_block": 0,  # the defaults: nothing is levelled
         "level_parts": 0,
         "attention_masks": False,

@@ -64,6 +64,7 @@ static hw_sampler_options options_of(uint32_t variant) {
         .attention_masks = variant == 9 || variant == 10,
         .packing = (uint8_t)is_packed,
         .contexts_per_batch = variant == 10 ? 7 : 0,
+        .context_length = variant == 10 ? 16 : 0,
         .objective = variant > MASKED_TASK ? HW_OBJECTIVE_MASKED_CELLS : HW_OBJECTIVE_TASK,
         .mask_ratio = is_masked ? 0.5 : 0,
         .cell_dropout = variant % 3 == 1 || variant == MASKED_TASK ? 0.4 : 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import headwater
 import numpy as np
 import pytest
 from comparison import difference
-from plain_database import Database, Options, Seed
+from plain_database import BOOLEAN, Database, Key, Options, Seed, Task
 from reference_compact import dense_of
 from reference_packing import Place, packed
 from test_attention_masks import expected_masks
 from tiny_store import write_tiny
-from world_store import Arrays, open_sampler, pairs_of, sampled, write_store
-from worlds import at, random_database, random_options, two_tables
+from world_store import Arrays, epoch_of, open_sampler, pairs_of, sampled, write_store
+from worlds import at, random_database, random_options, table, two_tables
 
 COMPACT = {"layout": 1}
 CONTEXTS = 7
@@ -32,11 +33,11 @@ CONTEXTS = 7
 # column        7 8    0 1 2      3 4 5 6
 
 
-def both(tmp_path: Path, length: int, rows: int = 16) -> Arrays:
+def both(tmp_path: Path, length: int, rows: int = 16, **context: int) -> Arrays:
     """One sequence for ann and then bob (which is how the epoch has them)."""
     database = two_tables(seeds=(Seed(0, at(4), True, split=0), Seed(1, at(4), False, split=0)))
     options = Options(sequence_length=length, max_rows=rows, batch_size=1, recent=True, seed=1)
-    more: dict[str, Any] = {"packing": True, "contexts_per_batch": 2, "targets": 1}
+    more: dict[str, Any] = {"packing": True, "contexts_per_batch": 2, "targets": 1, **context}
     (batch,) = sampled(database, tmp_path, options, **more)
     assert batch["seed_index"][0, 0] == 0  # ann
     return batch
@@ -100,6 +101,29 @@ def test_bob_is_cut_where_the_sequence_or_the_rows_end(
     assert batch["row_starts"][0, : len(starts)].tolist() == starts
 
 
+def test_contexts_end_before_the_sequence_does(tmp_path: Path) -> None:
+    batch = both(tmp_path, length=24, context_length=7)  # question, customer, half an order each
+    assert batch["num_cells"].tolist() == [[7, 7]]
+    assert batch["num_rows"].tolist() == [[3, 3]]
+    assert batch["segment_ids"][0].tolist() == [1] * 7 + [2] * 7 + [0] * 10
+    columns = [7, 8, 0, 1, 2, 3, 4]
+    assert batch["column_ids"][0].tolist() == columns + columns + [0] * 10
+    assert batch["row_starts"][0].tolist() == [0, 2, 5, 7, 9, 12] + [14] * 11
+    assert np.argwhere(batch["fk_adj"][0]).tolist() == [[0, 1], [2, 1], [3, 4], [5, 4]]
+    by_column, by_row = np.array([2, 3, 4, 5, 6, 0, 1]), np.array([5, 6, 2, 3, 4, 0, 1])
+    padding = list(range(14, 24))
+    assert batch["col_perm"][0].tolist() == [*by_column, *(by_column + 7), *padding]
+    assert batch["out_perm"][0].tolist() == [*by_row, *(by_row + 7), *padding]
+
+
+def test_contexts_have_fewer_rows_than_the_sequence(tmp_path: Path) -> None:
+    batch = both(tmp_path, length=24, rows=5, max_context_rows=2)  # question and customer
+    assert batch["num_cells"].tolist() == [[5, 5]]
+    assert batch["num_rows"].tolist() == [[2, 2]]
+    assert batch["row_starts"][0].tolist() == [0, 2, 5, 7, 10, 10]
+    assert np.argwhere(batch["fk_adj"][0]).tolist() == [[0, 1], [2, 3]]
+
+
 # ---- against the reference ---------------------------------------------------------------------
 
 
@@ -114,23 +138,32 @@ def lost(contexts: Arrays, places: list[Place]) -> Counter[str]:
     return counts
 
 
-def check(path: Path, database: Database, options: Options, more: dict[str, Any]) -> Counter[str]:
-    """Every epoch, packed, against what Python packs from unpacked batches of the same seeds."""
-    texts = 1 + CONTEXTS * options.sequence_length
+def check(
+    path: Path,
+    database: Database,
+    alone: Options,
+    sequences: Options,
+    more: dict[str, Any],
+    texts: int = 0,
+) -> Counter[str]:
+    """Every epoch, packed into `sequences`, against what Python packs from unpacked batches of the
+    same seeds, `alone`; texts: the budget of both."""
     targets = more.get("targets", 0)
     counts = Counter[str]()
-    alone = options.with_(batch_size=CONTEXTS)
+    alone = alone.with_(batch_size=CONTEXTS)
     packing: dict[str, Any] = {"packing": True, "contexts_per_batch": CONTEXTS, **more}
     with (
         open_sampler(
             path, database, alone, text_budget=texts, targets=targets, **COMPACT
         ) as unpacked,
-        open_sampler(path, database, options, text_budget=texts, **packing) as sampler,
+        open_sampler(path, database, sequences, text_budget=texts, **packing) as sampler,
     ):
         most = sampler.shape()["contexts_per_sequence"]
         for contexts, got in pairs_of(unpacked, sampler, database.tasks):
             contexts = {**headwater.expand(contexts), "parents": contexts["parents"]}
-            expected, places = packed(contexts, options.batch_size, most)
+            expected, places = packed(
+                contexts, sequences.batch_size, sequences.sequence_length, sequences.max_rows, most
+            )
             if "cells" in got:
                 assert difference(expected, dense_of(got), ["timestamp_values"]) is None
             else:
@@ -161,17 +194,40 @@ def test_every_context_is_found_again_as_a_segment(variant: str, tmp_path: Path)
             batch_size=1 + seed % 2, world_size=1, rank=0
         )
         path = write_store(database, tmp_path / str(seed))
-        counts += check(path, database, options, VARIANTS[variant])
+        texts = 1 + CONTEXTS * options.sequence_length
+        counts += check(path, database, options, options, VARIANTS[variant], texts)
     assert counts["contexts_cut"] > 20  # it was about something
     assert counts["contexts_dropped"] > 20
 
 
-def test_masks_see_nothing_outside_a_segment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_contexts_do_not_change_with_the_sequences_around_them(
+    variant: str, tmp_path: Path
+) -> None:
+    counts = Counter[str]()
+    for seed in range(40):
+        database, dice = random_database(seed), random.Random(f"sequences {seed}")
+        alone = random_options(seed, database).with_(world_size=1, rank=0)
+        sequences = alone.with_(
+            sequence_length=alone.sequence_length * dice.randint(1, 3) + dice.randrange(9),
+            max_rows=alone.max_rows * dice.randint(1, 3) + dice.randrange(9),
+            batch_size=1 + seed % 2,
+        )
+        context = {"context_length": alone.sequence_length, "max_context_rows": alone.max_rows}
+        path = write_store(database, tmp_path / str(seed))
+        counts += check(path, database, alone, sequences, {**VARIANTS[variant], **context})
+    assert counts["contexts_cut"] > 20
+    assert counts["contexts_dropped"] > 5
+
+
+@pytest.mark.parametrize("context", [{}, {"context_length": 12, "max_context_rows": 3}])
+def test_masks_see_nothing_outside_a_segment(context: dict[str, int], tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     options: dict[str, Any] = {
         "default_sequence_length": 64,
         "default_batch_size": 3,
         "num_prefetch": 0,
+        **context,
     }
     for layout in ("dense", "compact"):
         with headwater.Sampler(
@@ -248,10 +304,16 @@ def bytes_of(batch: headwater.Batch) -> list[bytes]:
     return [array.tobytes() for array in (*batch.values(), *batch.info.values())]
 
 
+APART: dict[str, Any] = {"context_length": 14, "max_context_rows": 4}
+
+
+@pytest.mark.parametrize("context", [{}, APART])
 @pytest.mark.parametrize("layout", ["dense", "compact"])
-def test_threads_and_prefetch_do_not_show(layout: str, tmp_path: Path) -> None:
+def test_threads_and_prefetch_do_not_show(
+    layout: str, context: dict[str, int], tmp_path: Path
+) -> None:
     path = write_tiny(tmp_path)
-    options = {**SMALL, "contexts_per_batch": 17, "layout": layout, "with_rows": True}
+    options = {**SMALL, "contexts_per_batch": 17, "layout": layout, "with_rows": True, **context}
     with headwater.Sampler(path, num_prefetch=0, **options) as sampler:
         expected = [bytes_of(sampler.batch("train", k)) for k in range(12)]
     for threads in (1, 2, 5):
@@ -281,6 +343,42 @@ def test_a_resumed_sampler_goes_on_where_it_was(tmp_path: Path) -> None:
         sampler.load_state_dict(state)
 
 
+def test_a_state_names_the_shape_of_a_context_and_not_that_of_a_sequence(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path)
+    longer = {"default_sequence_length": 70, "max_rows": 40, "default_batch_size": 3}
+    with headwater.Sampler(path, **SMALL, **APART) as sampler:
+        sampler.next_train_batch()
+        state = sampler.state_dict()
+        expected = seeds_in(sampler.next_train_batch())
+    with headwater.Sampler(path, **{**SMALL, **longer}, **APART) as sampler:
+        sampler.load_state_dict(state)
+        assert seeds_in(sampler.next_train_batch()) == expected
+        assert sampler.state_dict()["options"] == state["options"]
+    message = "context_length was 14 and is 32; max_context_rows was 4 and is 16$"
+    with (
+        headwater.Sampler(path, **SMALL) as sampler,
+        pytest.raises(ValueError, match=message),
+    ):
+        sampler.load_state_dict(state)
+    alike = {"context_length": 32, "max_context_rows": 16}  # which are the defaults
+    with (
+        headwater.Sampler(path, **SMALL) as one,
+        headwater.Sampler(path, **SMALL, **alike) as other,
+    ):
+        other.load_state_dict(one.state_dict())
+        assert bytes_of(other.next_train_batch()) == bytes_of(one.next_train_batch())
+
+
+def test_the_fill_unpacked_is_that_of_sequences_of_one_context(tmp_path: Path) -> None:
+    options = {**SMALL, "num_prefetch": 0}
+    with headwater.Sampler(write_tiny(tmp_path), **options, **APART) as sampler:
+        sampler.batch("train", 0)
+        stats = sampler.stats()
+    assert stats["sequences"] == 5
+    assert stats["fill_unpacked"] == stats["cells"] / (5 * 14)
+    assert stats["fill"] == stats["cells"] / (5 * 32)
+
+
 # ---- options -----------------------------------------------------------------------------------
 
 
@@ -302,11 +400,69 @@ def test_the_default_packs_what_a_sample_of_contexts_allows(tmp_path: Path) -> N
         assert "fill_unpacked" not in sampler.stats()
 
 
+def hubs() -> Database:
+    """300 questions about three hubs: 285 about one with few spokes, 12 about one with many, and 3
+    about one whose spokes have a name each."""
+    counts = (6, 90, 90)
+    names = ["few"] * 6 + ["many"] * 90 + [f"name {i}" for i in range(90)]
+    parents = tuple(hub for hub, count in enumerate(counts) for _ in range(count))
+    spokes = table(
+        "spokes",
+        "spoke_id identifier, hub_id identifier, name text",
+        [(True, True, name) for name in names],
+        (Key(("hub_id",), "hubs", parents),),
+    )
+    asked = tuple(Seed((i >= 285) + (i >= 297), at(i), True, split=0) for i in range(300))
+    task = Task("shine", "hubs", "shine", BOOLEAN, asked)
+    return Database("hubs", (table("hubs", "hub_id identifier", [(True,)] * 3), spokes), (task,))
+
+
+def test_the_sizes_of_contexts_are_chosen_as_without_packing(tmp_path: Path) -> None:
+    """The first 64 seeds decide them, of whom more or fewer are about the hubs with many spokes.
+    What a sequence has room for, the first 256 decide."""
+    path, database = write_store(hubs(), tmp_path), hubs()
+    found = set[tuple[int, int]]()
+    for seed in range(20):
+        alone = Options(sequence_length=120, max_rows=0, batch_size=64, child_width=100, seed=seed)
+        with open_sampler(path, database, alone) as sampler:
+            expected = sizes_of(sampler.shape())
+        with open_sampler(path, database, alone.with_(max_rows=120)) as sampler:
+            whole = epoch_of(sampler, 0, 0)[:4]
+        cells, rows = (sum(batch[n].sum() for batch in whole) for n in ("num_cells", "num_rows"))
+        packed_rows = expected[0]
+        while packed_rows * cells < rows * 900:
+            packed_rows *= 2
+        longer = alone.with_(sequence_length=900, batch_size=2)
+        with open_sampler(path, database, longer, packing=True, context_length=120) as sampler:
+            assert sizes_of(sampler.shape()) == expected
+            assert sampler.shape()["max_rows"] == packed_rows
+        found.add(expected)
+    assert {rows for rows, _ in found} == {16, 64}
+    assert {texts for _, texts in found} == {1, 14, 39}  # the named spokes of 16 rows, or 120 cells
+
+
+def sizes_of(shape: dict[str, int]) -> tuple[int, int]:
+    """Rows and texts that a context may have."""
+    texts = (shape["text_budget"] - 1) // shape["contexts_per_batch"]
+    return shape["max_context_rows"], texts
+
+
 def test_what_packing_cannot_do_is_refused(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     with pytest.raises(ValueError, match="contexts_per_batch is 9, without packing it is default"):
         headwater.Sampler(path, contexts_per_batch=9)
     with pytest.raises(ValueError, match="contexts_per_batch is 0, expected 1 to 65536"):
         headwater.Sampler(path, packing=True, contexts_per_batch=0)
+    with pytest.raises(ValueError, match="context_length is 9, without packing it is default_seq"):
+        headwater.Sampler(path, context_length=9)
+    with pytest.raises(ValueError, match="max_context_rows is 9, without packing it is max_rows"):
+        headwater.Sampler(path, max_context_rows=9)
+    message = "context_length is 65, expected at most default_sequence_length, 64"
+    with pytest.raises(ValueError, match=message):
+        headwater.Sampler(path, packing=True, context_length=65, default_sequence_length=64)
+    with pytest.raises(ValueError, match="max_context_rows is 9, expected at most max_rows, 8"):
+        headwater.Sampler(path, packing=True, max_context_rows=9, max_rows=8)
+    with pytest.raises(ValueError, match="context_length is 1, expected 2 to 65535"):
+        headwater.Sampler(path, packing=True, context_length=1)
     with pytest.raises(ValueError, match="text_budget is 50, expected 65 to"):
         headwater.Sampler(path, packing=True, contexts_per_batch=64, text_budget=50)

@@ -32,6 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "compact": {"layout": "compact", "with_rows": True, "targets": "separate"},
     "masked": {"mask_ratio": 0.3},
     "packed": {"packing": True, "contexts_per_batch": 7},
+    "packed apart": {"packing": True, "contexts_per_batch": 7, "context_length": 20},
     "tables": {"objective": "masked_cells", "seed_tables": ["orders"]},
 }
 
@@ -55,7 +56,7 @@ def test_the_seeds_of_a_batch_of_an_epoch_make_it_again(
     with headwater.Sampler(db_path=path, **options) as sampler:
         size = sampler.shape["contexts_per_batch"]
         plain = {**options, "default_batch_size": size, "packing": False}
-        plain |= {"contexts_per_batch": None}
+        plain |= {"contexts_per_batch": None, "context_length": None}
         with headwater.Sampler(db_path=path, **plain) as one_to_a_sequence:
             seeds = [
                 seeds_of(batch)

@@ -243,6 +243,51 @@ def test_a_pass_has_every_seed_once_over_all_ranks(world_size: int, path: Path) 
         assert len(found) == found.total() == count
 
 
+def batches_needed(lengths: list[tuple[int, int]], each: int, cells: int, rows: int) -> int:
+    """Of contexts of so many cells and rows in their order, with room for so many of each."""
+    count, used = 0, (each, 0, 0)
+    for own_cells, own_rows in lengths:
+        used = (used[0] + 1, used[1] + own_cells, used[2] + own_rows)
+        if used[0] > each or used[1] > cells or used[2] > rows:
+            count, used = count + 1, (1, own_cells, own_rows)
+    return count
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("each", [3, 8, 13, 40])
+@pytest.mark.parametrize("task", ["churn", "quantity"])
+def test_the_last_batch_of_a_small_pass_is_as_full_as_the_others(
+    task: str, each: int, world_size: int, path: Path
+) -> None:
+    options = {"tasks": [task], "default_batch_size": each, "num_prefetch": 0}
+    lengths: dict[str, list[list[tuple[int, int]]]] = {}
+    made: Counter[str] = Counter()
+    for rank in range(world_size):
+        with flat(path, rank, world_size, **options) as sampler:
+            shape = sampler.flat_shape()
+            for split in ("train", "val", "test"):
+                own: list[tuple[int, int]] = []
+                for batch in sampler.epoch(split):
+                    sizes = [np.diff(batch[f"context_{of}"][0]) for of in ("cells", "rows")]
+                    own += list(
+                        zip(*(s[: len(seeds_of(batch))].tolist() for s in sizes), strict=True)
+                    )
+                    made[split] += 1
+                lengths.setdefault(split, []).append(own)
+
+    def needed(split: str, cells: int) -> int:
+        rows = shape["pass_rows"][split]
+        return sum(batches_needed(own, each, cells, rows) for own in lengths[split])
+
+    largest = max(shape["pass_cells"], key=shape["pass_cells"].get)
+    for split, cells in shape["pass_cells"].items():
+        assert needed(split, cells) == made[split]
+        fewer = cells - 64
+        is_shared = cells > 0.98 * shape["pass_cells"][largest] and split != largest
+        if not is_shared and fewer >= SMALL["default_sequence_length"]:
+            assert needed(split, fewer) > made[split]
+
+
 def sampler_task(sampler: headwater.Sampler, batch: headwater.Batch) -> str:
     return str(sampler.store.metadata["tasks"][int(batch["task_idx"][0])]["name"])
 

@@ -38,7 +38,8 @@ DECIDE = {
     "max_hops", "child_width_per", "child_order", "identifier_cells", "context_labels",
     "task_order", "tasks", "task_weights", "visible_until", "packing", "staleness", "child_counts",
     "label_rows", "time_split", "train_on_val", "objective", "mask_ratio", "seed_tables",
-    "max_targets_per_type", "peer_labels", "shard", "cell_dropout",
+    "max_targets_per_type", "peer_labels", "shard", "cell_dropout", "context_length",
+    "max_context_rows",
 }  # fmt: skip
 MORE = {**OPTIONS, "winds": WINDS, "beams": BEAMS}
 
@@ -73,7 +74,8 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
         options = sampler.state_dict()["options"]
         assert sampler.shape["batch_size"] == OPTIONS["batch_size"].standard[0]
         assert sampler.shape["sequence_length"] == OPTIONS["sequence_length"].standard[0]
-        assert set(options) == {*DECIDE, "texts_per_sequence", "world_size"}
+        of_packing = {"context_length", "max_context_rows"}
+        assert set(options) == {*DECIDE - of_packing, "texts_per_sequence", "world_size"}
 
 
 @pytest.mark.parametrize(

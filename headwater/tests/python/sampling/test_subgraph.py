@@ -85,8 +85,11 @@ def test_a_thousand_seeds_of_random_worlds_equal_the_reference_walk(tmp_path: Pa
             if number % 4 == 0 and "packing" not in layout:
                 options = random_masked_options(4 * number + variant, database)
             opened = {**front_options(options), "num_prefetch": 0, **layout}
+            if "packing" in layout and number % 2 == 0:
+                opened |= {"context_length": options.sequence_length, "max_rows": None,
+                           "default_sequence_length": 3 * options.sequence_length}  # fmt: skip
             with headwater.Sampler(db_path=path, **opened) as sampler:
-                order = Order(database, options.with_(max_rows=sampler.shape["max_rows"]))
+                order = Order(database, options.with_(max_rows=sampler.shape["max_context_rows"]))
                 for task, splits in order.splits.items():
                     seeds = [seed for seed, split in enumerate(splits) if split != NO_SEED]
                     withheld += sum(check(sampler, order, task, seed, variant) for seed in seeds)
