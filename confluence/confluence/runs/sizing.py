@@ -1,18 +1,21 @@
 """How many cells of a step fit into the memory: two sizes are measured, the rest is predicted.
 
-    batch of n/4 contexts ──► own process: compile, step, peak ─┐
-    batch of n contexts   ──► own process: compile, step, peak ─┴► a line ──► cells at the limit
+    batch of n contexts   ──► own process: compile, step, peak ─┐
+    batch of 4 n contexts ──► own process: compile, step, peak ─┴► a line ──► cells at the limit
 
 The memory of a step grows with the cells that it computes, padding included: what is fixed
 (parameters, optimizer, tables, program) and what a cell takes follow from two points. Each point
-has a process of its own, so that nothing of another is in it. Of a device the peak is what JAX
-says, of a processor the most resident memory since the step was compiled. Where neither can be
-read, nothing is guessed. The method is seed 002's probe of two points.
+has a process of its own, so that nothing of another is in it; n/4 contexts are the other point if
+4 n do not fit. Of a device the peak is what JAX says, of a processor the most resident memory since
+the step was compiled. Where neither can be read, nothing is guessed. The method is seed 002's probe
+of two points.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import gc
 import json
 import subprocess
 import sys
@@ -41,7 +44,7 @@ from confluence.training.step import Constants, Feed, StepRunner, first_state
 AUTO = "auto"
 MEMORY_FRACTION = 0.9
 STEPS = 3  # after the first, whose compilation takes memory of its own
-SMALLER = 4  # times smaller is the first of the two batches
+RATIO = 4  # of the two batches
 GRAIN = 64  # cells; a budget is a multiple
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # to CLEAR: the peak of resident memory begins anew; proc(5)
@@ -182,15 +185,23 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
     Raises:
         SizingError: a process ended without an answer, or cannot read its memory.
     """
-    sizes = (max(1, cfg.batch_size // SMALLER), max(SMALLER, cfg.batch_size))
-    answers = [_ask(cfg.replace(batch_size=size), store, task) for size in sizes]
-    points = tuple(
-        Point(contexts=size, cells=answer["cells"], peak_bytes=answer["peak_bytes"])
-        for size, answer in zip(sizes, answers, strict=True)
+    size, first = cfg.batch_size, _ask(cfg, store, task)
+    try:
+        other, second = RATIO * size, _ask(cfg.replace(batch_size=RATIO * size), store, task)
+    except SizingError:
+        if size < RATIO:
+            raise
+        other, second = size // RATIO, _ask(cfg.replace(batch_size=size // RATIO), store, task)
+    smaller, larger = sorted(
+        (
+            Point(contexts=contexts, cells=answer["cells"], peak_bytes=answer["peak_bytes"])
+            for contexts, answer in ((size, first), (other, second))
+        ),
+        key=lambda point: point.contexts,
     )
     return Sizing(
-        points=(points[0], points[1]), memory=answers[1]["memory"],
-        limit_bytes=answers[1]["limit_bytes"], fraction=fraction,
+        points=(smaller, larger), memory=first["memory"], limit_bytes=first["limit_bytes"],
+        fraction=fraction,
     )  # fmt: skip
 
 
@@ -237,8 +248,12 @@ def step_peak(cfg: Config, store: str, task: str) -> dict[str, Any]:
 
 
 def reset_peak() -> None:
-    """Have the peak of resident memory begin anew, where the system can."""
+    """Have the peak of resident memory begin anew, where the system can, without what compiling has
+    left to the allocator."""
     if jax.default_backend() == "cpu" and CLEAR.exists():
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc
+            trim(0)
         CLEAR.write_text(RESET_PEAK)
 
 
