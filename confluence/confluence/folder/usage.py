@@ -276,6 +276,6 @@ def host_warning(usage: Usage, wait_share: float) -> str | None:
     return (
         f"the device is done before the host: it was busy {usage.utilization_mean:.0%} of the time,"
         " and often the next batch was not there. More num_threads or num_prefetch bring batches"
-        " sooner; a larger batch_size or a larger model gives the device more to do"
-        " (docs/6-tuning.md)"
+        " sooner, batches made before (`confluence prebatch`) cost the host least, and a larger"
+        " batch_size or a larger model gives the device more to do (docs/6-tuning.md)"
     )
