@@ -225,14 +225,15 @@ def text_modes(paths: Sequence[str]) -> list[Literal["numbers", "batch"]]:
     their numbers, or each batch brings its own.
 
     They stay as long as those of the stores before leave room in RESIDENT_SHARE of the device's
-    memory. Answers and losses are the same bits either way, so ranks may differ.
+    memory. Of a store without texts there is nothing to keep. Answers and losses are the same bits
+    either way, so ranks may differ.
     """
     room = RESIDENT_SHARE * device_bytes()
     modes: list[Literal["numbers", "batch"]] = []
     for path in paths:
         with open_store(path) as store:
             size = store.core.vectors(EMBEDDING_KINDS["texts"]).nbytes
-        stays = size <= room
+        stays = 0 < size <= room
         room -= size if stays else 0
         modes.append("numbers" if stays else "batch")
     return modes

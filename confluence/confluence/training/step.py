@@ -26,6 +26,7 @@ from jax.sharding import Mesh
 
 from confluence.config import Config
 from confluence.data.tasks import (
+    TEXT_NUMBERS,
     TEXTS,
     cell_count,
     context_count,
@@ -274,7 +275,8 @@ def batch_shape(batch: Mapping[str, Any]) -> tuple[int, int]:
     """What differs between the shapes of batches: N of a flat one, of which each task has its own,
     and U, of which a store has two; 0 where that is the same for all or not there."""
     cells = int(batch["cells"].shape[1]) if is_flat(batch) else 0
-    return cells, len(batch[TEXTS]) if TEXTS in batch else 0
+    texts = next((len(batch[name]) for name in (TEXTS, TEXT_NUMBERS) if name in batch), 0)
+    return cells, texts
 
 
 def assert_compilations(

@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import bakery
 import headwater
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from confluence.config import Config, preset
 from confluence.data import tasks
 from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import TEXTS, device_bytes, device_tables, open_sampler, to_device
+from confluence.training.step import batch_shape
 
 LIMIT = 8
 CFG = preset(
@@ -48,6 +50,20 @@ def test_texts_stay_on_the_device_up_to_a_tenth_of_its_memory(
     ):
         monkeypatch.setattr(tasks, "device_bytes", lambda room=room: 10 * room)
         assert tasks.text_modes(paths) == expected
+
+
+def test_a_store_without_texts_has_nothing_to_keep(tmp_path: Path) -> None:
+    store = bakery.build(tmp_path / "bakery")
+    assert text_bytes(store) == 0
+    assert tasks.text_modes([str(store)]) == ["batch"]
+
+
+def test_batches_of_both_numbers_of_texts_are_known_by_their_shape(shop_store: Path) -> None:
+    with open_sampler(str(shop_store), CFG, "churn", text_mode="numbers") as sampler:
+        batch = sampler.batch("train", 0)
+        texts = device_tables(sampler, LIMIT).texts
+    assert batch_shape(batch) == batch_shape(to_device(batch, texts))
+    assert batch_shape(batch)[1] == sampler.shape["usual_texts"]
 
 
 def test_a_run_opens_its_samplers_by_that(
