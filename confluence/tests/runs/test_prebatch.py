@@ -185,6 +185,7 @@ OTHERS: dict[str, Any] = {
     "label_rows": 2, "peer_labels": 0, "context_labels": "none", "staleness": None,
     "cell_dropout": 0.2, "visible_until": "2025-01-01", "objective": "masked_cells",
     "mask_ratio": 0.3, "max_targets_per_type": 3, "auxiliary_weight": 0.0,
+    "cell_budget": 4096,
 }  # fmt: skip
 NEEDED = {  # with some of them
     "train_on_val": {"eval_every": 0},

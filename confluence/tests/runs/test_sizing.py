@@ -159,7 +159,7 @@ def test_nothing_is_guessed_where_memory_cannot_be_read(
 
 def test_a_step_that_cannot_run_is_one_error(shop_store: Path) -> None:
     with pytest.raises(
-        SizingError, match=r"a step of 2 contexts could not be measured: no task 'x'"
+        SizingError, match=r"a step of 8 contexts could not be measured: no task 'x'"
     ):
         fitting_budget(CFG, [shop_store], ["x"])
 
@@ -179,10 +179,10 @@ def test_auto_measures_two_sizes_each_in_its_process(
 
 
 def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:
-    """A third size, between the points, lies near the line; of so small a model most is fixed."""
+    """Of larger batches than the others here, so that cells take more than what varies."""
     cfg = CFG.replace(batch_size=256, width=64, heads=4, layers=2)
     found = sizing.measure(cfg, str(shop_store), "device")
     assert found.points[1].cells > 3 * found.points[0].cells
     assert found.bytes_per_cell > 4 * cfg.width  # at least an activation
     with open_stores(find_places([str(shop_store)], ["device"]), cfg) as stores:
-        assert found.points[1].cells == stores[0].sampler.flat_shape("device")["cells"]
+        assert found.points[0].cells == stores[0].sampler.flat_shape("device")["cells"]
