@@ -26,6 +26,9 @@ from confluence.value_checks import (
     tuple_kind,
 )
 
+AUTO = "auto"  # a `cell_budget` that `train` measures
+MEMORY_FRACTION = 0.9  # of the memory, which a step may take then
+
 
 class ConfigError(ValueError):
     """A setting is unknown, or its value cannot work."""

@@ -19,7 +19,7 @@ from headwater.cli.arguments import add_no_verify, add_source
 
 import confluence
 from confluence.cli import commands as does
-from confluence.config import PRESETS, Config
+from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, Config
 from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind
 
 SPLITS = ("train", "val", "test")
@@ -163,8 +163,9 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
-        "--memory-fraction", type=float, default=0.9, metavar="SHARE",
-        help="of the memory, which a step may take with --cell-budget auto; default: 0.9",
+        "--memory-fraction", type=float, default=MEMORY_FRACTION, metavar="SHARE",
+        help="of the memory, which a step may take with --cell-budget auto"
+        f" [{MEMORY_FRACTION}]",
     )  # fmt: skip
     _add_what_is_there(command)
     add_no_verify(command)
@@ -416,9 +417,9 @@ def setting_parsers() -> dict[str, Callable[[str], Any]]:
 
 def _budget_reader(read_number: Callable[[str], Any]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
-        return text if text == "auto" else read_number(text)
+        return text if text == AUTO else read_number(text)
 
-    read.__name__ = "int or auto"
+    read.__name__ = f"int or {AUTO}"
     return read
 
 

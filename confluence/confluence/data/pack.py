@@ -1,7 +1,7 @@
 """Packs: batches that were made before training, in a folder that is read in order.
 
     what-this-is.txt   the mark of a pack, the same in all
-    manifest.json      format, what the pack was made from and for, and what is in the other files
+    manifest.json      format, what the pack was made from and for, contents of the other files
     tables.bin         arrays by name: vectors of columns, categories and texts; labels of the tasks
     batches-0.bin      the batches of rank 0, one behind the other: train, then the passes over val
     index-0.bin        arrays by name: place, layout and checksum of each batch, where the stream of

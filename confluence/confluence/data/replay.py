@@ -1,8 +1,8 @@
 """The train batches that were made before, again: in their order, then their epochs in new ones.
 
 `Replay` stands where a sampler hands out train batches. Its batch k is the sampler's batch k, and
-its state is the sampler's, so that a run goes on from either with the other. Batches after the last
-one that was made are those of the epochs that there are, each time in another order:
+its state is the sampler's, so that a run can be resumed from either with the other. Batches after
+the last one that was made are those of the epochs that there are, each time in another order:
 
     made        epoch 0           epoch 1           cycle 0: as they were made
     then        epoch 0 shuffled  epoch 1 shuffled  cycle 1, 2, ...

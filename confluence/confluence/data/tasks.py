@@ -134,8 +134,8 @@ def _logit(share: float) -> float:
 
 
 def batch_settings(cfg: Config) -> dict[str, Any]:
-    """The settings that decide what is in a batch, by name: all that `open_sampler` reads, but for
-    where texts are, and how many threads make how many batches ahead."""
+    """The settings that decide the contents of a batch, by name: all that `open_sampler` reads, but
+    for where texts are, and how many threads make how many batches ahead."""
     found = {name: getattr(cfg, name) for name in BATCH_SETTINGS}
     found |= {"time_split": cfg.past, "auxiliary_weight > 0": cfg.auxiliary_weight > 0}
     if cfg.masks_cells:

@@ -1,6 +1,6 @@
 """The folder of a pack while it is written, and how it takes its name.
 
-A pack is written into `.unfinished-<name>` beside the place where it will be, and takes its name by
+A pack is written into `.unfinished-<name>` in the same folder, and takes its name by
 one rename when all of it is on the disk. A kill before leaves that folder, which no reader opens;
 the next prebatch of that name removes it and begins anew. Two at once do not meet: whoever writes
 holds a lock on the folder's mark.

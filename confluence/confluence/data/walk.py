@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import headwater
+import psutil
 from headwater.console import say
 
 from confluence.config import Config
@@ -116,7 +117,7 @@ def _kept(sampler: Any, order: Order, each: Callable[[], None]) -> Replay:
 
 def _check_memory(size: int, count: int, cfg: Config) -> None:
     free = available_memory()
-    if free is not None and size > MEMORY_SHARE * free:
+    if size > MEMORY_SHARE * free:
         raise MemoryError(
             f"{count:,} train batches take about {in_units(size)}, and of the {in_units(free)} of"
             f" memory that are free at most {MEMORY_SHARE:.0%} may be taken: write them to a disk"
@@ -124,21 +125,10 @@ def _check_memory(size: int, count: int, cfg: Config) -> None:
         )
 
 
-def available_memory(root: Path = CGROUP) -> int | None:
-    """Bytes that this process can still have, by the system and its control group; None: nobody
-    knows."""
-    found = [_free_of_machine(), _free_of_group(root)]
-    known = [size for size in found if size is not None]
-    return min(known) if known else None
-
-
-def _free_of_machine() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        sizes = dict(line.split(":") for line in lines)
-        return 1024 * int(sizes["MemAvailable"].split()[0])
-    except (OSError, ValueError, KeyError):
-        return None
+def available_memory(root: Path = CGROUP) -> int:
+    """Bytes that this process can still have, by the system and its control group."""
+    free, of_group = int(psutil.virtual_memory().available), _free_of_group(root)
+    return free if of_group is None else min(free, of_group)
 
 
 def _free_of_group(root: Path) -> int | None:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import psutil
 from headwater.console import say
+from headwater.machine import machine_bytes
 
 TICK_SECONDS = 5 / 256  # least time between the moments that a StepMeter is asked about
 TICKS = 32  # most such moments for one sample
@@ -48,7 +49,7 @@ class Meter(Protocol):
         """Until `resume` the loop does something other than steps."""
 
     def resume(self) -> None:
-        """The loop goes on with steps."""
+        """The loop takes steps again."""
 
     def read(self, due: float) -> float | None:
         """Utilization, from 0 to 1, at a moment of the past; None if that does not count."""
@@ -204,17 +205,12 @@ def device_memory() -> Mapping[str, int] | None:
 
 def process_memory() -> Memory:
     """The resident memory of this process, and the memory of the machine."""
-    return Memory(_process(os.getpid()).memory_info().rss, _machine_bytes())
+    return Memory(_process(os.getpid()).memory_info().rss, int(machine_bytes()))
 
 
 @functools.cache
 def _process(number: int) -> Any:
     return psutil.Process(number)
-
-
-@functools.cache
-def _machine_bytes() -> int:
-    return int(psutil.virtual_memory().total)
 
 
 def read_memory(meter: Meter, device_stats: DeviceStats = device_memory) -> tuple[str, Memory]:

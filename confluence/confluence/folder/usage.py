@@ -213,7 +213,7 @@ class UsageSampler:
 
     def line(self) -> dict[str, float]:
         """For a line of the log: utilization since the last line, and the newest sample of memory
-        and of the process; what is not known yet is left out."""
+        and of the process; values that are not known yet are left out."""
         with self._lock:
             found: dict[str, float] = {}
             if self._line_count:

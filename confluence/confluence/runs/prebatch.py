@@ -215,7 +215,7 @@ def _about(store: OpenStore, cfg: Config) -> dict[str, Any]:
 def _estimate(
     store: OpenStore, order: Order, tables: Mapping[str, NDArray[Any]], ranks: int, out: Path
 ) -> int:
-    """Say how large a pack will be, and raise where there is no room; returns its bytes."""
+    """Say how large a pack will be, and raise if the disk has less space; returns its bytes."""
     sampler = store.sampler
     train = ranks * estimated_bytes(sampler, order.count)
     val, passes = 0, 0

@@ -25,7 +25,7 @@ from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_output
 from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.answers.several_runs import mark, same_place
-from confluence.config import Config, kept_config
+from confluence.config import AUTO, MEMORY_FRACTION, Config, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.pack import MARK, Pack, PackError
 from confluence.data.packed_store import packed_settings, packed_store
@@ -60,7 +60,7 @@ from confluence.report.evaluation_files import (
 )
 from confluence.report.page import PAGE, keep_result
 from confluence.runs.ask import ask
-from confluence.runs.sizing import AUTO, MEMORY_FRACTION, check_budget, fitting_budget
+from confluence.runs.sizing import check_budget, fitting_budget
 from confluence.scores.evaluate import evaluate, time_text
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.training.session import Session
@@ -399,7 +399,7 @@ def train(
             "full" or "header", as of `headwater.Store`. No part of the run.
         memory_fraction: with cell_budget="auto": the share of the memory that a step may take.
         overrides: any field of `Config`, such as `steps`. cell_budget="auto" measures what the
-            memory holds (`sizing.fitting_budget`), or is that of the run that goes on.
+            memory holds (`sizing.fitting_budget`), or with `resume` keeps the run's.
     """
     pack = None if prebatched is None else Path(prebatched)
     measures = overrides.get("cell_budget") == AUTO

@@ -27,7 +27,7 @@ import jax
 from headwater.console import say
 from headwater.machine import machine_bytes
 
-from confluence.config import Config, ConfigError, kept_config
+from confluence.config import MEMORY_FRACTION, Config, ConfigError, kept_config
 from confluence.data.stores import (
     OpenStore,
     category_limit,
@@ -41,8 +41,6 @@ from confluence.data.verification import check_stores
 from confluence.ranks.group import current
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
-AUTO = "auto"
-MEMORY_FRACTION = 0.9
 STEPS = 3  # after the first, whose compilation takes memory of its own
 RATIO = 4  # of the two batches
 GRAIN = 64  # cells; a budget is a multiple

@@ -186,3 +186,25 @@ def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:
     assert found.bytes_per_cell > 4 * cfg.width  # at least an activation
     with open_stores(find_places([str(shop_store)], ["device"]), cfg) as stores:
         assert found.points[0].cells == stores[0].sampler.flat_shape("device")["cells"]
+
+
+def test_ranks_share_the_parts_of_a_step(shop_store: Path) -> None:
+    """Step k has the same contexts for one rank and two, whose parts are as many."""
+    path, cfg = str(shop_store), CFG.replace(cell_budget=64)
+    steps: dict[int, list[set[int]]] = {}
+    for ranks in (1, 2):
+        found: list[set[int]] = [set() for _ in range(3)]
+        for rank in range(ranks):
+            asked = CFG.batch_size // ranks
+            with open_sampler(
+                path, cfg, "device", rank=rank, world_size=ranks, default_batch_size=asked
+            ) as sampler:
+                parts = parts_of(sampler, asked)
+                assert most_cells(sampler) <= 64 and parts * sampler.shape["batch_size"] == asked
+                for k, step in enumerate(found):
+                    for part in range(parts):
+                        batch = sampler.batch("train", k * parts + part)
+                        step.update(batch.info["seed_index"].tolist())
+        steps[ranks] = found
+    assert steps[1] == steps[2]
+    assert all(len(step) == CFG.batch_size for step in steps[1])

@@ -136,7 +136,7 @@ class Sampler:
 
     def _context_shape(self, is_packed: bool) -> dict[str, int]:
         """The most cells and rows of a context, by the options that say so. With packing, those of
-        a sequence do not: they decide only what has room."""
+        a sequence do not: they only limit which contexts fit."""
         length, rows = self.shape["context_length"], self.shape["max_context_rows"]
         if is_packed:
             return {"context_length": length, "max_context_rows": rows}
