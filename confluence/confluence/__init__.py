@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from confluence.folder.checkpoint import CheckpointError as CheckpointError
     from confluence.ranks.rendezvous import RendezvousError as RendezvousError
     from confluence.ranks.stop import TrainingStopped as TrainingStopped
+    from confluence.runs.advise import advise as advise
     from confluence.runs.backtest import backtest as backtest
     from confluence.runs.prebatch import prebatch as prebatch
     from confluence.runs.pretrain import pretrain as pretrain
@@ -48,6 +49,7 @@ HOMES = {
     "Run": "runs.run",
     "TaskError": "data.tasks",
     "TrainingStopped": "ranks.stop",
+    "advise": "runs.advise",
     "backtest": "runs.backtest",
     "compute_loss": "training.own_loop",
     "load": "runs.run",

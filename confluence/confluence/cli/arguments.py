@@ -65,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=versions)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _add_run, _add_prebatch, _add_train, _add_pretrain, _add_evaluate, _add_probe,
+        _add_run, _add_advise, _add_prebatch, _add_train, _add_pretrain, _add_evaluate, _add_probe,
         _add_predict, _add_page, _add_backtest, _add_smoke,
     ):  # fmt: skip
         add(commands)
@@ -171,6 +171,22 @@ def _add_train(commands: Any) -> None:
     add_no_verify(command)
     _add_ranks(command)
     _add_settings(command, standard=None)
+
+
+def _add_advise(commands: Any) -> None:
+    text = "measure what bounds a training here, and say how to train faster"
+    command = _command(commands, "advise", does.advise_command, text)
+    command.add_argument("store")
+    command.add_argument("--task", required=True, help="one task of the store")
+    command.add_argument(
+        "--run", type=Path, help="measure the settings of this run, in place of presets"
+    )
+    add_no_verify(command)
+    _add_settings(
+        command, standard=None, action="append",
+        help="repeatable, the smallest first; default: small and laptop, and base where a device"
+        " computes",
+    )  # fmt: skip
 
 
 def _add_prebatch(commands: Any) -> None:
@@ -331,9 +347,11 @@ def _add_tree_share(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_settings(command: argparse.ArgumentParser, *, standard: str | None = "small") -> None:
+def _add_settings(
+    command: argparse.ArgumentParser, *, standard: str | None = "small", **preset: Any
+) -> None:
     """--preset, and one option for each field of Config."""
-    command.add_argument("--preset", default=standard, choices=tuple(PRESETS))
+    command.add_argument("--preset", default=standard, choices=tuple(PRESETS), **preset)
     title = "settings (in brackets those of the preset small)"
     groups = {name: command.add_argument_group(f"{name} {title}") for name in GROUPS}
     usual, parsers = PRESETS["small"](), setting_parsers()

@@ -127,6 +127,18 @@ def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
     return default_out(*names or ())
 
 
+def advise_command(options: argparse.Namespace) -> Told:
+    """Measure a training before it begins."""
+    from confluence.runs.advise import advise, describe
+
+    _check_alone("advise", "start it once")
+    result = advise(
+        options.store, task=options.task, presets=options.preset, run=options.run,
+        verify=options.verify, **overrides_of(options),
+    )  # fmt: skip
+    return Told(result, describe(result))
+
+
 def prebatch_command(options: argparse.Namespace) -> Told:
     """Write the batches of a training into a pack."""
     from confluence.runs.prebatch import describe, prebatch

@@ -1,4 +1,4 @@
-"""The command `confluence`: run, prebatch, train, pretrain, evaluate, probe, predict, page,
+"""The command `confluence`: run, advise, prebatch, train, pretrain, evaluate, probe, predict, page,
 backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130

@@ -434,12 +434,8 @@ class Alive:
         return self.cells / self.positions if self.positions else None
 
 
-def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[str, jax.Array]:
-    """The arrays that the model reads, on the device. The batch itself is left as it is.
-
-    Args:
-        texts: `Tables.texts` of its store, if the batch lists the numbers of its texts.
-    """
+def sent_fields(batch: Mapping[str, Any]) -> list[str]:
+    """The arrays of a batch that go to the device."""
     if is_flat(batch):
         names = [*FLAT_INPUT_FIELDS]
     else:
@@ -448,6 +444,16 @@ def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[
     names += [name for name in batch if name.startswith("masked_")]
     if TEXTS not in batch:
         names[names.index(TEXTS)] = TEXT_NUMBERS
+    return names
+
+
+def to_device(batch: Mapping[str, Any], texts: jax.Array | None = None) -> dict[str, jax.Array]:
+    """The arrays that the model reads, on the device. The batch itself is left as it is.
+
+    Args:
+        texts: `Tables.texts` of its store, if the batch lists the numbers of its texts.
+    """
+    names = sent_fields(batch)
     arrays: dict[str, jax.Array]
     if isinstance(batch, WholeBatch):
         arrays = put_whole(batch, names)

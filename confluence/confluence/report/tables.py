@@ -42,7 +42,7 @@ def describe_evaluation(result: Result) -> list[str]:
     rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
-    return [_headline(result), *_aligned(rows), *_notes(result), *_parts(result, first)]
+    return [_headline(result), *aligned(rows), *_notes(result), *_parts(result, first)]
 
 
 def describe_backtest(result: Result) -> list[str]:
@@ -70,7 +70,7 @@ def describe_backtest(result: Result) -> list[str]:
             both = [summary["together"][regime] for regime in ("frozen", "rolling")]
             rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
         with_trees = f", {describe_trees({'share': share})}" if share else ""
-        lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *_aligned(rows)]
+        lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *aligned(rows)]
         if summary["std"] is not None:
             lines.append(f"  standard deviation over seeds: {summary['std']:.4f}")
         if summary["together"]:
@@ -172,7 +172,7 @@ def _parts(result: Result, first: str) -> list[str]:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
         theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]
         rows.append([title, f"{part['scored']:,}", f"{part['anchors']:,}", ours, *theirs])
-    return ["", *_aligned(rows)]
+    return ["", *aligned(rows)]
 
 
 def _time_range(part: Result) -> str:
@@ -183,7 +183,7 @@ def _time_range(part: Result) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def aligned(rows: list[list[str]]) -> list[str]:
     """Rows of equal length as lines, the first column to the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [

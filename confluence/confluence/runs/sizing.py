@@ -16,9 +16,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import gc
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +36,7 @@ from confluence.data.stores import (
 from confluence.data.tasks import device_tables
 from confluence.data.verification import check_stores
 from confluence.ranks.group import current
+from confluence.runs.own_process import OwnProcessError, answer_question, ask_process
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
 STEPS = 3  # after the first, whose compilation takes memory of its own
@@ -205,26 +203,22 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
 
 def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
     """`main` of a process of its own."""
-    question = {"config": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task}
-    done = subprocess.run(
-        [sys.executable, "-m", __name__], input=json.dumps(question), text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    question = {"settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task}
+    try:
+        return ask_process(__name__, question)
+    except OwnProcessError as error:
         raise SizingError(
-            f"a step of {cfg.batch_size} contexts could not be measured: {last}; give --cell-budget"
-            " a number"
-        )
-    answer: Mapping[str, Any] = json.loads(done.stdout)
-    return answer
+            f"a step of {cfg.batch_size} contexts could not be measured: {error}; give"
+            " --cell-budget a number"
+        ) from error
 
 
 # ----------------------------------------------------------------------- the process of one point
 
 
-def step_peak(cfg: Config, store: str, task: str) -> dict[str, Any]:
+def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, Any]:
     """Run some steps, and say how much memory they took: cells, peak_bytes, limit_bytes, memory."""
+    cfg = kept_config(settings)
     with open_stores(find_places([store], [task]), cfg) as stores:
         (opened,) = stores
         limit = category_limit(stores)
@@ -278,15 +272,5 @@ def read_peak() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
-    """Answer the question on stdin, as JSON, on stdout."""
-    question = json.load(sys.stdin)
-    try:
-        answer = step_peak(kept_config(question["config"]), question["store"], question["task"])
-    except Exception as error:  # of whatever kind: the last line of stderr is what is said of it
-        sys.exit(f"{error}".replace("\n", " "))
-    sys.stdout.write(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    answer_question(step_peak)

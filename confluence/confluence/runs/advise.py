@@ -1,0 +1,399 @@
+"""`confluence advise`: what bounds a training before it begins, and what to do about it.
+
+    each preset, in one part and in several ──► own process: parts of a step, prediction, real steps
+                                                (`step_parts.py`)
+    all of them ──► tables ──► advice, one line for each thing that can be set, with its reason
+
+Nothing is advised that was not measured here. Which preset learns more is another question
+(`confluence backtest`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwater.console import say
+
+from confluence.config import Config, ConfigError, kept_config
+from confluence.config import preset as preset_config
+from confluence.data.pack import in_units
+from confluence.data.stores import find_places
+from confluence.data.verification import check_stores
+from confluence.data.walk import MEMORY_SHARE, available_memory
+from confluence.folder import checkpoint
+from confluence.folder.usage import LEAST_SAMPLES, LOW
+from confluence.ranks.group import current
+from confluence.report.tables import aligned
+from confluence.runs import step_parts
+from confluence.runs.own_process import OwnProcessError, ask_process
+from confluence.runs.sizing import SizingError, measure
+from confluence.runs.step_parts import keeps_busy
+
+ON_A_CPU, ON_A_DEVICE = ("small", "laptop"), ("small", "laptop", "base")  # presets measured
+RUN = "the run"  # in place of a preset's name
+PARTS = (1, 4)  # of a batch, by budgets of cells
+WORTH = 0.9  # of the time as it is, that a change must not take more than
+AT_EASE = 0.8  # of a step, that sampling may take before more threads are advised
+Row = dict[str, Any]
+
+
+class AdviceError(ValueError):
+    """Nothing can be advised, as nothing could be measured."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Line:
+    """What is advised about one thing."""
+
+    about: str
+    settings: Mapping[str, Any]  # that differ from what was measured; empty: leave it
+    said: str
+
+
+def advise(
+    store: str | Path, *, task: str, presets: Sequence[str] | None = None,
+    run: str | Path | None = None, verify: str = "once", **overrides: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Measure what a training step is made of here, and say how to train faster.
+
+    Args:
+        store, task: one of each.
+        presets: names in `confluence.PRESETS`, the smallest first; None: small and laptop, and base
+            where a device computes.
+        run: folder of a run whose settings are measured, in place of presets.
+        verify: whether the store is read to its last byte before, as in `confluence.train`.
+        overrides: any field of `Config`, for all presets.
+
+    Returns:
+        `configurations`, what was measured of each; `advice`, lines with `about`, `settings` and
+        `said`; `preset` and `settings` of a training that follows it; JSON can hold all of it.
+
+    Raises:
+        AdviceError: none of them could be measured; the message says why.
+    """
+    if current().size > 1:
+        raise ValueError("advise measures one device: run it without --devices")
+    if presets is not None and run is not None:
+        raise ValueError("presets and run are both given: measure one of them")
+    configs = _configs(presets, run, overrides)
+    check_stores([str(store)], verify)
+    find_places([str(store)], [task])  # an unknown task is an error before anything is measured
+    rows = []
+    for name, cfg in configs.items():
+        rows += _measured(name, cfg, store, task)
+        if presets is run is None and name == ON_A_CPU[-1] and _has_device(rows):
+            last = ON_A_DEVICE[-1]
+            rows += _measured(last, preset_config(last, **overrides), store, task)
+    if all("failed" in row for row in rows):
+        raise AdviceError(f"nothing could be measured: {rows[0]['failed']}")
+    chosen = choose(rows)
+    cfg = preset_config(chosen["preset"], **overrides) if run is None else configs[RUN]
+    lines = advice(rows, chosen, cfg, _memory_of(cfg, store, task), available_memory())
+    settings = {name: value for line in lines for name, value in line.settings.items()}
+    which = {"run": None, "preset": chosen["preset"]}
+    return {
+        "store": str(store), "task": task,
+        **(which if run is None else {"run": str(run), "preset": None}),
+        "settings": {**overrides, **settings}, "configurations": rows,
+        "advice": [dataclasses.asdict(line) for line in lines],
+    }  # fmt: skip
+
+
+def _configs(
+    presets: Sequence[str] | None, run: str | Path | None, overrides: Mapping[str, Any]
+) -> dict[str, Config]:
+    """By name what is to be measured."""
+    if run is not None:
+        folder = Path(run)
+        record = checkpoint.load_record(folder, checkpoint.find_step(folder, "last"))
+        found = {RUN: kept_config(record["config"]).replace(**overrides)}
+    else:
+        names = dict.fromkeys(presets or ON_A_CPU)
+        found = {name: preset_config(name, **overrides) for name in names}
+    for cfg in found.values():
+        if cfg.objective == "masked_cells":
+            raise ConfigError("advise is for tasks, and the objective 'masked_cells' has none")
+        if cfg.prebatch is not None:
+            raise ConfigError("prebatch is what advise is asked about: leave it out")
+    return found
+
+
+def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]:
+    """A preset in one part and in several, each in a process of its own."""
+    rows: list[Row] = []
+    for parts in PARTS if cfg.cell_budget is None else PARTS[:1]:
+        if cfg.batch_size % parts or (rows and "failed" in rows[-1]):
+            continue
+        say(f"measuring {name}" + (f", a batch in {parts} parts" if parts > 1 else ""))
+        row: Row = {"preset": name, "parts": parts}
+        question = {
+            "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,
+            "parts": parts, "packed": parts == 1 and cfg.cell_budget is None,
+        }  # fmt: skip
+        try:
+            row |= ask_process(step_parts.__name__, question)
+        except OwnProcessError as error:
+            row |= {"failed": str(error)}
+        rows.append(row)
+    return rows
+
+
+def _has_device(rows: Sequence[Row]) -> bool:
+    """Whether something else than the cores computes the steps."""
+    return any("failed" not in row and row["cores"] is None for row in rows)
+
+
+def _memory_of(cfg: Config, store: str | Path, task: str) -> dict[str, Any] | str:
+    """What two points say of the memory of a step, or why they say nothing."""
+    say("measuring the memory of two sizes of batches")
+    try:
+        return measure(cfg.replace(cell_budget=None), str(store), task).to_dict()
+    except SizingError as error:
+        return str(error)
+
+
+# --------------------------------------------------------------------------------------- the advice
+
+
+def choose(rows: Sequence[Row]) -> Row:
+    """The configuration of the smallest preset at which the device bounds the run; else of the
+    largest one."""
+    whole = [row for row in rows if "failed" not in row and row["parts"] == 1]
+    return next((row for row in whole if keeps_busy(row)), whole[-1])
+
+
+def advice(
+    rows: Sequence[Row], chosen: Row, cfg: Config, memory: Mapping[str, Any] | str, free: int
+) -> list[Line]:
+    """One line for each thing that can be set.
+
+    Args:
+        chosen: the row that it is about.
+        cfg: its settings.
+        memory: of `Sizing.to_dict`, or why it could not be measured.
+        free: bytes of memory that batches could be kept in.
+    """
+    budget = _about_budget(rows, chosen, memory)
+    return [
+        _about_preset(rows, chosen), _about_threads(chosen), _about_prefetch(chosen), budget,
+        _about_batches(chosen, cfg, free, has_budget=bool(budget.settings) or cfg.cell_budget),
+    ]  # fmt: skip
+
+
+def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
+    name, busy = chosen["preset"], f"{chosen['live']['usage']['utilization_mean']:.0%}"
+    is_one = len({row["preset"] for row in rows}) == 1
+    if keeps_busy(chosen):
+        which = "" if is_one else "the smallest of these at which "
+        said = f"{name}: {which}the device bounds the run (busy {busy} of the time)"
+    else:
+        which = "" if is_one else "the largest of these, and none keeps the device busy: "
+        said = (
+            f"{name}: {which}the device is done before the host (busy {busy} of the time, bound by"
+            f" the {chosen['bound_by']}); a larger model or batch_size gives it more to do"
+        )
+    return Line(about="preset", settings={}, said=said)
+
+
+def _about_threads(row: Row) -> Line:
+    made, step, threads = row["sample"]["seconds"], row["step"]["seconds"], row["threads"]
+    said = f"one thread makes the batches of a step in {_ms(made)}, the device's step takes"
+    said += f" {_ms(step)}"
+    most = len(os.sched_getaffinity(0))
+    needed = min(most, max(1, math.ceil(made / (AT_EASE * step))))
+    if threads == 0:
+        settings = {"num_prefetch": None}
+        said = f"{said}: have threads make them ahead (num_prefetch none)"
+    elif needed == threads:
+        settings = {}
+        said = f"leave num_threads at {threads}: {said}"
+        said += ", and there are no more cores" if made / threads > step else ""
+    else:
+        settings = {"num_threads": needed}
+        said = f"num_threads {needed} in place of {threads}: {said}"
+    return Line(about="threads", settings=settings, said=said)
+
+
+def _about_prefetch(row: Row) -> Line:
+    ahead, slowest = row["batches_ahead"], row["slowest_batch_seconds"]
+    each = row["predicted_seconds"] / row["batches"]
+    needed = 1 + math.ceil(slowest / each)
+    said = f"the slowest batch took {_ms(slowest)} to make, a step takes one each {_ms(each)}"
+    if needed <= max(ahead, 1) or row["threads"] == 0:
+        return Line(
+            about="prefetch", settings={}, said=f"leave num_prefetch ({ahead} are ready): {said}"
+        )
+    return Line(
+        about="prefetch", settings={"num_prefetch": needed},
+        said=f"num_prefetch {needed} in place of {ahead}: {said}",
+    )  # fmt: skip
+
+
+def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | str) -> Line:
+    own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
+    fastest = min(own, key=lambda row: row["live"]["seconds"])
+    if isinstance(memory, str):
+        said, fits = f"the memory of a step is not known ({memory})", True
+    else:
+        fits = chosen["cells"] <= memory["budget"]
+        said = (
+            f"{memory['memory']}, {memory['fraction']:.0%} of {in_units(memory['limit_bytes'])},"
+            f" holds {memory['budget']:,} cells, and a batch has {chosen['cells']:,}"
+        )
+    if not fits:
+        budget = memory["budget"]  # type: ignore[index]
+        return Line(
+            about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
+        )
+    others = [row for row in own if row is not chosen]
+    said = "; ".join(
+        [
+            said,
+            *(
+                f"in parts of {row['cells']:,} cells a step takes {_ms(row['live']['seconds'])} in"
+                f" place of {_ms(chosen['live']['seconds'])}"
+                for row in others
+            ),
+        ]
+    )
+    if fastest["live"]["seconds"] <= WORTH * chosen["live"]["seconds"]:
+        budget = fastest["cell_budget"]
+        return Line(
+            about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
+        )
+    return Line(about="budget", settings={}, said=f"leave cell_budget: {said}")
+
+
+def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: Any) -> Line:
+    """Live, or made before."""
+    packed, live = row["packed"], row["live"]
+    if has_budget or packed is None:
+        said = "live: batches that are made before do not go with cell_budget"
+        return Line(about="batches", settings={}, said=said)
+    per_step = row["batches"]
+    making = row["kept_batches"] / per_step * row["sample"]["seconds"] / max(1, row["threads"])
+    steps = row["needed_batches"] / per_step
+    before, after = steps * live["seconds"], making + steps * packed["seconds"]
+    said = (
+        f"{steps:,.0f} steps take {_seconds(before)} with live batches, {_seconds(after)} with"
+        f" {row['kept_batches']:,} batches made before ({in_units(row['kept_bytes'])}, made in"
+        f" {_seconds(making)}; a step {_ms(packed['seconds'])} in place of {_ms(live['seconds'])})"
+    )
+    if after > WORTH * before:
+        return Line(about="batches", settings={}, said=f"live: {said}")
+    draws = cfg.child_order == "uniform" or cfg.staleness is not None or cfg.cell_dropout > 0
+    if draws and row["kept_batches"] < row["needed_batches"]:
+        said += "; their contexts repeat, where live ones are drawn anew: more prebatch_epochs"
+    if row["kept_bytes"] > MEMORY_SHARE * free:
+        said = f"made before and kept on a disk (`confluence prebatch`): {said}"
+        return Line(about="batches", settings={}, said=said)
+    return Line(about="batches", settings={"prebatch": "memory"}, said=f"prebatch memory: {said}")
+
+
+# --------------------------------------------------------------------------------------- for people
+
+
+def describe(result: Mapping[str, Any]) -> list[str]:
+    """The tables and the advice."""
+    rows = [row for row in result["configurations"] if "failed" not in row]
+    shared = rows[0]["cores"]
+    where = f"its {shared} cores sample and compute" if shared else "the host samples"
+    packed = [row for row in rows if row["packed"]]
+    lines = [
+        f"{result['task']} of {result['store']}, on {rows[0]['device']} ({where}); ms of a step",
+        "", *aligned([_PARTS, *map(_parts_row, rows)]),
+        "", "live against packed: batches as they are made, and kept in memory",
+        *aligned([_PACKED, *map(_packed_row, packed)]),
+        "", "of the measured steps",
+        *aligned([_FIGURES, *map(_figures_row, rows)]),
+        "",
+    ]  # fmt: skip
+    lines += [
+        f"{row['preset']} could not be measured: {row['failed']}"
+        for row in result["configurations"] if "failed" in row
+    ]  # fmt: skip
+    lines += [f"{line['about']:<9} {line['said']}" for line in result["advice"]]
+    return [*lines, "", _command(result)]
+
+
+_PARTS = [
+    "", "cells", "contexts", "MB", "sample", "put", "MB/s", "host", "step", "hidden", "predicted",
+    "measured", "off by", "busy, predicted", "measured", "bound by",
+]  # fmt: skip
+
+
+def _parts_row(row: Row) -> list[str]:
+    sent, put = row["batches"] * row["batch_bytes"] / 1e6, row["put"]["seconds"]
+    predicted, measured = row["predicted_seconds"], row["live"]["seconds"]
+    return [
+        _title(row), f"{row['cells']:,}", str(row["contexts"]), f"{row['batch_bytes'] / 1e6:.2f}",
+        *(_number(row["sample"]["seconds"]), _number(put), f"{sent / put:,.0f}"),
+        *(_number(row["host"]["seconds"]), _number(row["step"]["seconds"])),
+        *(_number(row["overlap_seconds"]), _number(predicted), _number(measured)),
+        f"{predicted / measured - 1:+.0%}", f"{row['predicted_utilization']:.0%}",
+        f"{row['live']['usage']['utilization_mean']:.0%}", row["bound_by"],
+    ]  # fmt: skip
+
+
+_PACKED = ["", "step, live", "packed", "busy, live", "packed", "CPU, live", "packed"]
+
+
+def _packed_row(row: Row) -> list[str]:
+    both = [row["live"], row["packed"]]
+    return [
+        _title(row), *(_number(own["seconds"]) for own in both),
+        *(f"{own['usage']['utilization_mean']:.0%}" for own in both),
+        *(_number(own["cpu_seconds"]) for own in both),
+    ]  # fmt: skip
+
+
+_FIGURES = [
+    "", "utilization mean", "median", f"below {LOW:.0%}", "memory median", "wall clock", "samples"
+]  # fmt: skip
+
+
+def _figures_row(row: Row) -> list[str]:
+    usage = row["live"]["usage"]
+    few = "" if usage["samples"] >= LEAST_SAMPLES else " (few)"
+    return [
+        _title(row), f"{usage['utilization_mean']:.0%}", f"{usage['utilization_median']:.0%}",
+        f"{usage['below_80_share']:.0%}", in_units(usage["memory_median_bytes"]),
+        str(datetime.timedelta(seconds=round(usage["wall_seconds"]))),
+        f"{usage['samples']}{few}",
+    ]  # fmt: skip
+
+
+def _title(row: Row) -> str:
+    return str(row["preset"]) + (f" in {row['parts']} parts" if row["parts"] > 1 else "")
+
+
+def _command(result: Mapping[str, Any]) -> str:
+    """The training that follows the advice."""
+    words: list[str] = ["confluence", "train", result["store"], "--task", result["task"]]
+    if result["run"] is None:
+        words += ["--preset", result["preset"]]
+    for name, value in result["settings"].items():
+        words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
+    line: str = shlex.join(words)
+    return line if result["run"] is None else f"{line}, and what {result['run']} has"
+
+
+def _ms(seconds: float) -> str:
+    return f"{_number(seconds)} ms"
+
+
+def _number(seconds: float) -> str:
+    """Of ms, with about three digits."""
+    ms = 1e3 * seconds
+    return f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.{1 if seconds < 10 else 0}f} s"
