@@ -7,8 +7,8 @@ Asks for advice, and with --follow trains in turns as the settings are and as ad
 whole run in a folder that is removed. One JSON line: by configuration the predicted and the
 measured seconds of a step, their ratio less 1 (`off_by`), what bounds it and the share of the time
 in which the device was busy, predicted and measured; the lines of advice; and of the runs in turns
-the seconds of all steps but the first (which compiles), of making batches before them, and the
-ratio of the medians.
+the seconds of all steps but the first (which compiles) and of making batches before them, and the
+median of the ratios of turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
         "predicted_utilization": row["predicted_utilization"],
         "measured_utilization": live["usage"]["utilization_mean"],
         "samples": live["usage"]["samples"], "cpu_seconds": live["cpu_seconds"],
-        "packed_seconds": packed and packed["seconds"],
+        "turns": live["turns"], "packed_seconds": packed and packed["seconds"],
         "packed_cpu_seconds": packed and packed["cpu_seconds"],
     }  # fmt: skip
 
@@ -67,8 +67,8 @@ def follow(store: str, task: str, turns: int, before: Any, after: Any) -> dict[s
         both = [("as_they_are", before), ("advised", after)]
         for name, settings in both if turn % 2 == 0 else reversed(both):
             seconds[name].append(seconds_of(store, task, settings))
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    return {"seconds": seconds, "ratio": medians["advised"] / medians["as_they_are"]}
+    pairs = zip(seconds["advised"], seconds["as_they_are"], strict=True)
+    return {"seconds": seconds, "ratio": statistics.median(a / b for a, b in pairs)}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -223,23 +223,36 @@ class UsageSampler:
             self._line_sum, self._line_count = 0.0, 0
             return {**found, **self._load}
 
+    @property
+    def samples(self) -> list[Sample]:
+        """Those so far."""
+        with self._lock:
+            return list(self._samples)
+
     def figures(self) -> Usage | None:
         """Of the samples so far; None if there is none."""
-        with self._lock:
-            samples, memory_of = list(self._samples), self._memory_of
-        if not samples:
+        if not (samples := self.samples):
             return None
-        shares = [sample.utilization for sample in samples]
-        used = statistics.median(sample.memory.used_bytes for sample in samples)
-        return Usage(
-            source=self._meter.source, samples=len(samples),
-            utilization_mean=statistics.fmean(shares),
-            utilization_median=statistics.median(shares),
-            below_80_share=sum(share < LOW for share in shares) / len(shares),
-            memory_of=memory_of, memory_median_bytes=round(used),
-            memory_median_share=used / samples[-1].memory.limit_bytes,
+        return figures_of(
+            samples, source=self._meter.source, memory_of=self._memory_of,
             wall_seconds=self._clock() - self._started,
         )  # fmt: skip
+
+
+def figures_of(
+    samples: Sequence[Sample], *, source: str, memory_of: str, wall_seconds: float
+) -> Usage:
+    """The figures of some samples that stand for times of the same length, at least one; the rest
+    as `Usage` has it."""
+    shares = [sample.utilization for sample in samples]
+    used = statistics.median(sample.memory.used_bytes for sample in samples)
+    return Usage(
+        source=source, samples=len(samples), utilization_mean=statistics.fmean(shares),
+        utilization_median=statistics.median(shares),
+        below_80_share=sum(share < LOW for share in shares) / len(shares),
+        memory_of=memory_of, memory_median_bytes=round(used),
+        memory_median_share=used / samples[-1].memory.limit_bytes, wall_seconds=wall_seconds,
+    )  # fmt: skip
 
 
 def _joined(first: Sample, second: Sample) -> Sample:

@@ -1,7 +1,7 @@
 """`confluence advise`: what bounds a training before it begins, and what to do about it.
 
-    each preset, in one part and in several ──► own process: parts of a step, prediction, real steps
-                                                (`step_parts.py`)
+    each preset ──► own process: batches whole and in parts: parts of a step, prediction, real steps
+                    (`step_parts.py`)
     all of them ──► tables ──► advice, one line for each thing that can be set, with its reason
 
 Nothing is advised that was not measured here. Which preset learns more is another question
@@ -126,23 +126,21 @@ def _configs(
 
 
 def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]:
-    """A preset in one part and in several, each in a process of its own."""
-    rows: list[Row] = []
-    for parts in PARTS if cfg.cell_budget is None else PARTS[:1]:
-        if cfg.batch_size % parts or (rows and "failed" in rows[-1]):
-            continue
-        say(f"measuring {name}" + (f", a batch in {parts} parts" if parts > 1 else ""))
-        row: Row = {"preset": name, "parts": parts}
-        question = {
-            "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,
-            "parts": parts, "packed": parts == 1 and cfg.cell_budget is None,
-        }  # fmt: skip
-        try:
-            row |= ask_process(step_parts.__name__, question)
-        except OwnProcessError as error:
-            row |= {"failed": str(error)}
-        rows.append(row)
-    return rows
+    """A preset with its batches whole and in parts, in turns of a process of its own."""
+    say(f"measuring {name}")
+    parts = [
+        count for count in (PARTS if cfg.cell_budget is None else PARTS[:1])
+        if cfg.batch_size % count == 0
+    ]  # fmt: skip
+    question = {
+        "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,
+        "parts": parts, "packed": cfg.cell_budget is None,
+    }  # fmt: skip
+    try:
+        rows = ask_process(step_parts.__name__, question)["rows"]
+    except OwnProcessError as error:
+        return [{"preset": name, "parts": 1, "failed": str(error)}]
+    return [{"preset": name, "parts": count, **row} for count, row in zip(parts, rows, strict=True)]
 
 
 def _has_device(rows: Sequence[Row]) -> bool:
@@ -206,19 +204,18 @@ def _about_threads(row: Row) -> Line:
     made, step, threads = row["sample"]["seconds"], row["step"]["seconds"], row["threads"]
     said = f"one thread makes the batches of a step in {_ms(made)}, the device's step takes"
     said += f" {_ms(step)}"
-    most = len(os.sched_getaffinity(0))
-    needed = min(most, max(1, math.ceil(made / (AT_EASE * step))))
+    needed = math.ceil(made / (AT_EASE * step))
+    most = max(threads, min(needed, len(os.sched_getaffinity(0))))
     if threads == 0:
-        settings = {"num_prefetch": None}
-        said = f"{said}: have threads make them ahead (num_prefetch none)"
-    elif needed == threads:
-        settings = {}
-        said = f"leave num_threads at {threads}: {said}"
-        said += ", and there are no more cores" if made / threads > step else ""
-    else:
-        settings = {"num_threads": needed}
-        said = f"num_threads {needed} in place of {threads}: {said}"
-    return Line(about="threads", settings=settings, said=said)
+        said = f"num_prefetch none, so that threads make batches ahead: {said}"
+        return Line(about="threads", settings={"num_prefetch": None}, said=said)
+    if most == threads:
+        said += ", and there are no more cores" if needed > threads else ""
+        return Line(about="threads", settings={}, said=f"leave num_threads at {threads}: {said}")
+    return Line(
+        about="threads", settings={"num_threads": most},
+        said=f"num_threads {most} in place of {threads}: {said}",
+    )  # fmt: skip
 
 
 def _about_prefetch(row: Row) -> Line:
@@ -237,38 +234,35 @@ def _about_prefetch(row: Row) -> Line:
 
 
 def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | str) -> Line:
-    own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
-    fastest = min(own, key=lambda row: row["live"]["seconds"])
     if isinstance(memory, str):
-        said, fits = f"the memory of a step is not known ({memory})", True
+        said, budget = f"the memory of a step is not known ({memory})", None
     else:
-        fits = chosen["cells"] <= memory["budget"]
         said = (
             f"{memory['memory']}, {memory['fraction']:.0%} of {in_units(memory['limit_bytes'])},"
             f" holds {memory['budget']:,} cells, and a batch has {chosen['cells']:,}"
         )
-    if not fits:
-        budget = memory["budget"]  # type: ignore[index]
-        return Line(
-            about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
-        )
-    others = [row for row in own if row is not chosen]
-    said = "; ".join(
-        [
-            said,
-            *(
-                f"in parts of {row['cells']:,} cells a step takes {_ms(row['live']['seconds'])} in"
-                f" place of {_ms(chosen['live']['seconds'])}"
-                for row in others
-            ),
-        ]
+        budget = memory["budget"] if chosen["cells"] > memory["budget"] else None
+    own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
+    for row in own:
+        if row["cells"] < chosen["cells"]:
+            said += f"; in parts of {row['cells']:,} cells a step takes"
+            said += f" {_ms(row['live']['seconds'])} in place of {_ms(chosen['live']['seconds'])}"
+        if budget is None and _is_faster(row, chosen):
+            budget = row["cell_budget"]
+    if budget is None:
+        return Line(about="budget", settings={}, said=f"leave cell_budget: {said}")
+    return Line(
+        about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
     )
-    if fastest["live"]["seconds"] <= WORTH * chosen["live"]["seconds"]:
-        budget = fastest["cell_budget"]
-        return Line(
-            about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
-        )
-    return Line(about="budget", settings={}, said=f"leave cell_budget: {said}")
+
+
+def _is_faster(row: Row, chosen: Row) -> bool:
+    """Whether steps of smaller batches are worth while: shorter, and not by chance, for they take
+    less work of the processor too where it computes them."""
+    one, other = row["live"], chosen["live"]
+    is_less_work = one["cpu_seconds"] <= WORTH * other["cpu_seconds"] or chosen["cores"] is None
+    is_shorter = one["seconds"] <= WORTH * other["seconds"]
+    return row["cells"] < chosen["cells"] and is_shorter and is_less_work
 
 
 def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: Any) -> Line:
@@ -286,7 +280,7 @@ def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: Any) -> Line
         f" {row['kept_batches']:,} batches made before ({in_units(row['kept_bytes'])}, made in"
         f" {_seconds(making)}; a step {_ms(packed['seconds'])} in place of {_ms(live['seconds'])})"
     )
-    if after > WORTH * before:
+    if after > WORTH * before or packed["cpu_seconds"] > live["cpu_seconds"]:
         return Line(about="batches", settings={}, said=f"live: {said}")
     draws = cfg.child_order == "uniform" or cfg.staleness is not None or cfg.cell_dropout > 0
     if draws and row["kept_batches"] < row["needed_batches"]:

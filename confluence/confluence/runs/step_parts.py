@@ -3,23 +3,26 @@
     sample: one thread makes a batch ──► put: it goes to the device ──► step: the device computes
                                          host: Python starts a step, and reads what came of it
 
-Each part is measured alone, when no other part works: in TURNS turns, of which the median counts.
-`Parts.predict` says from them how long a step takes when all work at once. Then the loop of a
-training (`training.step.fit`) takes real steps, which were no part of the prediction. The method is
-seed 002's probe; where sampler and step share a CPU's cores, they also share their time.
+There are TURNS turns, of which the median counts. In each turn every part is measured alone, when
+no other part works, and after that the loop of a training (`training.step.fit`) takes real steps,
+so that a machine whose speed changes changes it for both, and for all configurations.
+`Parts.predict` says from the parts how long a step takes when all work at once; the real steps are
+no part of that. The method is seed 002's probe; where sampler and step share a CPU's cores, they
+also share their time.
 
 All seconds are those of a step, with all its batches.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,13 +39,14 @@ from confluence.data.stores import (
 from confluence.data.tasks import device_tables, most_cells, open_sampler, sent_fields
 from confluence.data.walk import estimated_bytes, kept_in_memory, order_of
 from confluence.folder.log_events import StepReport
-from confluence.folder.usage import LOW, UsageSampler
+from confluence.folder.usage import LOW, Sample, Usage, UsageSampler, figures_of
 from confluence.runs.own_process import answer_question
 from confluence.training.step import Constants, Fed, Feed, StepRunner, TrainState, first_state, fit
 
 TURNS = 5
 BLOCK = 32  # steps whose batches are levelled together, so that a turn has all that they cost
-KEPT = 8  # batches that turns of put and step go round in
+KEPT = 8  # batches that a turn puts on the device, and then steps on
+READY = 2  # batches that are fetched when they are ready; more may not be
 TURN_SECONDS = 0.5  # least length of a turn of steps
 REAL_STEPS, REAL_SECONDS = 20, 3.0  # least of both
 MOST_STEPS = 3_000
@@ -56,7 +60,7 @@ class Cost(NamedTuple):
     seconds: float
     cpu_seconds: float  # of all threads of the process
 
-    def times(self, count: int) -> Cost:
+    def times(self, count: float) -> Cost:
         """Of so many."""
         return Cost(count * self.seconds, count * self.cpu_seconds)
 
@@ -67,7 +71,7 @@ class Parts:
 
     sample: Cost  # of one thread
     put: Cost  # until all of it is on the device
-    call_seconds: float  # of put, until Python may go on
+    call_seconds: float  # until Python has a batch that is ready, and may go on while it is put
     host: Cost
     step: Cost
     threads: int  # of the sampler; 0: the host makes the batches
@@ -84,18 +88,24 @@ class Parts:
         """The least seconds of a step by what may bound it."""
         made = self.sample.seconds if self.threads == 0 else 0.0
         found = {
-            "step": self.step.seconds, "put": self.put.seconds,
-            "host": made + self.call_seconds + self.host.seconds,
+            "step": self.step.seconds + self._taken(), "put": self.put.seconds,
+            "host": made + self.call_seconds + self.host.seconds + self._lost(),
         }  # fmt: skip
         if self.threads:
             found["sampler"] = self.sample.seconds / self.threads
-        if self.cores is not None:
-            found["cores"] = self.cpu_seconds() / self.cores
         return found
 
-    def cpu_seconds(self) -> float:
-        """Of all parts."""
-        return sum(part.cpu_seconds for part in (self.sample, self.put, self.host, self.step))
+    def _taken(self) -> float:
+        """What the other parts take of the cores on which the step is computed. It cannot use the
+        rest of them meanwhile, as each of its operations is dealt to all and ends with the last."""
+        if self.cores is None:
+            return 0.0
+        return sum(part.cpu_seconds for part in (self.sample, self.put, self.host)) / self.cores
+
+    def _lost(self) -> float:
+        """What Python's thread loses while a step is computed by as many threads as there are
+        cores: of so many cores each of the threads has its share, and Python's is one more."""
+        return 0.0 if self.cores is None else self.step.seconds / (self.cores + 1)
 
     def predict(self) -> tuple[float, str]:
         """Seconds of a step when all parts work at once, and what bounds it."""
@@ -106,7 +116,7 @@ class Parts:
     def utilization(self) -> float:
         """The share of that time in which the device has a step to work on."""
         seconds, by = self.predict()
-        return 1.0 if by in ("step", "cores") else min(1.0, self.step.seconds / seconds)
+        return 1.0 if by == "step" else min(1.0, self.step.seconds / seconds)
 
     def overlap(self) -> float:
         """Seconds of sampling and of the host that are hidden behind the rest."""
@@ -130,61 +140,115 @@ def in_parts(cfg: Config, store: str, task: str, parts: int) -> Config:
         return cfg.replace(cell_budget=most_cells(sampler))
 
 
-def measure_step(
-    settings: Mapping[str, Any], store: str, task: str, parts: int, packed: bool
+def measure_steps(
+    settings: Mapping[str, Any], store: str, task: str, parts: Sequence[int], packed: bool
 ) -> dict[str, Any]:
     """Measure the parts of a step, predict it, and take real steps.
 
     Args:
         settings: of a `Config`.
-        parts: in which a batch is computed; 1: as the settings say.
-        packed: whether to take real steps from batches in memory, too.
+        parts: in which a batch is computed, each a configuration; 1: as the settings say.
+        packed: whether to take real steps of the first from batches in memory, too.
 
     Returns:
-        What JSON can hold; `live` and `packed` are of the real steps.
+        `rows`, one of each configuration, as JSON can hold it; `live` and `packed` in them are of
+        the real steps.
     """
-    cfg, places = kept_config(settings), find_places([store], [task])
-    cfg = in_parts(cfg, store, task, parts)
-    with open_stores(places, cfg.replace(num_prefetch=0)) as (opened,):
-        count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
-        sample, slowest = _sampled(opened.sampler, count)
-    with open_stores(places, cfg) as stores:
-        bench = Bench(cfg, stores[0], count)
+    cfg = kept_config(settings)
+    with contextlib.ExitStack() as stack:
+        found = [
+            Configuration(
+                stack, in_parts(cfg, store, task, count), store, task, packed=packed and k == 0
+            )
+            for k, count in enumerate(parts)
+        ]
+        for turn in range(TURNS):
+            for one in found:
+                one.turn(turn)
+        return {"rows": [one.row() for one in found]}
+
+
+class Configuration:
+    """What is measured of some settings, turn by turn."""
+
+    def __init__(
+        self, stack: contextlib.ExitStack, cfg: Config, store: str, task: str, *, packed: bool
+    ) -> None:
+        """`stack`: closes the store."""
+        places = find_places([store], [task])
+        (alone,) = stack.enter_context(open_stores(places, cfg.replace(num_prefetch=0)))
+        (opened,) = stack.enter_context(open_stores(places, cfg))
+        self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
+        self._count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
+        kept = _in_memory(opened, cfg) if packed else None
+        self._bench = Bench(cfg, opened, self._count)
+        self._expected = self._bench.compile()
+        self._ahead = int(opened.sampler.stats()["train_queue"])
+        self._live = self._real_steps(opened, self._ahead)
+        self._packs = None if kept is None else self._real_steps(kept, 0)
+        self._turns: list[tuple[Cost, ...]] = []
+        self._fetched: list[float] = []
+        self._slowest = 0.0
+
+    def _real_steps(self, store: OpenStore, ahead: int) -> RealSteps:
+        next_batch = store.train_batches.next_train_batch
+        return RealSteps(self._bench, next_batch, self._expected, ahead=ahead)
+
+    def turn(self, turn: int) -> None:
+        """Measure each part, and take real steps."""
+        sample, slowest = _sampled(self._alone, self._count)
+        self._slowest = max(slowest, self._slowest)
+        self._turns.append((sample, *self._bench.parts(turn, self._expected)))
+        self._fetched.append(self._bench.fetch_ready(self._ahead))
+        self._live.take()
+        if self._packs is not None:
+            self._packs.take()
+
+    def row(self) -> dict[str, Any]:
+        """All that was found."""
+        sample, put, call, host, step = (_median(costs) for costs in zip(*self._turns, strict=True))
+        sampler = self._store.sampler
         found = Parts(
-            sample=sample,
-            **bench.turns(),
-            cores=shared_cores(),
-            threads=int(stores[0].sampler.stats()["threads"]),
-        )
+            sample=sample, put=put, host=host, step=step,
+            call_seconds=statistics.median(self._fetched) + call.seconds,
+            threads=int(sampler.stats()["threads"]), cores=shared_cores(),
+        )  # fmt: skip
         seconds, bound_by = found.predict()
-        ahead = int(stores[0].sampler.stats()["train_queue"])
         return {
             "device": jax.devices()[0].device_kind, **found.to_dict(),
-            "cell_budget": cfg.cell_budget, "batches": count,
-            "contexts": int(stores[0].sampler.shape["batch_size"]),
-            "cells": int(stores[0].sampler.flat_shape(task)["cells"]),
-            "batch_bytes": bench.batch_bytes, "slowest_batch_seconds": slowest,
-            "batches_ahead": ahead, **_epoch(stores[0], cfg),
+            "cell_budget": self._cfg.cell_budget, "batches": self._count,
+            "contexts": int(sampler.shape["batch_size"]),
+            "cells": int(sampler.flat_shape(self._task)["cells"]),
+            "batch_bytes": self._bench.batch_bytes, "slowest_batch_seconds": self._slowest,
+            "batches_ahead": self._ahead, **_epoch(self._store, self._cfg),
             "predicted_seconds": seconds, "bound_by": bound_by,
             "predicted_utilization": found.utilization(), "overlap_seconds": found.overlap(),
-            "live": bench.real_steps(seconds, ahead),
-            "packed": bench.real_steps_packed(seconds) if packed else None,
+            "live": self._live.figures(),
+            "packed": None if self._packs is None else self._packs.figures(),
         }  # fmt: skip
 
 
 def _sampled(sampler: Any, count: int) -> tuple[Cost, float]:
-    """What a step's batches cost one thread, and the slowest batch."""
+    """What a step's batches cost one thread, in a block of them, and the slowest batch."""
     sampler.next_train_batch()  # reads what no memory has yet
-    turns, slowest = [], 0.0
-    for _ in range(TURNS):
-        started = _Clock()
-        for _ in range(BLOCK * count):
-            before = time.perf_counter()
-            batch = sampler.next_train_batch()
-            slowest = max(slowest, time.perf_counter() - before)
-            del batch
-        turns.append(started.cost(BLOCK))
-    return _median(turns), slowest
+    clock, slowest = _Clock(), 0.0
+    for _ in range(BLOCK * count):
+        before = time.perf_counter()
+        batch = sampler.next_train_batch()
+        slowest = max(slowest, time.perf_counter() - before)
+        del batch
+    return clock.cost(BLOCK), slowest
+
+
+def _in_memory(store: OpenStore, cfg: Config) -> OpenStore:
+    """The store with some of its batches kept in memory; its sampler goes back to where it was."""
+    start = store.sampler.state_dict()
+    kept = cfg.replace(
+        prebatch="memory", prebatch_epochs=1, steps=min(PACKED_STEPS, cfg.steps)
+    )  # fmt: skip
+    (found,) = kept_in_memory([store], kept, sharing=1, each=lambda: None)
+    store.sampler.load_state_dict(start)
+    return found
 
 
 def _epoch(store: OpenStore, cfg: Config) -> dict[str, Any]:
@@ -212,7 +276,7 @@ class _Clock:
         )
 
 
-def _median(turns: list[Cost]) -> Cost:
+def _median(turns: Iterable[Cost]) -> Cost:
     return Cost(*map(statistics.median, zip(*turns, strict=True)))
 
 
@@ -230,46 +294,58 @@ class Bench:
             parts=count // cfg.accumulate,
         )  # fmt: skip
         self._state: TrainState = first_state(cfg, width, first_biases([store]))
-        self._start = store.sampler.state_dict()
-        self._batches = [store.sampler.next_train_batch() for _ in range(KEPT)]
-        self.batch_bytes = sum(
-            self._batches[0][name].nbytes for name in sent_fields(self._batches[0])
-        )
+        # No turn gets one that was looked at: the arrays of a batch are made at the first look.
+        self._batches = [store.sampler.next_train_batch() for _ in range((1 + TURNS) * KEPT)]
+        first = self._batches[0]
+        self.batch_bytes = sum(first[name].nbytes for name in sent_fields(first))
 
-    def _feed(self, next_batch: Callable[[], Any], **more: Any) -> Feed:
+    def feed(self, next_batch: Callable[[], Any], **more: Any) -> Feed:
+        """Batches on their way to the device."""
         return Feed(lambda: (next_batch(), 0), texts=[self._tables.texts], **more)
 
-    # ---- part by part ----------------------------------------------------------------------
-
-    def turns(self) -> dict[str, Any]:
-        """What putting, the host, and the device's step cost; fields of `Parts`."""
-        _, fed = self._put_all()
-        self._step(fed, 0)  # compiles
+    def compile(self) -> float:
+        """Compile the step; returns about how many seconds one takes."""
+        _, fed = self._put_all(0)
+        self._step(fed, 0)
         started = time.perf_counter()
         self._step(fed, 0)
-        steps = math.ceil(TURN_SECONDS / (time.perf_counter() - started))
-        puts, calls, hosts, computed = [], [], [], []
-        for _ in range(TURNS):
-            clock = _Clock()
-            call_seconds, fed = self._put_all()
-            puts.append(clock.cost(len(fed)).times(self._count))
-            calls.append(call_seconds / len(fed) * self._count)
-            clock, own = _Clock(), [self._step(fed, k) for k in range(steps)]
-            whole, host = clock.cost(steps), Cost(*map(statistics.fmean, zip(*own, strict=True)))
-            hosts.append(host)
-            computed.append(
-                Cost(whole.seconds - host.seconds, whole.cpu_seconds - host.cpu_seconds)
-            )
-        return {
-            "put": _median(puts), "call_seconds": statistics.median(calls),
-            "host": _median(hosts), "step": _median(computed),
-        }  # fmt: skip
+        return time.perf_counter() - started
 
-    def _put_all(self) -> tuple[float, list[Fed]]:
-        """The kept batches on the device, and for how many seconds Python put them there."""
-        batches = iter(self._batches)
-        feed, found = self._feed(lambda: next(batches)), []
-        for _ in self._batches:
+    def train(self, feed: Feed, steps: int, on_report: Callable[[StepReport], None]) -> None:
+        """The loop of a training, so many steps of it."""
+        steps += int(self._state.step)
+        self._state = fit(self._state, self._runner, feed, steps=steps, on_report=on_report)
+
+    def parts(self, turn: int, expected: float) -> tuple[Cost, Cost, Cost, Cost]:
+        """What putting, Python's share of it (`call`), the host, and the device's step cost.
+
+        Args:
+            turn: from 0.
+            expected: about how many seconds a step takes.
+        """
+        clock = _Clock()
+        call_seconds, fed = self._put_all(1 + turn)
+        put = clock.cost(len(fed)).times(self._count)
+        call = Cost(call_seconds, call_seconds).times(self._count / len(fed))
+        steps = math.ceil(TURN_SECONDS / expected)
+        clock, own = _Clock(), [self._step(fed, k) for k in range(steps)]
+        whole, host = clock.cost(steps), Cost(*map(statistics.fmean, zip(*own, strict=True)))
+        step = Cost(whole.seconds - host.seconds, whole.cpu_seconds - host.cpu_seconds)
+        return put, call, host, step
+
+    def fetch_ready(self, ahead: int) -> float:
+        """Seconds in which Python gets the batches of a step that the sampler has ready."""
+        ready = min(READY, ahead)
+        started = time.perf_counter()
+        for _ in range(ready):
+            self._store.sampler.next_train_batch()
+        return (time.perf_counter() - started) / max(1, ready) * self._count
+
+    def _put_all(self, turn: int) -> tuple[float, list[Fed]]:
+        """The batches of a turn on the device, and for how many seconds Python put them there."""
+        batches = iter(self._batches[turn * KEPT :])
+        feed, found = self.feed(lambda: next(batches)), []
+        for _ in range(KEPT):
             found.append(feed.next_on_device())
             for array in found[-1].inputs.values():
                 array.block_until_ready()
@@ -292,63 +368,61 @@ class Bench:
         host += time.perf_counter() - began
         return host, thread + time.thread_time() - thread_began
 
-    # ---- real steps ------------------------------------------------------------------------
 
-    def real_steps(self, expected: float, ahead: int) -> dict[str, Any]:
-        """The loop of a training, with batches as they are made.
+class RealSteps:
+    """Steps of a training, a turn after each turn of its parts."""
 
+    def __init__(
+        self, bench: Bench, next_batch: Callable[[], Any], expected: float, *, ahead: int
+    ) -> None:
+        """
         Args:
-            expected: seconds of a step.
+            next_batch: where the batches come from.
+            expected: about how many seconds a step takes.
             ahead: batches that are ready, which the sampler no longer has to make.
         """
-        settling = min(3 + ahead, math.ceil(SETTLING_SECONDS / expected))
-        return self._loop(self._store.train_batches.next_train_batch, expected, settling)
-
-    def real_steps_packed(self, expected: float) -> dict[str, Any]:
-        """The same with batches in memory."""
-        self._store.sampler.load_state_dict(self._start)
-        kept = self._cfg.replace(
-            prebatch="memory", prebatch_epochs=1, steps=min(PACKED_STEPS, self._cfg.steps)
-        )
-        (store,) = kept_in_memory([self._store], kept, sharing=1, each=lambda: None)
-        return self._loop(store.train_batches.next_train_batch, expected, 3)
-
-    def _loop(
-        self, next_batch: Callable[[], Any], expected: float, settling: int
-    ) -> dict[str, Any]:
-        """Real steps after some that do not count: median of TURNS turns, and the figures of the
-        device."""
+        self._bench, self._next_batch = bench, next_batch
+        settled = SETTLING_SECONDS / TURNS / expected
+        self._settling = 1 + min(3 + ahead, math.ceil(settled))  # steps that do not count
         wanted = max(REAL_STEPS, math.ceil(REAL_SECONDS / expected))
-        steps = math.ceil(min(wanted, MOST_STEPS) / TURNS) * TURNS
-        seconds: list[float] = []
-        cpu_seconds: list[float] = []
+        self._steps = math.ceil(min(wanted, MOST_STEPS) / TURNS)
+        self._turns: list[Cost] = []
+        self._samples: list[Sample] = []
+        self._usages: list[Usage] = []
 
-        def on_report(report: StepReport) -> None:
-            seconds.append(report.seconds)
-            cpu_seconds.append(time.process_time())
-
+    def take(self) -> None:
+        """A turn of steps."""
+        ends: list[tuple[float, float]] = []
         with UsageSampler() as usage:
-            self._state = fit(
-                self._state, self._runner, self._feed(next_batch, watch=usage),
-                steps=int(self._state.step) + 1 + settling + steps, on_report=on_report,
+            self._bench.train(
+                self._bench.feed(self._next_batch, watch=usage), self._settling + self._steps,
+                lambda report: ends.append((time.perf_counter(), time.process_time())),
             )  # fmt: skip
             figures = usage.figures()
-        length = steps // TURNS
-        turns = [statistics.fmean(seconds[-length * k :][:length]) for k in range(1, TURNS + 1)]
+        (began, cpu_began), (ended, cpu_ended) = ends[-1 - self._steps], ends[-1]
+        took = Cost(ended - began, cpu_ended - cpu_began)
+        self._turns.append(took.times(1 / self._steps))
+        self._samples += usage.samples
+        self._usages += [figures] if figures is not None else []
+
+    def figures(self) -> dict[str, Any]:
+        """Of all turns."""
+        last, middle = self._usages[-1], _median(self._turns)
+        usage = figures_of(
+            self._samples, source=last.source, memory_of=last.memory_of,
+            wall_seconds=sum(usage.wall_seconds for usage in self._usages),
+        )  # fmt: skip
         return {
-            "steps": steps, "seconds": statistics.median(turns),
-            "cpu_seconds": (cpu_seconds[-1] - cpu_seconds[-1 - steps]) / steps,
-            "usage": None if figures is None else figures.to_dict(),
+            "steps": TURNS * self._steps, **middle._asdict(), "usage": usage.to_dict(),
+            "turns": [turn.seconds for turn in self._turns],
         }  # fmt: skip
 
 
 def keeps_busy(found: Mapping[str, Any]) -> bool:
     """Whether the device bounds the steps of a measured configuration."""
-    usage = found["live"]["usage"]
-    return found["predicted_utilization"] >= LOW and (
-        usage is None or usage["utilization_mean"] >= LOW
-    )
+    measured = found["live"]["usage"]["utilization_mean"]
+    return bool(min(found["predicted_utilization"], measured) >= LOW)
 
 
 if __name__ == "__main__":
-    answer_question(measure_step)
+    answer_question(measure_steps)

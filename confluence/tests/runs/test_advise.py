@@ -16,7 +16,7 @@ from confluence.runs import advise as advising
 from confluence.runs import step_parts
 from confluence.runs.advise import advice, choose
 from confluence.runs.own_process import OwnProcessError
-from confluence.runs.step_parts import Cost, Parts, in_parts, measure_step
+from confluence.runs.step_parts import Cost, Parts, in_parts, measure_steps
 
 SETTINGS: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
@@ -53,8 +53,9 @@ def parts_of_step(**more: Any) -> Parts:
         ({"sample": ms(19), "threads": 0}, 20, "host", 0.5),  # and 1 ms to put and to start it
         ({"call_seconds": 0.03, "host": ms(10)}, 40, "host", 0.25),
         ({"put": ms(40)}, 40, "put", 0.25),  # which Python need not wait for
-        ({"cores": 2, "step": ms(10, 20)}, 12.5, "cores", 1.0),  # 25 ms of work for two cores
-        ({"cores": 4, "step": ms(10, 20)}, 10, "step", 1.0),
+        ({"cores": 2}, 12.5, "step", 1.0),  # 5 ms of work that the step's two cores do beside it
+        # Four threads compute the step on four cores: Python's is the fifth, and loses 10 / 5 ms.
+        ({"cores": 4, "call_seconds": 0.02}, 22.25, "host", 10 / 22.25),
     ],
 )
 def test_a_step_takes_as_long_as_what_bounds_it(
@@ -76,9 +77,10 @@ def test_what_is_hidden_is_what_one_after_another_would_take_longer() -> None:
 def row(preset: str = "small", **more: Any) -> dict[str, Any]:
     """Of a configuration with nothing to advise."""
     usage = {"utilization_mean": more.pop("busy", 1.0)}
-    live = {"seconds": 0.010, "usage": usage}
+    live = {"seconds": 0.010, "cpu_seconds": 0.015, "usage": usage}
     return {
-        "preset": preset, "parts": 1, "sample": {"seconds": 0.004}, "step": {"seconds": 0.010},
+        "preset": preset, "parts": 1, "cores": 2,
+        "sample": {"seconds": 0.004}, "step": {"seconds": 0.010},
         "threads": 1, "predicted_seconds": 0.010, "predicted_utilization": 1.0, "batches": 1,
         "batches_ahead": 3, "slowest_batch_seconds": 0.020, "cells": 2752, "cell_budget": None,
         "bound_by": "step", "epoch_batches": 300, "kept_batches": 300, "needed_batches": 600,
@@ -107,7 +109,7 @@ def test_the_smallest_preset_that_keeps_the_device_busy_is_chosen() -> None:
 
 
 def test_nothing_is_changed_where_nothing_is_gained() -> None:
-    found = advised(row(), row(parts=4, live={"seconds": 0.0095}))
+    found = advised(row(), row(parts=4, cells=704, live={"seconds": 0.0095, "cpu_seconds": 0.015}))
     assert [settings for settings, _ in found.values()] == [{}] * 5
     assert found["batches"][1].startswith("live: 600 steps take 6.0 s with live batches, 7.1 s")
 
@@ -115,7 +117,7 @@ def test_nothing_is_changed_where_nothing_is_gained() -> None:
 @pytest.mark.parametrize(
     ("more", "settings"),
     [
-        ({"threads": 2}, {"num_threads": 1}),  # 4 ms of sampling are hidden behind 10
+        ({"threads": 2}, {}),  # they sleep where nothing is to be made
         ({"sample": {"seconds": 0.012}}, {"num_threads": 2}),
         ({"sample": {"seconds": 0.112}}, {"num_threads": 2}),  # there are no more
         ({"threads": 0}, {"num_prefetch": None}),
@@ -133,8 +135,10 @@ def test_more_batches_are_kept_ready_for_a_slow_one() -> None:
 
 
 def test_a_budget_is_advised_where_parts_are_faster_or_memory_ends() -> None:
-    faster = row(parts=4, cell_budget=704, cells=704, live={"seconds": 0.008})
+    faster = row(parts=4, cell_budget=704, cells=704, live={"seconds": 0.008, "cpu_seconds": 0.012})
     assert advised(row(), faster)["budget"][0] == {"cell_budget": 704}
+    by_luck = {**faster, "live": {"seconds": 0.008, "cpu_seconds": 0.014}}
+    assert advised(row(), by_luck)["budget"][0] == {}
     assert "do not go with cell_budget" in advised(row(), faster)["batches"][1]
     small = {**ROOMY, "budget": 2048}
     settings, said = advised(row(), memory=small)["budget"]
@@ -145,7 +149,7 @@ def test_a_budget_is_advised_where_parts_are_faster_or_memory_ends() -> None:
 
 
 def test_batches_are_made_before_where_that_is_faster_in_all() -> None:
-    fast = {"seconds": 0.005, "usage": {"utilization_mean": 1.0}}
+    fast = {"seconds": 0.005, "cpu_seconds": 0.01}
     # 300 batches of 4 ms by one thread, and 600 steps of 5 ms, against 600 of 10.
     settings, said = advised(row(packed=fast))["batches"]
     assert settings == {"prebatch": "memory"}
@@ -158,6 +162,8 @@ def test_batches_are_made_before_where_that_is_faster_in_all() -> None:
     assert (settings, "confluence prebatch" in said) == ({}, True)
     slow = row(packed=fast, sample={"seconds": 0.012}, threads=1)  # making them takes 3.6 s
     assert advised(slow)["batches"][0] == {}
+    by_luck = row(packed={**fast, "cpu_seconds": 0.02})
+    assert advised(by_luck)["batches"][0] == {}
 
 
 # ---- the measurement
@@ -167,7 +173,7 @@ def in_this_process(module: str, question: dict[str, Any]) -> dict[str, Any]:
     """What a process of its own would answer."""
     assert module == step_parts.__name__
     answer: dict[str, Any] = json.loads(
-        json.dumps(measure_step(**json.loads(json.dumps(question))))
+        json.dumps(measure_steps(**json.loads(json.dumps(question))))
     )
     return answer
 
@@ -175,7 +181,7 @@ def in_this_process(module: str, question: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements that are quick, and say nothing."""
-    for name, value in {"BLOCK": 2, "REAL_SECONDS": 0.0, "TURN_SECONDS": 1e-9}.items():
+    for name, value in {"BLOCK": 2, "REAL_SECONDS": 0.3, "TURN_SECONDS": 1e-9}.items():
         monkeypatch.setattr(step_parts, name, value)
     monkeypatch.setattr(advising, "ask_process", in_this_process)
     monkeypatch.setattr(advising, "_memory_of", lambda *_: "not measured")
@@ -206,7 +212,7 @@ def test_the_command_measures_and_advises(
     assert (whole["epoch_batches"], whole["needed_batches"]) == (whole["epoch_batches"], 80)
     assert parts["packed"] is None
     for found in (whole["live"], whole["packed"], parts["live"]):
-        assert found["steps"] == 20
+        assert found["steps"] >= 20
         assert found["seconds"] > 0
         assert found["cpu_seconds"] > 0
     for name in ("sample", "put", "host", "step"):
