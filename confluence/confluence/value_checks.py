@@ -127,3 +127,12 @@ def _in_words(kind: Any) -> str:
         several = {str: "texts", float: "numbers"}[parts[0]]
         return f"a tuple of {several}" if parts[-1] is ... else f"{len(parts)} {several}"
     return WORDS.get(kind, "None")
+
+
+def typed(value: Any) -> str:
+    """A value as it is given on a command line."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ",".join(map(typed, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,7 +20,7 @@ from headwater.cli.arguments import add_no_verify, add_source
 import confluence
 from confluence.cli import commands as does
 from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, Config
-from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind
+from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind, typed
 
 SPLITS = ("train", "val", "test")
 EXPERT = GROUPS[-1]
@@ -389,16 +389,7 @@ def setting_text(field: str, usual: Config) -> str:
     about = settings_of(Config)[field]
     words = f" ({', '.join(about.words)})" if about.words else ""
     within = f" ({in_signs(about.within)})" if about.within else ""
-    return f"{about.doc}{words}{within} [{_typed(getattr(usual, field))}]".replace("%", "%%")
-
-
-def _typed(value: Any) -> str:
-    """A value as it is given on a command line."""
-    if value is None or value == ():
-        return "none"
-    if isinstance(value, tuple):
-        return ",".join(map(_typed, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{about.doc}{words}{within} [{typed(getattr(usual, field))}]".replace("%", "%%")
 
 
 def _task(text: str) -> tuple[str, float]:

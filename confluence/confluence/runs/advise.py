@@ -35,8 +35,9 @@ from confluence.runs import step_parts
 from confluence.runs.own_process import OwnProcessError, ask_process
 from confluence.runs.sizing import SizingError, measure
 from confluence.runs.step_parts import keeps_busy
+from confluence.value_checks import typed
 
-ON_A_CPU, ON_A_DEVICE = ("small", "laptop"), ("small", "laptop", "base")  # presets measured
+USUAL, ON_A_DEVICE = ("small", "laptop"), "base"  # presets, and one where a device computes
 RUN = "the run"  # in place of a preset's name
 PARTS = (1, 4)  # of a batch, by budgets of cells
 WORTH = 0.9  # of the time as it is, that a change must not take more than
@@ -88,9 +89,8 @@ def advise(
     rows = []
     for name, cfg in configs.items():
         rows += _measured(name, cfg, store, task)
-        if presets is run is None and name == ON_A_CPU[-1] and _has_device(rows):
-            last = ON_A_DEVICE[-1]
-            rows += _measured(last, preset_config(last, **overrides), store, task)
+    if presets is run is None and _has_device(rows):
+        rows += _measured(ON_A_DEVICE, preset_config(ON_A_DEVICE, **overrides), store, task)
     if all("failed" in row for row in rows):
         raise AdviceError(f"nothing could be measured: {rows[0]['failed']}")
     chosen = choose(rows)
@@ -115,7 +115,7 @@ def _configs(
         record = checkpoint.load_record(folder, checkpoint.find_step(folder, "last"))
         found = {RUN: kept_config(record["config"]).replace(**overrides)}
     else:
-        names = dict.fromkeys(presets or ON_A_CPU)
+        names = dict.fromkeys(presets or USUAL)
         found = {name: preset_config(name, **overrides) for name in names}
     for cfg in found.values():
         if cfg.objective == "masked_cells":
@@ -140,7 +140,7 @@ def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]
         rows = ask_process(step_parts.__name__, question)["rows"]
     except OwnProcessError as error:
         return [{"preset": name, "parts": 1, "failed": str(error)}]
-    return [{"preset": name, "parts": count, **row} for count, row in zip(parts, rows, strict=True)]
+    return [{"preset": name, **row} for row in rows]
 
 
 def _has_device(rows: Sequence[Row]) -> bool:
@@ -181,7 +181,7 @@ def advice(
     budget = _about_budget(rows, chosen, memory)
     return [
         _about_preset(rows, chosen), _about_threads(chosen), _about_prefetch(chosen), budget,
-        _about_batches(chosen, cfg, free, has_budget=bool(budget.settings) or cfg.cell_budget),
+        _about_batches(chosen, cfg, free, has_budget=bool(budget.settings)),
     ]  # fmt: skip
 
 
@@ -265,7 +265,7 @@ def _is_faster(row: Row, chosen: Row) -> bool:
     return row["cells"] < chosen["cells"] and is_shorter and is_less_work
 
 
-def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: Any) -> Line:
+def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: bool) -> Line:
     """Live, or made before."""
     packed, live = row["packed"], row["live"]
     if has_budget or packed is None:
@@ -303,8 +303,7 @@ def describe(result: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{result['task']} of {result['store']}, on {rows[0]['device']} ({where}); ms of a step",
         "", *aligned([_PARTS, *map(_parts_row, rows)]),
-        "", "live against packed: batches as they are made, and kept in memory",
-        *aligned([_PACKED, *map(_packed_row, packed)]),
+        *(["", _PACKED_TITLE, *aligned([_PACKED, *map(_packed_row, packed)])] if packed else []),
         "", "of the measured steps",
         *aligned([_FIGURES, *map(_figures_row, rows)]),
         "",
@@ -336,6 +335,7 @@ def _parts_row(row: Row) -> list[str]:
     ]  # fmt: skip
 
 
+_PACKED_TITLE = "live against packed: batches as they are made, and kept in memory"
 _PACKED = ["", "step, live", "packed", "busy, live", "packed", "CPU, live", "packed"]
 
 
@@ -374,7 +374,7 @@ def _command(result: Mapping[str, Any]) -> str:
     if result["run"] is None:
         words += ["--preset", result["preset"]]
     for name, value in result["settings"].items():
-        words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
+        words += [f"--{name.replace('_', '-')}", typed(value)]
     line: str = shlex.join(words)
     return line if result["run"] is None else f"{line}, and what {result['run']} has"
 

@@ -147,7 +147,8 @@ def measure_steps(
 
     Args:
         settings: of a `Config`.
-        parts: in which a batch is computed, each a configuration; 1: as the settings say.
+        parts: in which a batch is computed, each a configuration; 1: as the settings say. One
+            whose batches have no fewer cells than whole ones is left out.
         packed: whether to take real steps of the first from batches in memory, too.
 
     Returns:
@@ -162,6 +163,7 @@ def measure_steps(
             )
             for k, count in enumerate(parts)
         ]
+        found = [found[0], *(one for one in found[1:] if one.parts > 1)]
         for turn in range(TURNS):
             for one in found:
                 one.turn(turn)
@@ -180,6 +182,7 @@ class Configuration:
         (opened,) = stack.enter_context(open_stores(places, cfg))
         self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
         self._count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
+        self.parts = self._count // cfg.accumulate  # perhaps fewer than were asked for
         kept = _in_memory(opened, cfg) if packed else None
         self._bench = Bench(cfg, opened, self._count)
         self._expected = self._bench.compile()
@@ -215,7 +218,7 @@ class Configuration:
         )  # fmt: skip
         seconds, bound_by = found.predict()
         return {
-            "device": jax.devices()[0].device_kind, **found.to_dict(),
+            "parts": self.parts, "device": jax.devices()[0].device_kind, **found.to_dict(),
             "cell_budget": self._cfg.cell_budget, "batches": self._count,
             "contexts": int(sampler.shape["batch_size"]),
             "cells": int(sampler.flat_shape(self._task)["cells"]),
@@ -252,12 +255,12 @@ def _in_memory(store: OpenStore, cfg: Config) -> OpenStore:
 
 
 def _epoch(store: OpenStore, cfg: Config) -> dict[str, Any]:
-    """How many batches an epoch has, and what those that a run would keep in memory take."""
+    """How many batches a run takes, how many of them it would keep in memory, and their bytes."""
     order = order_of(store.sampler, cfg, cfg.prebatch_epochs)
     needed = cfg.steps * cfg.accumulate
     kept = min(order.count, needed)
     return {
-        "epoch_batches": order.count, "kept_batches": kept, "needed_batches": needed,
+        "kept_batches": kept, "needed_batches": needed,
         "kept_bytes": estimated_bytes(store.sampler, kept),
     }  # fmt: skip
 

@@ -83,7 +83,7 @@ def row(preset: str = "small", **more: Any) -> dict[str, Any]:
         "sample": {"seconds": 0.004}, "step": {"seconds": 0.010},
         "threads": 1, "predicted_seconds": 0.010, "predicted_utilization": 1.0, "batches": 1,
         "batches_ahead": 3, "slowest_batch_seconds": 0.020, "cells": 2752, "cell_budget": None,
-        "bound_by": "step", "epoch_batches": 300, "kept_batches": 300, "needed_batches": 600,
+        "bound_by": "step", "kept_batches": 300, "needed_batches": 600,
         "kept_bytes": 10**6, "live": live, "packed": {**live, "seconds": 0.0099}, **more,
     }  # fmt: skip
 
@@ -166,6 +166,15 @@ def test_batches_are_made_before_where_that_is_faster_in_all() -> None:
     assert advised(by_luck)["batches"][0] == {}
 
 
+def test_the_command_to_follow_has_settings_as_they_are_typed() -> None:
+    settings = {"log_to": ("otel", "mlflow"), "child_counts": True, "num_prefetch": None}
+    told = {"store": "a b", "task": "t", "run": None, "preset": "small", "settings": settings}
+    assert advising._command(told) == (
+        "confluence train 'a b' --task t --preset small --log-to otel,mlflow --child-counts true"
+        " --num-prefetch none"
+    )
+
+
 # ---- the measurement
 
 
@@ -199,7 +208,7 @@ def test_parts_are_as_many_as_were_asked_for(shop_store: Path) -> None:
 def test_the_command_measures_and_advises(
     shop_store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advising, "ON_A_CPU", ("tiny",))
+    monkeypatch.setattr(advising, "USUAL", ("tiny",))
     words = [str(shop_store), "--task", "device", "--accumulate", "2", "--num-threads", "1"]
     for name in ("width", "heads", "layers", "sequence_length", "max_rows", "batch_size", "steps"):
         words += [f"--{name.replace('_', '-')}", str(SETTINGS[name])]
@@ -209,7 +218,7 @@ def test_the_command_measures_and_advises(
     assert (whole["parts"], whole["batches"], whole["contexts"]) == (1, 2, 8)
     assert (parts["parts"], parts["batches"], parts["contexts"]) == (4, 8, 2)
     assert parts["cells"] == parts["cell_budget"] < whole["cells"]
-    assert (whole["epoch_batches"], whole["needed_batches"]) == (whole["epoch_batches"], 80)
+    assert 0 < whole["kept_batches"] <= whole["needed_batches"] == 80
     assert parts["packed"] is None
     for found in (whole["live"], whole["packed"], parts["live"]):
         assert found["steps"] >= 20
