@@ -10,6 +10,9 @@ so that a machine whose speed changes changes it for both, and for all configura
 no part of that. The method is seed 002's probe; where sampler and step share a CPU's cores, they
 also share their time.
 
+A GPU may have worked a step off before the call that starts it is back: XLA looks at the end of
+each turn of a loop. So how long it works there is what its driver reports.
+
 All seconds are those of a step, with all its batches.
 """
 
@@ -39,6 +42,7 @@ from confluence.data.stores import (
 from confluence.data.tasks import device_tables, most_cells, open_sampler, sent_fields
 from confluence.data.walk import estimated_bytes, kept_in_memory, order_of
 from confluence.folder.log_events import StepReport
+from confluence.folder.meters import NVIDIA, open_meter
 from confluence.folder.usage import LOW, Sample, Usage, UsageSampler, figures_of
 from confluence.runs.own_process import answer_question
 from confluence.training.step import Constants, Fed, Feed, StepRunner, TrainState, first_state, fit
@@ -48,6 +52,7 @@ BLOCK = 32  # steps whose batches are levelled together, so that a turn has all 
 KEPT = 8  # batches that a turn puts on the device, and then steps on
 READY = 2  # batches that are fetched when they are ready; more may not be
 TURN_SECONDS = 0.5  # least length of a turn of steps
+DRIVER_SECONDS = 1.0  # the same, where a driver then reports of up to so many seconds
 REAL_STEPS, REAL_SECONDS = 20, 3.0  # least of both
 MOST_STEPS = 3_000
 SETTLING_SECONDS = 1.0  # of real steps before they count, or as many as batches are ready
@@ -127,6 +132,18 @@ class Parts:
 def shared_cores() -> int | None:
     """How many cores sampler and steps share; None where a device computes the steps."""
     return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else None
+
+
+def device_part(whole: Cost, host: Cost, busy: float | None) -> Cost:
+    """What of a step alone is the device's.
+
+    Args:
+        whole, host: of it, and what it takes Python's thread.
+        busy: the share of it in which the device's driver saw it work; None: without a driver it
+            is all that the host does not take.
+    """
+    seconds = whole.seconds - host.seconds if busy is None else busy * whole.seconds
+    return Cost(seconds, whole.cpu_seconds - host.cpu_seconds)
 
 
 def in_parts(cfg: Config, store: str, task: str, parts: int) -> Config:
@@ -299,6 +316,8 @@ class Bench:
         self._state: TrainState = first_state(cfg, width, first_biases([store]))
         # No turn gets one that was looked at: the arrays of a batch are made at the first look.
         self._batches = [store.sampler.next_train_batch() for _ in range((1 + TURNS) * KEPT)]
+        meter = open_meter()
+        self._driver = meter if meter.source == NVIDIA else None
         first = self._batches[0]
         self.batch_bytes = sum(first[name].nbytes for name in sent_fields(first))
 
@@ -330,11 +349,12 @@ class Bench:
         call_seconds, fed = self._put_all(1 + turn)
         put = clock.cost(len(fed)).times(self._count)
         call = Cost(call_seconds, call_seconds).times(self._count / len(fed))
-        steps = math.ceil(TURN_SECONDS / expected)
+        seconds = TURN_SECONDS if self._driver is None else DRIVER_SECONDS
+        steps = math.ceil(seconds / expected)
         clock, own = _Clock(), [self._step(fed, k) for k in range(steps)]
         whole, host = clock.cost(steps), Cost(*map(statistics.fmean, zip(*own, strict=True)))
-        step = Cost(whole.seconds - host.seconds, whole.cpu_seconds - host.cpu_seconds)
-        return put, call, host, step
+        busy = None if self._driver is None else self._driver.read(0.0)
+        return put, call, host, device_part(whole, host, busy)
 
     def fetch_ready(self, ahead: int) -> float:
         """Seconds in which Python gets the batches of a step that the sampler has ready."""

@@ -12,11 +12,12 @@ import confluence
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import most_cells, open_sampler, parts_of
+from confluence.folder.meters import NVIDIA, StepMeter
 from confluence.runs import advise as advising
 from confluence.runs import step_parts
 from confluence.runs.advise import advice, choose
 from confluence.runs.own_process import OwnProcessError
-from confluence.runs.step_parts import Cost, Parts, in_parts, measure_steps
+from confluence.runs.step_parts import Cost, Parts, device_part, in_parts, measure_steps
 
 SETTINGS: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
@@ -71,6 +72,15 @@ def test_what_is_hidden_is_what_one_after_another_would_take_longer() -> None:
     assert parts_of_step(threads=0).overlap() == pytest.approx((4 + 1 + 10 - 10) / 1e3)
 
 
+def test_what_a_driver_saw_of_a_step_is_the_devices() -> None:
+    """A call of 103 ms, of which the device worked through nearly all, and 17 ms after it."""
+    whole, host = ms(120, 110), ms(103, 100)
+    assert device_part(whole, host, None) == pytest.approx(ms(17, 10))
+    assert device_part(whole, host, 0.9) == pytest.approx(ms(108, 10))
+    found = parts_of_step(host=host, step=device_part(whole, host, 0.9))
+    assert found.predict() == (pytest.approx(0.108), "step")
+
+
 # ---- the advice
 
 
@@ -81,6 +91,7 @@ def row(preset: str = "small", **more: Any) -> dict[str, Any]:
     return {
         "preset": preset, "parts": 1, "cores": 2,
         "sample": {"seconds": 0.004}, "step": {"seconds": 0.010},
+        "call_seconds": 0.001, "host": {"seconds": 0.002},
         "threads": 1, "predicted_seconds": 0.010, "predicted_utilization": 1.0, "batches": 1,
         "batches_ahead": 3, "slowest_batch_seconds": 0.020, "cells": 2752, "cell_budget": None,
         "bound_by": "step", "kept_batches": 300, "needed_batches": 600,
@@ -120,6 +131,7 @@ def test_nothing_is_changed_where_nothing_is_gained() -> None:
         ({"threads": 2}, {}),  # they sleep where nothing is to be made
         ({"sample": {"seconds": 0.012}}, {"num_threads": 2}),
         ({"sample": {"seconds": 0.112}}, {"num_threads": 2}),  # there are no more
+        ({"sample": {"seconds": 0.012}, "host": {"seconds": 0.014}}, {}),  # 15 ms of Python's
         ({"threads": 0}, {"num_prefetch": None}),
     ],
 )
@@ -196,6 +208,15 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advising, "_memory_of", lambda *_: "not measured")
 
 
+class IdleDriver(StepMeter):
+    """A driver of which no step is heard."""
+
+    source = NVIDIA
+
+    def read(self, due: float) -> float:
+        return 0.0
+
+
 def test_parts_are_as_many_as_were_asked_for(shop_store: Path) -> None:
     cfg = in_parts(CFG, str(shop_store), "device", 4)
     with open_sampler(str(shop_store), cfg, "device") as sampler:
@@ -234,12 +255,17 @@ def test_the_command_measures_and_advises(
 
 
 @pytest.mark.usefixtures("short")
-def test_the_settings_of_a_run_are_measured(shop_store: Path, tmp_path: Path) -> None:
+def test_the_settings_of_a_run_are_measured(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_parts, "DRIVER_SECONDS", 1e-9)
+    monkeypatch.setattr(step_parts, "open_meter", IdleDriver)
     out = tmp_path / "run"
     confluence.train(shop_store, task="device", out=out, **{**SETTINGS, "steps": 1})
     result = confluence.advise(shop_store, task="device", run=out, batch_size=6)
     (row,) = result["configurations"]  # 6 contexts are not dealt to 4 parts
     assert (row["preset"], row["contexts"]) == ("the run", 6)
+    assert row["step"]["seconds"] == 0
     assert (result["preset"], result["run"]) == (None, str(out))
     assert advising.describe(result)[-1].endswith(f", and what {out} has")
 
