@@ -637,7 +637,8 @@ typedef struct hw_flat_shape {
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
     uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds;
                                              of seeds that are given: the largest of them */
-    uint32_t sampled, capped; /* contexts of the sample; those that S or R ended */
+    uint32_t sampled, capped; /* contexts of the sample; those that S or R ended, dropped cells
+                                 counted */
 } hw_flat_shape;
 /* HW_BAD_ARGUMENT if the layout is another, or the task is not one of this sampler's. */
 HW_CHECK hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task,

@@ -19,6 +19,7 @@ struct hwi_counters; /* worker.h */
 /* What a context takes of a batch. */
 struct hwi_length {
     uint32_t cells, rows;
+    int is_capped; /* the walk ended at S or R, whatever of its cells was dropped then */
 };
 
 /* A context of a batch: its place in the block that was levelled, and how much is kept. */

@@ -153,10 +153,12 @@ static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const st
                       hw_error *error) {
     const struct hwi_plan *plan = worker->plan;
     if (work->length != NULL) {
+        int is_capped = walk->cell_count >= plan->shape.sequence_length ||
+                        walk->row_count >= plan->shape.max_rows;
         if (plan->drop_words > 0) {
             settle_cells(walk);
         }
-        *work->length = (struct hwi_length){walk->cell_count, walk->row_count};
+        *work->length = (struct hwi_length){walk->cell_count, walk->row_count, is_capped};
         return HW_OK;
     }
     struct hwi_batch_scratch *scratch = work->scratch;

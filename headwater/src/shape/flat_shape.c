@@ -16,6 +16,7 @@ enum {
     MOST_SAMPLED = 4096, /* contexts of each task, of the split that is trained */
     SAMPLED_FOR_PASSES = 1024, /* of the others */
     CELLS_STEP = 64,
+    CELLS_STEP_OF_PARTS = 8, /* of ranks too: each has so few cells that 64 are many of them */
     ROWS_STEP = 16,
     ALIKE_PERCENT = 90, /* batches of streams that differ less share a size */
     PASSES_ALIKE_PERCENT = 98, /* and of passes */
@@ -23,8 +24,8 @@ enum {
 #define DEVIATIONS 2.0 /* of the mean of a block */
 #define LEAST_REST                                                                                 \
     0.05 /* of a variance, where a block or the sample has every seed: draws differ */
-#define PASS_DEVIATIONS 1.5 /* below the mean, so that a pass fills its cells before its places */
-#define PART_MARGIN 0.02 /* beyond what the parts of steps had in the sample */
+#define PASS_LEAST 0.75 /* of the cells of batch_size mean contexts, that a pass has */
+#define PART_MARGIN 0.01 /* beyond what the parts of steps had in the sample */
 #define ROWS_MARGIN 0.06 /* the same of rows */
 
 /* ---- the sample -------------------------------------------------------------------------- */
@@ -128,6 +129,11 @@ static uint32_t least_of(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
+static uint32_t cells_step(const struct hwi_plan *plan) {
+    uint32_t rank, ranks = hwi_level_ranks(plan, &rank);
+    return ranks * plan->options.level_parts > 1 ? CELLS_STEP_OF_PARTS : CELLS_STEP;
+}
+
 /* By how much the mean of so many contexts, drawn from all of a list, differs from that of all,
  * in deviations of one context. */
 static double spread_of(double count, const struct sample *sample) {
@@ -160,18 +166,19 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
     flat->step_cells =
         rounded((double)parts * ranks * share, CELLS_STEP, most_cells, step, most_cells);
     if (parts * ranks > 1) {
-        double part = (double)found.cells * (1 + PART_MARGIN);
+        /* More of it where few steps of few contexts tell little of another epoch's. */
+        double margin = PART_MARGIN + (double)step / sample->count / each;
+        double part = (double)found.cells * (1 + margin);
         share = part > share ? part : share;
     }
-    flat->shape.cells = rounded(share, CELLS_STEP, most_cells, each, most_cells);
+    flat->shape.cells = rounded(share, cells_step(plan), most_cells, each, most_cells);
     flat->shape.rows =
         rounded((double)found.rows * (1 + ROWS_MARGIN), ROWS_STEP, most_rows, each, most_rows);
     flat->step_rows =
         rounded((double)found.step_rows * (1 + ROWS_MARGIN), ROWS_STEP, most_rows, step, most_rows);
     flat->shape.sampled = sample->count;
     for (uint32_t i = 0; i < sample->count; i++) {
-        flat->shape.capped +=
-            sample->lengths[i].cells >= most_cells || sample->lengths[i].rows >= most_rows;
+        flat->shape.capped += sample->lengths[i].is_capped ? 1 : 0;
     }
     return HW_OK;
 }
@@ -197,33 +204,26 @@ static uint32_t count_pass_batches(const struct sample *sample, uint32_t most_ce
     return batches;
 }
 
-/* The fewest cells with which a pass has no more batches: its last one is as full as the others. */
-static uint32_t without_rest(const struct sample *sample, uint32_t cells, uint32_t rows) {
-    uint32_t batches = count_pass_batches(sample, cells, rows);
-    while (cells >= sample->plan->shape.sequence_length + CELLS_STEP &&
-           count_pass_batches(sample, cells - CELLS_STEP, rows) <= batches) {
-        cells -= CELLS_STEP;
-    }
-    return cells;
-}
-
-/* Batches of passes over the split: what a bit fewer than batch_size contexts have; of a split that
- * the sample has all of, no more than its batches need. */
+/* Batches of passes over the split: the cells, from a bit fewer than batch_size mean contexts have
+ * to as many, with which passes over the sample have the fewest positions. */
 static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *sample,
                               hw_flat_shape *shape) {
     uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
-    uint32_t each = plan->shape.batch_size;
-    struct moments cells = moments_of(sample, 0), rows = moments_of(sample, 1);
-    double root = sqrt((double)each);
-    shape->pass_cells[sample->split] =
-        rounded(each * cells.mean * (1 - PASS_DEVIATIONS * cells.cv / root), CELLS_STEP, most_cells,
-                each, most_cells);
-    shape->pass_rows[sample->split] =
-        rounded(each * rows.mean * (1 + rows.cv / root), ROWS_STEP, most_rows, each, most_rows);
-    if (sample->count == sample->list.count) {
-        shape->pass_cells[sample->split] =
-            without_rest(sample, shape->pass_cells[sample->split], shape->pass_rows[sample->split]);
+    uint32_t each = plan->shape.batch_size, step = cells_step(plan);
+    struct moments of_cells = moments_of(sample, 0), of_rows = moments_of(sample, 1);
+    double mean = each * of_cells.mean;
+    uint32_t rows = rounded(each * of_rows.mean * (1 + of_rows.cv / sqrt((double)each)), ROWS_STEP,
+                            most_rows, each, most_rows);
+    uint32_t least = rounded(PASS_LEAST * mean, step, most_cells, each, most_cells);
+    uint32_t best = rounded(mean, step, most_cells, each, most_cells);
+    uint64_t fewest = UINT64_MAX;
+    for (uint32_t cells = best; cells >= least; cells -= step) {
+        uint64_t positions = (uint64_t)count_pass_batches(sample, cells, rows) * cells;
+        best = positions < fewest ? cells : best;
+        fewest = positions < fewest ? positions : fewest;
     }
+    shape->pass_cells[sample->split] = best;
+    shape->pass_rows[sample->split] = rows;
 }
 
 /* ---- tasks and splits -------------------------------------------------------------------- */

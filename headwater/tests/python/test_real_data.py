@@ -48,6 +48,45 @@ def test_the_page_gives_the_size_of_the_store(built_example: Builder, name: str)
     assert float(ratio) == pytest.approx(main / report.metadata["csv_bytes"], abs=0.005)
 
 
+SMALL = {
+    "default_batch_size": 32, "default_sequence_length": 128, "max_rows": 32, "max_hops": 2,
+    "num_prefetch": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", SOURCES)
+def test_at_least_93_of_100_positions_of_flat_batches_are_cells(
+    built_example: Builder, name: str, ranks: int
+) -> None:
+    """Of an epoch, with two ranks as with one; and next to no cell is cut."""
+    store = built_example(name).store
+    each = {**SMALL, "default_batch_size": 32 // ranks, "layout": "flat", "shard": "dealt"}
+    for task in store.metadata["tasks"]:
+        with Sampler(store.path, 0, ranks, **each, tasks=[task["name"]]) as sampler:
+            for _ in range(sampler.num_seeds("train") // 32):
+                sampler.next_train_batch()
+            stats = sampler.stats()
+            assert stats["fill"] >= 0.93, task["name"]
+            assert stats["cells_cut"] <= 0.0005 * stats["cells"], task["name"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_at_most_a_tenth_of_a_dense_batch_is_rows_for_texts_that_it_does_not_have(
+    built_example: Builder, name: str
+) -> None:
+    store = built_example(name).store
+    for task in store.metadata["tasks"]:
+        with Sampler(store.path, **SMALL, layout="dense", tasks=[task["name"]]) as sampler:
+            unused, whole = 0, 0
+            for k in range(32):
+                batch = sampler.batch("train", k)
+                texts = batch["text_batch_embeddings"]
+                unused += texts[int(batch["num_texts"][0]) :].nbytes
+                whole += sum(array.nbytes for array in batch.values())
+            assert unused <= 0.1 * whole, task["name"]
+
+
 def test_the_page_has_every_setting_of_a_task() -> None:
     section = PAGE.read_text().partition("### Tasks\n")[2].partition("\n## ")[0]
     assert [key for key in TASK_KEYS if key != "note" and f"`{key}`" not in section] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import warnings
 from collections import Counter
 from itertools import islice
@@ -256,10 +258,11 @@ def batches_needed(lengths: list[tuple[int, int]], each: int, cells: int, rows: 
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("each", [3, 8, 13, 40])
 @pytest.mark.parametrize("task", ["churn", "quantity"])
-def test_the_last_batch_of_a_small_pass_is_as_full_as_the_others(
+def test_no_other_number_of_cells_makes_less_padding_of_a_pass(
     task: str, each: int, world_size: int, path: Path
 ) -> None:
-    options = {"tasks": [task], "default_batch_size": each, "num_prefetch": 0}
+    shard = "dealt" if world_size > 1 else "fixed"
+    options = {"tasks": [task], "default_batch_size": each, "num_prefetch": 0, "shard": shard}
     lengths: dict[str, list[list[tuple[int, int]]]] = {}
     made: Counter[str] = Counter()
     for rank in range(world_size):
@@ -279,13 +282,19 @@ def test_the_last_batch_of_a_small_pass_is_as_full_as_the_others(
         rows = shape["pass_rows"][split]
         return sum(batches_needed(own, each, cells, rows) for own in lengths[split])
 
+    step = 64 if world_size == 1 else 8
     largest = max(shape["pass_cells"], key=shape["pass_cells"].get)
     for split, cells in shape["pass_cells"].items():
         assert needed(split, cells) == made[split]
-        fewer = cells - 64
-        is_shared = cells > 0.98 * shape["pass_cells"][largest] and split != largest
-        if not is_shared and fewer >= SMALL["default_sequence_length"]:
-            assert needed(split, fewer) > made[split]
+        assert cells % step == 0
+        mean = statistics.fmean(cells for own in lengths[split] for cells, _ in own)
+        first, last = (
+            math.ceil(max(share * each * mean, SMALL["default_sequence_length"]) / step)
+            for share in (0.75, 1.0)
+        )
+        if split == largest or cells <= 0.98 * shape["pass_cells"][largest]:  # nobody else's
+            for steps in range(first, last + 1):
+                assert needed(split, steps * step) * steps * step >= made[split] * cells
 
 
 def sampler_task(sampler: headwater.Sampler, batch: headwater.Batch) -> str:
@@ -376,6 +385,10 @@ def test_contexts_that_the_caps_end_are_counted(path: Path) -> None:
                 for n in np.diff(batch["context_rows"][0])[: len(seeds_of(batch))]]  # fmt: skip
         assert max(rows) == 3
         assert shape["capped"] == rows.count(3) > 0
+    whole = {"tasks": ["churn"], "default_sequence_length": 20, "num_prefetch": 0}
+    with flat(path, **whole) as sampler, flat(path, **whole, cell_dropout=0.5) as dropping:
+        assert dropping.flat_shape()["cells"] < sampler.flat_shape()["cells"]
+        assert 0 < dropping.flat_shape()["capped"] == sampler.flat_shape()["capped"]
 
 
 def test_slabs_are_as_large_as_flat_batches_and_not_as_sequences(path: Path) -> None:
