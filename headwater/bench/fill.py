@@ -35,11 +35,15 @@ def lengths(arguments: argparse.Namespace, way: str) -> dict[str, Any]:
     return {"default_sequence_length": arguments.context_length}
 
 
-def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
+def counts_of(arguments: argparse.Namespace, way: str, rank: int) -> dict[str, Any]:
+    """What a rank's first batches have, and with flat batches its part of a pass over val."""
     with headwater.Sampler(
         arguments.store,
+        rank,
+        arguments.ranks,
+        shard="dealt",
         tasks=[arguments.task],
-        default_batch_size=arguments.batch_size,
+        default_batch_size=arguments.batch_size // arguments.ranks,
         max_rows=arguments.max_rows,
         bfs_child_width=arguments.child_width,
         child_order=arguments.child_order,
@@ -52,24 +56,35 @@ def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
     ) as sampler:
         for k in range(arguments.batches):
             sampler.batch("train", k)
-        stats, shape = sampler.stats(), sampler.shape
-        found = {
-            "way": way,
-            "max_rows": shape["max_rows"],
-            "contexts_per_batch": shape["contexts_per_batch"],
-            "contexts_per_sequence": shape["contexts_per_sequence"],
-            "contexts": stats["sequences"],
-            "cells": stats["cells"] - stats["cells_cut"],
-            "padded_cells": stats["padded_cells"],
-            "fill": round(stats["fill"], 3),
-            "contexts_cut": stats["contexts_cut"],
-            "contexts_dropped": stats["contexts_dropped"],
-            "cells_cut": stats["cells_cut"],
-        }
+        found = {**sampler.shape, **(stats := sampler.stats())}
+        found["val_cells"] = found["val_padded_cells"] = 0
         if way == "flat" and sampler.num_seeds("val"):
             for _ in sampler.epoch("val"):
                 pass
-            found["fill_val"] = round(sampler.stats(since=stats)["fill"], 3)
+            val = sampler.stats(since=stats)
+            found |= {"val_cells": val["packed_cells"], "val_padded_cells": val["padded_cells"]}
+    return found
+
+
+def measure(arguments: argparse.Namespace, way: str) -> dict[str, object]:
+    """Of all ranks."""
+    ranks = [counts_of(arguments, way, rank) for rank in range(arguments.ranks)]
+    sums = {
+        name: sum(rank[name] for rank in ranks)
+        for name in ("sequences", "cells", "cells_cut", "padded_cells", "contexts_cut",
+                     "contexts_dropped", "val_cells", "val_padded_cells")
+    }  # fmt: skip
+    cells = sums["cells"] - sums["cells_cut"]
+    found: dict[str, object] = {
+        "way": way, "ranks": arguments.ranks,
+        **{name: ranks[0][name] for name in
+           ("max_rows", "contexts_per_batch", "contexts_per_sequence")},
+        "contexts": sums["sequences"], "cells": cells, "padded_cells": sums["padded_cells"],
+        "fill": round(cells / sums["padded_cells"], 3),
+        **{name: sums[name] for name in ("contexts_cut", "contexts_dropped", "cells_cut")},
+    }  # fmt: skip
+    if sums["val_padded_cells"]:
+        found["fill_val"] = round(sums["val_cells"] / sums["val_padded_cells"], 3)
     return found
 
 
@@ -85,7 +100,8 @@ def main() -> None:
     parser.add_argument("--child-order", default="uniform")
     parser.add_argument("--identifier-cells", default="all")
     parser.add_argument("--max-hops", type=int)
-    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--batches", type=int, default=40, help="of each rank")
+    parser.add_argument("--ranks", type=int, default=1, help="that share a batch")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # a task without seeds in a split says nothing here
     for way in WAYS:

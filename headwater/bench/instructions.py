@@ -15,6 +15,7 @@ memcpy) counts for the file that called it. Needs a driver with debug informatio
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 import shutil
@@ -129,6 +130,7 @@ def measure(driver: Path, store: str, options: list[str]) -> dict[str, object]:
     }
 
 
+@functools.cache  # for lines that were recorded make the tree another one
 def _commit() -> str:
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
