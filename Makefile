@@ -49,6 +49,7 @@ test-bare:
 
 # What takes too long for every change, before a release.
 release-check: lint
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
 

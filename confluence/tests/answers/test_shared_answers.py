@@ -112,6 +112,7 @@ def equal(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
+@pytest.mark.release
 def test_three_ranks_answer_as_one_process_does(runs: list[Path], tmp_path: Path) -> None:
     for name in ("one", "three"):
         (tmp_path / name).mkdir()

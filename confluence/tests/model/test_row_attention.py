@@ -356,7 +356,10 @@ def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
             )
 
 
-@pytest.mark.parametrize(("task", "identifiers"), [("churn", "none"), ("device", "all")])
+@pytest.mark.parametrize(
+    ("task", "identifiers"),
+    [("churn", "none"), pytest.param("device", "all", marks=pytest.mark.release)],
+)
 def test_the_model_is_the_same_on_the_shop(
     cfg: Config, shop_store: Path, task: str, identifiers: str
 ) -> None:
@@ -364,6 +367,7 @@ def test_the_model_is_the_same_on_the_shop(
     assert_store_agrees(shop_store, task, cfg)
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not F1.is_dir(), reason="the rel-f1 data is not here")
 def test_the_model_is_the_same_on_rel_f1(cfg: Config, tmp_path: Path) -> None:
     headwater.build(

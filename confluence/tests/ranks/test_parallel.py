@@ -227,6 +227,7 @@ def dying(kind, rank, step):
 """
 
 
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:label_rows is 2, and task 'rating'")
 def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_path: Path) -> None:
     """One process dies, then one of the two that go on, and four finish: the losses of one process,

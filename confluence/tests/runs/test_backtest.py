@@ -145,6 +145,7 @@ def test_the_table_tells_cutoffs_of_one_day_apart_and_all_seeds_of_one_answer_to
     ]
 
 
+@pytest.mark.release
 def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path: Path) -> None:
     result = confluence.backtest(
         shop_store, task="churn", out=tmp_path / "back", cutoffs=["2025-02-01"], seeds=(1, 2),

@@ -234,6 +234,7 @@ def test_two_ranks_learn_masked_cells_of_two_stores_as_one_process_does(
             )
 
 
+@pytest.mark.release
 def test_two_ranks_evaluate_masked_cells_as_one_process_does(of_two: Run) -> None:
     told = run_ranks(2, ["evaluate", str(of_two.out), "--split", "val", "--json"])
     assert told.returncode == 0, told.stderr

@@ -178,6 +178,7 @@ def test_auto_measures_two_sizes_each_in_its_process(
     assert f"at most {budget:,} cells at once" in said
 
 
+@pytest.mark.release
 def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:
     """Of larger batches than the others here, so that cells take more than what varies."""
     cfg = CFG.replace(batch_size=256, width=64, heads=4, layers=2)

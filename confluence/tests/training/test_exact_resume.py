@@ -133,7 +133,8 @@ def whole(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("step", [7, 10])  # within a window of the log, and between checkpoints
+# Within a window of the log, and between checkpoints.
+@pytest.mark.parametrize("step", [7, pytest.param(10, marks=pytest.mark.release)])
 def test_a_run_killed_at_any_step_goes_on_with_the_same_losses(
     step: int, whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:
@@ -166,7 +167,11 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
 
 @pytest.mark.parametrize(
     ("number", "name"),
-    [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")],
+    [
+        (signal.SIGINT, "Ctrl-C"),
+        pytest.param(signal.SIGTERM, "SIGTERM", marks=pytest.mark.release),
+        pytest.param(signal.SIGHUP, "SIGHUP", marks=pytest.mark.release),
+    ],
 )
 def test_signals_that_ask_for_a_stop_save_and_say_how_to_go_on(
     number: int, name: str, whole: Path, shop_store: Path, tmp_path: Path
@@ -188,6 +193,7 @@ def test_signals_that_ask_for_a_stop_save_and_say_how_to_go_on(
     assert train_lines(out) == train_lines(whole)
 
 
+@pytest.mark.release
 def test_a_terminal_that_closes_stops_a_run_which_saves(
     whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:
@@ -232,6 +238,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_resumes_from_the_one_before(
     assert newest.with_name(f"{STEPS}.damaged").is_dir()
 
 
+@pytest.mark.release
 def test_nohup_keeps_a_run_going(whole: Path, shop_store: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     place = [str(int(signal.SIGHUP)), "5", "at_step"]

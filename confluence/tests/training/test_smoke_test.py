@@ -53,6 +53,7 @@ def files_in(folder: Path) -> set[str]:
     return {str(path) for path in paths if not skipped & set(path.parts[:-1])}
 
 
+@pytest.mark.release
 def test_the_line_of_the_seed_ends_with_0_in_a_fresh_clone(tmp_path: Path) -> None:
     clone = fresh_clone(tmp_path / "clone")
     before = files_in(clone)

@@ -73,7 +73,7 @@ def clean(out: Path, fingerprint: str) -> bool:
     return {entry.name for entry in out.iterdir()} == {".lock", fingerprint, "manifest.json"}
 
 
-@pytest.mark.parametrize("kind", [write_sqlite, write_csv])
+@pytest.mark.parametrize("kind", [write_sqlite, pytest.param(write_csv, marks=pytest.mark.release)])
 def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) -> None:
     source = kind(tmp_path / "source", bookstore())
     document = metadata()
@@ -124,7 +124,10 @@ def derived_metadata(kind: Any) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("kind", [write_sqlite, write_csv, write_parquet, write_duckdb])
+@pytest.mark.parametrize(
+    "kind",
+    [write_sqlite, write_csv, write_parquet, pytest.param(write_duckdb, marks=pytest.mark.release)],
+)
 def test_a_killed_build_does_not_derive_twice(tmp_path: Path, kind: Any) -> None:
     source = kind(tmp_path / "source", bookstore())
     document = derived_metadata(kind)
