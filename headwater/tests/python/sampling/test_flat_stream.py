@@ -111,19 +111,27 @@ def test_every_batch_of_a_task_has_one_shape_on_every_rank(shard: str, path: Pat
 # ---- the stream --------------------------------------------------------------------------------
 
 
-def test_an_epoch_of_every_task_has_each_seed_once(path: Path) -> None:
-    with flat(path, tasks=["quantity"], level_block=3, default_batch_size=5) as sampler:
-        count, taken = sampler.num_seeds("train"), list[int]()
-        assert count % 5 != 0  # epochs end within batches
-        while len(taken) < 4 * count:
-            taken += seeds_of(sampler.next_train_batch())
-        # The batches of an epoch are those that begin in it: it has all seeds of its own, but those
-        # that the last batch of the epoch before it took, and some of the next one's.
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_an_epoch_of_every_task_has_each_seed_once_over_all_ranks(ranks: int, path: Path) -> None:
+    options = {"default_batch_size": 6 // ranks, "shard": "dealt", "level_block": 3}
+    steps: list[Step] = [[] for _ in range(30)]
+    for rank in range(ranks):
+        with flat(path, rank, ranks, **options) as sampler:
+            batches = [sampler.next_train_batch() for _ in steps]
+            turns = [sampler.tasks[int(batch["task_idx"][0])] for batch in batches]
+            counts = {task: sampler.num_seeds("train", task=task) for task in sampler.tasks}
+        for step, batch in zip(steps, batches, strict=True):
+            step += seeds_of(batch)
+    assert counts == {"churn": 9, "quantity": 18}  # epochs end within batches, or with one
+    # The batches of an epoch are those that begin in it: it has all seeds of its own, but those
+    # that the last batch of the epoch before it took, and some of the next one's.
+    for task, count in counts.items():
+        own = [step for step, turn in zip(steps, turns, strict=True) if turn == task]
         for epoch in range(1, 5):
-            end = -(-epoch * count // 5) * 5
-            counts = Counter(taken[:end])
-            assert set(counts.values()) <= {epoch, epoch + 1}
-            assert sum(counts.values()) == end
+            end = -(-epoch * count // 6)
+            taken = Counter(seed for step in own[:end] for seed in step)
+            assert taken.total() == 6 * end
+            assert len(taken) == count and {*taken.values()} <= {epoch, epoch + 1}
 
 
 def test_blocks_of_one_batch_keep_the_order_of_the_stream(path: Path) -> None:
