@@ -1,2 +1,2 @@
-"""The relational transformer: compact batches into cells, attention by three paths, heads, losses,
-and its outputs."""
+"""The relational transformer: batches of any layout laid flat, attention by three paths, heads,
+losses, and its outputs."""

@@ -1,6 +1,6 @@
 """The relational transformer: from a batch of cells to what is known about its targets.
 
-    batch ──► encode ──► N × (outbound, inbound, column, feed-forward) ──► norm ──► heads
+    batch ──► encode ──► layers × (outbound, inbound, column, feed-forward) ──► norm ──► heads
 
 There is no positional encoding. Structure comes from three attention patterns, time from the ages
 of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with

@@ -3,8 +3,8 @@
 Each rank is a process with one device. A step's batch of B contexts is dealt to W ranks, B/W each,
 as the sampler deals its seeds; global arrays are the ranks' own, one behind the other on axis 0:
 
-    rank 0   [B/W, S]  text table [U, T]   ┐
-    rank 1   [B/W, S]  text table [U, T]   ┴► global [B, S], [W·U, T]; ids of texts are local
+    rank 0   cells [1, N]  text table [U, T]   ┐
+    rank 1   cells [1, N]  text table [U, T]   ┴► global [W, N], [W·U, T]; ids of texts are local
 
 The loss is computed inside `shard_map`, where a rank sees its own part, and reduced to sums over
 all ranks. Its gradient is taken outside, so it is the joined batch's: one process with the same B
