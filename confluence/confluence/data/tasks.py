@@ -435,12 +435,13 @@ class Alive:
 
 
 def sent_fields(batch: Mapping[str, Any]) -> list[str]:
-    """The arrays of a batch that go to the device."""
+    """The arrays of a batch that go to the device; `segment_ids` too, by which `expand.as_flat`
+    knows a packed batch and refuses it."""
     if is_flat(batch):
         names = [*FLAT_INPUT_FIELDS]
     else:
         names = [*(COMPACT_INPUT_FIELDS if "cells" in batch else INPUT_FIELDS)]
-        names += [name for name in ("target_indices",) if name in batch]
+        names += [name for name in ("target_indices", "segment_ids") if name in batch]
     names += [name for name in batch if name.startswith("masked_")]
     if TEXTS not in batch:
         names[names.index(TEXTS)] = TEXT_NUMBERS

@@ -146,12 +146,14 @@ def test_positions_of_masked_cells_are_those_of_the_batch(shop_store: Path) -> N
         assert (used // 96).tolist() == np.argwhere(given >= 0)[:, 0].tolist()
 
 
-def test_a_packed_batch_is_refused_with_what_to_use_instead(shop_store: Path) -> None:
+@pytest.mark.parametrize("put", [dict, to_device])
+def test_a_packed_batch_is_refused_with_what_to_use_instead(put: Any, shop_store: Path) -> None:
+    """`to_device` dropped `segment_ids`, and all contexts of a sequence were one to the model."""
     for batch in next(batches_of(shop_store, "churn", packing=True, max_hops=1)):
         with pytest.raises(
             ValueError, match=r"packing=True.*open the sampler with layout=\"flat\""
         ):
-            as_flat(batch)
+            as_flat(put(batch))
 
 
 def test_more_parents_than_a_row_may_have_are_told() -> None:
