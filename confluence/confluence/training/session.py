@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -310,12 +310,17 @@ class Session:
         self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog
     ) -> Score | None:
         """The loss of masked cells on val; None where val has no contexts."""
+        alive = Alive()
+
+        def watched(batches: Iterable[Any]) -> Iterator[Any]:
+            return alive.counted(self.group.watched(batches))
+
         stores = [
-            (store.path, own.sums(state.params, store.sampler, "val", watched=self.group.watched))
+            (store.path, own.sums(state.params, store.sampler, "val", watched=watched))
             for own, store in zip(held_out, self.stores, strict=True)
         ]
         result = evaluate_held_out(stores, "val", self.config.visible_until, self.group.gather)
-        log.event("evaluate", step=step, **result)
+        log.event("evaluate", step=step, **result, alive_share=alive.share())
         loss = result["loss"]
         return None if loss is None else Score("masked-cell loss", loss, -loss)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from small import events, words
 
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
-from confluence.data.tasks import TaskError
+from confluence.data.tasks import Alive, TaskError, open_seeds
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import CheckpointError, load_record
 from confluence.report.tables import describe_evaluation
@@ -182,6 +183,15 @@ def of_two(shop_store: Path, other_store: Path, tmp_path_factory: pytest.TempPat
     )  # fmt: skip
 
 
+def alive_share_of_val(run: Run) -> float | None:
+    """Of the batches of all its stores."""
+    alive = Alive()
+    for path in run.stores:
+        with open_seeds(path, run.config, TABLES) as sampler:
+            deque(alive.counted(sampler.epoch("val")), maxlen=0)
+    return alive.share()
+
+
 def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     of_two: Run, shop_store: Path, other_store: Path
 ) -> None:
@@ -202,6 +212,7 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     assert while_training["step"] == 8
     assert while_training["loss"] == pytest.approx(result["loss"], rel=1e-4)
     assert [own["contexts"] for own in while_training["stores"]] == list(counts)
+    assert while_training["alive_share"] == alive_share_of_val(of_two)
     assert find_task_place(again, "subscribed").store == str(shop_store)
     assert find_task_place(again, "shop/subscribed").title == "subscribed"
     assert find_task_place(again, "other/churn").store == str(other_store)
