@@ -154,9 +154,10 @@ class Session:
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
         cfg = self.config
         for title, sizes in batches.items():
+            share = percent(sizes["capped_share"])
             say(
-                f"{title}: {sizes['capped_share']:.0%} of contexts reach the {cfg.sequence_length}"
-                f" cells of --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
+                f"{title}: {share} of contexts reach the {cfg.sequence_length} cells of"
+                f" --sequence-length or the {cfg.max_rows} rows of --max-rows; a batch has"
                 f" {sizes['cells']:,} cells"
                 + (f", and attention by rows {sizes['slots']:,} slots" if "slots" in sizes else "")
             )
@@ -334,6 +335,11 @@ class Session:
             f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
             " (`train` and `pretrain`: with --resume)"
         )
+
+
+def percent(share: float) -> str:
+    """A share in words, in which one that is small is not none."""
+    return "under 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:

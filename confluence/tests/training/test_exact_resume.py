@@ -24,8 +24,10 @@ from small import SMALL, events, words
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config
+from confluence.data.tasks import open_sampler
 from confluence.folder import checkpoint
 from confluence.runs.pipeline import train_or_load
+from confluence.training.session import percent
 from confluence.training.step import first_state
 
 STEPS = 12
@@ -275,18 +277,30 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
         train(shop_store, out, steps=2, resume=True)
 
 
-def test_slots_of_attention_by_rows_are_said(
+def test_sizes_of_batches_and_the_share_of_contexts_at_a_cap_are_said(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for attention in ("rows", "dense"):
         out = tmp_path / attention
-        train(shop_store, out, attention=attention, steps=1, save_every=0)
+        run = train(shop_store, out, attention=attention, steps=1, save_every=0)
         (sizes,) = events(out, "start")[0]["batches"].values()
         said = capsys.readouterr().err
+        with open_sampler(str(shop_store), run.config, "subscribed", num_prefetch=0) as sampler:
+            shape = sampler.flat_shape()
+        assert 0 < shape["capped"] < shape["sampled"]
+        share = sizes["capped_share"]
+        assert share == shape["capped"] / shape["sampled"]
+        assert f"subscribed: {share:.0%} of contexts reach the 32 cells of" in said
         assert f"a batch has {sizes['cells']:,} cells" in said
         assert ("slots" in sizes) == (attention == "rows") == ("attention by rows" in said)
     rows = events(tmp_path / "rows", "start")[0]["batches"]["subscribed"]
     assert rows["slots"] % rows["rows"] == 0 and rows["slots"] >= rows["cells"]
+
+
+def test_a_small_share_is_not_said_to_be_none() -> None:
+    """0.4 % was 0%."""
+    said = {share: percent(share) for share in (0.0, 0.0002, 0.004, 0.012, 1.0)}
+    assert [*said.values()] == ["0%", "under 1%", "under 1%", "1%", "100%"]
 
 
 def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:
