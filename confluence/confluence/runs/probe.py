@@ -50,6 +50,7 @@ from confluence.report.page import keep_result
 from confluence.scores import linear
 from confluence.scores.evaluate import Predictions, evaluate
 from confluence.scores.linear import Ridge, Softmax
+from confluence.training.step import batch_shape, compiled_by_shape
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
 if TYPE_CHECKING:
@@ -181,17 +182,19 @@ class Reader:
         parts: list[list[NDArray[np.float32]]] = [[] for _ in models]
         info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
         count = 0
-        for batch in batches:
-            inputs, contexts = to_device(batch, self._tables.texts), context_count(batch)
-            contexts = contexts if limit is None else min(contexts, limit - count)
-            found = [self._context(params, inputs, self._tables) for params in bodies]
-            for own, h in zip(parts, found, strict=True):
-                own.append(np.asarray(jax.device_get(h))[:contexts])
-            for name, values in info.items():
-                values.append(np.array(batch.info[name])[:contexts])
-            count += contexts
-            if count == limit:
-                break
+        with compiled_by_shape(self._context, "contexts at targets") as seen:
+            for batch in batches:
+                seen.add(batch_shape(batch))
+                inputs, contexts = to_device(batch, self._tables.texts), context_count(batch)
+                contexts = contexts if limit is None else min(contexts, limit - count)
+                found = [self._context(params, inputs, self._tables) for params in bodies]
+                for own, h in zip(parts, found, strict=True):
+                    own.append(np.asarray(jax.device_get(h))[:contexts])
+                for name, values in info.items():
+                    values.append(np.array(batch.info[name])[:contexts])
+                count += contexts
+                if count == limit:
+                    break
 
         def joined(name: str, dtype: type) -> NDArray[Any]:
             return np.concatenate([np.empty(0, dtype), *info[name]]).astype(dtype)

@@ -16,6 +16,7 @@ from confluence.model.expand import Inputs, as_flat
 from confluence.model.masked_loss import MASKED_TYPES, context_means, masked_losses
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Params, Tables, read_context
+from confluence.training.step import batch_shape, compiled_by_shape
 
 Sums = dict[str, float]  # of losses and counts, by name
 
@@ -51,11 +52,13 @@ class HeldOut:
         """
         totals: Sums = {}
         batches = sampler.epoch(split) if sampler.num_seeds(split) else ()
-        for batch in watched(batches):
-            inputs = to_device(batch, self._tables.texts)
-            found = jax.device_get(self._losses(params, inputs, self._tables))
-            for name, value in found.items():
-                totals[name] = totals.get(name, 0.0) + float(np.float64(value))
+        with compiled_by_shape(self._losses, "losses of masked cells") as seen:
+            for batch in watched(batches):
+                seen.add(batch_shape(batch))
+                inputs = to_device(batch, self._tables.texts)
+                found = jax.device_get(self._losses(params, inputs, self._tables))
+                for name, value in found.items():
+                    totals[name] = totals.get(name, 0.0) + float(np.float64(value))
         return totals
 
 

@@ -290,6 +290,16 @@ def assert_compilations(
         )
 
 
+@contextlib.contextmanager
+def compiled_by_shape(jitted: Any, name: str) -> Iterator[set[tuple[int, int]]]:
+    """A pass over batches of one store, whose shapes (`batch_shape`) go into the set: raise at its
+    end if a jitted function has compiled in it more often than once for each."""
+    seen: set[tuple[int, int]] = set()
+    compiled_before = jitted._cache_size()
+    yield seen
+    assert_compilations(jitted, name, compiled_before=compiled_before, limit=max(1, len(seen)))
+
+
 class Feed:
     """The train batches on their way to the device: where their stream stands, and how long the
     device had to wait for them.
@@ -471,21 +481,17 @@ class Predictor:
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """What the heads say of the batches."""
         pending: tuple[Output, dict[str, Any], int] | None = None
-        compiled_before = self._predict._cache_size()
-        seen = set()
-        for batch in batches:
-            seen.add(batch_shape(batch))
-            inputs = to_device(batch, self._tables.texts)
-            output = self._predict(params, inputs, self._tables)
+        with compiled_by_shape(self._predict, "predict") as seen:
+            for batch in batches:
+                seen.add(batch_shape(batch))
+                inputs = to_device(batch, self._tables.texts)
+                output = self._predict(params, inputs, self._tables)
+                if pending is not None:
+                    yield _first_contexts(*pending)
+                info = {name: np.array(value) for name, value in batch.info.items()}
+                pending = (output, info, context_count(batch))
             if pending is not None:
                 yield _first_contexts(*pending)
-            info = {name: np.array(value) for name, value in batch.info.items()}
-            pending = (output, info, context_count(batch))
-        if pending is not None:
-            yield _first_contexts(*pending)
-        assert_compilations(
-            self._predict, "predict", compiled_before=compiled_before, limit=max(1, len(seen))
-        )
 
 
 def _first_contexts(

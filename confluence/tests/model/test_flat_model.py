@@ -344,11 +344,14 @@ class PassOf:
         return iter(self.batches)
 
 
-def test_held_out_cells_cost_the_same(stores: dict[str, Path]) -> None:
+def test_held_out_cells_cost_the_same_and_compile_once(stores: dict[str, Path]) -> None:
     case = make_case(stores, "masked cells alone")
     held_out = HeldOut(case.cfg, case.constants[0], row_shape=ROW_SHAPE)
     expected = held_out.sums(case.state.params, PassOf(case.batches), "val")
     flat = [in_room(batch) for batch in case.batches]
+    other = in_room(case.batches[0], rows=121)  # what is no task's shape
+    with pytest.raises(RecompilationError, match="compiled 2 times, expected 1"):
+        held_out.sums(case.state.params, PassOf([*flat, other]), "val")
     found = held_out.sums(case.state.params, PassOf(flat), "val")
     assert found.keys() == expected.keys() and expected["contexts"] > 5
     for name, value in expected.items():

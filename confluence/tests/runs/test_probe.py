@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flat_layout import lay_out
 
 from confluence.cli.main import main
-from confluence.data.tasks import TaskError
+from confluence.config import Config
+from confluence.data.tasks import TaskError, device_tables, open_sampler
 from confluence.model.transformer import init
 from confluence.report.evaluation_files import read_results
 from confluence.runs.pretrain import pretrain
+from confluence.runs.probe import Reader
 from confluence.runs.run import Run, load
 from confluence.scores import linear
 from confluence.scores.linear import Ridge, Softmax
+from confluence.training.step import RecompilationError
 
 TINY: dict[str, Any] = {
     "preset": "tiny", "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 8,
@@ -90,6 +95,29 @@ def test_a_column_that_never_varies_weighs_nothing() -> None:
     x = np.array([[0.1, -1.0], [0.1, 1.0]] * 2, np.float32)
     fitted = linear.fit(Ridge(), x, np.array([-1.0, 1.0] * 2), np.arange(4), strength=1e-9).linear
     assert fitted.weight[:, 0] == pytest.approx([0.0, 1.0])
+
+
+# ---- the representations
+
+
+def test_one_more_compilation_than_batches_have_shapes_is_an_error(
+    shop_store: Path, cfg: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where not all of the last batch is wanted."""
+
+    def zeros(params: Any, batch: Any, tables: Any) -> Any:
+        return jnp.zeros((batch["context_targets"].shape[1], 16))
+
+    module = sys.modules["confluence.runs.probe"]
+    monkeypatch.setattr(module, "_jitted_context", lambda *given: jax.jit(zeros))
+    options = {"layout": "compact", "text_mode": "batch", "num_prefetch": 0}
+    with open_sampler(str(shop_store), cfg, "subscribed", **options) as sampler:
+        batch = sampler.batch("train", 0)
+        reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
+    batches = [lay_out(batch, cells=192, rows=rows) for rows in (40, 40, 41, 42)]
+    assert reader.read([{}, {}], batches[:2], limit=7).vectors[1].shape == (7, 16)
+    with pytest.raises(RecompilationError, match="compiled 2 times, expected 1"):
+        reader.read([{}, {}], batches[2:], limit=7)
 
 
 # ---- whole probes
