@@ -33,7 +33,8 @@ static void assert_places(const struct hwi_levelled *levelled, const uint32_t *p
 
 /* 10, 9 and 8 begin a batch each; the first 2 joins 8, the other one 9, and 1 joins 10. */
 static void longest_first_each_goes_to_the_emptiest_batch_with_a_place(void **state) {
-    static const struct hwi_length lengths[] = {{2, 1}, {10, 1}, {2, 1}, {1, 1}, {8, 1}, {9, 1}};
+    static const struct hwi_length lengths[] = {{2, 1, 0}, {10, 1, 0}, {2, 1, 0},
+                                                {1, 1, 0}, {8, 1, 0},  {9, 1, 0}};
     static const uint32_t places[] = {1, 3, 2, 5, 0, 4};
     struct hwi_level_shape shape = boundless(3, 1, 2);
     struct hwi_levelled levelled[6];
@@ -47,7 +48,7 @@ static void longest_first_each_goes_to_the_emptiest_batch_with_a_place(void **st
 
 /* Places 0 to 3 are the batch of 12, 4, 3 and 1: 12 and then 1 for rank 0, 4 and 3 for rank 1. */
 static void a_batch_is_levelled_again_over_its_ranks(void **state) {
-    static const struct hwi_length lengths[] = {{3, 1}, {12, 1}, {1, 1}, {4, 1}};
+    static const struct hwi_length lengths[] = {{3, 1, 0}, {12, 1, 0}, {1, 1, 0}, {4, 1, 0}};
     static const uint32_t places[] = {1, 2, 0, 3};
     struct hwi_level_shape shape = boundless(1, 2, 2);
     struct hwi_levelled levelled[4];
@@ -56,7 +57,7 @@ static void a_batch_is_levelled_again_over_its_ranks(void **state) {
 }
 
 static void a_block_of_one_batch_keeps_its_order(void **state) {
-    static const struct hwi_length lengths[] = {{3, 1}, {12, 1}, {1, 1}, {4, 1}};
+    static const struct hwi_length lengths[] = {{3, 1, 0}, {12, 1, 0}, {1, 1, 0}, {4, 1, 0}};
     static const uint32_t places[] = {0, 1, 2, 3};
     struct hwi_level_shape shape = boundless(1, 1, 4);
     struct hwi_levelled levelled[4];
@@ -67,7 +68,7 @@ static void a_block_of_one_batch_keeps_its_order(void **state) {
 /* Of 34 cells 10 are too many: the longest context loses them, half of what it has. Of 9 rows 2 are
  * too many: the last of the two longest loses half of its own. */
 static void what_a_batch_has_no_room_for_is_cut_from_its_longest_contexts(void **state) {
-    static const struct hwi_length lengths[] = {{20, 4}, {10, 4}, {4, 1}};
+    static const struct hwi_length lengths[] = {{20, 4, 0}, {10, 4, 0}, {4, 1, 0}};
     struct hwi_level_shape shape = boundless(1, 1, 3);
     struct hwi_levelled levelled[3];
     shape.step_cells = shape.cells = 24;
@@ -83,7 +84,7 @@ static void what_a_batch_has_no_room_for_is_cut_from_its_longest_contexts(void *
 
 /* 201 cells into 30: of 200 it keeps 100, then 50, then 29. */
 static void one_long_context_is_cut_again_and_again(void **state) {
-    static const struct hwi_length lengths[] = {{200, 9}, {1, 1}};
+    static const struct hwi_length lengths[] = {{200, 9, 0}, {1, 1, 0}};
     struct hwi_level_shape shape = boundless(1, 1, 2);
     struct hwi_levelled levelled[2];
     shape.cells = 30;
@@ -113,7 +114,7 @@ static void roll_lengths(struct dice *dice, struct hwi_length *lengths, uint32_t
                          : kind == 2 ? (i == count / 2 ? 65535 : 2)
                          : kind == 3 ? (roll(dice, 8) == 0 ? 900 : 0)
                                      : roll(dice, 65536);
-        lengths[i] = (struct hwi_length){cells, cells == 0 ? 0 : 1 + roll(dice, cells)};
+        lengths[i] = (struct hwi_length){cells, cells == 0 ? 0 : 1 + roll(dice, cells), 0};
     }
 }
 
@@ -250,7 +251,7 @@ static void levelled_batches_are_nearly_equal(void **state) {
     struct hwi_levelled levelled[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         uint32_t cells = 20 + roll(&dice, 100) * (roll(&dice, 10) == 0 ? 6 : 1);
-        lengths[i] = (struct hwi_length){cells, cells / 5};
+        lengths[i] = (struct hwi_length){cells, cells / 5, 0};
     }
     uint64_t sums[2][2] = {{UINT64_MAX, 0}, {UINT64_MAX, 0}}; /* as met, levelled: least, most */
     struct hwi_level_shape shape = boundless(BATCHES, 1, EACH);
