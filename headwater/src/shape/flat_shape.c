@@ -20,6 +20,7 @@ enum {
     ROWS_STEP = 16,
     ALIKE_PERCENT = 90, /* batches of streams that differ less share a size */
     PASSES_ALIKE_PERCENT = 98, /* and of passes */
+    MOST_TRIED = 64, /* sizes of a pass */
 };
 #define DEVIATIONS 2.0 /* of the mean of a block */
 #define LEAST_REST                                                                                 \
@@ -215,9 +216,11 @@ static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *
     uint32_t rows = rounded(each * of_rows.mean * (1 + of_rows.cv / sqrt((double)each)), ROWS_STEP,
                             most_rows, each, most_rows);
     uint32_t least = rounded(PASS_LEAST * mean, step, most_cells, each, most_cells);
-    uint32_t best = rounded(mean, step, most_cells, each, most_cells);
+    uint32_t most = rounded(mean, step, most_cells, each, most_cells), best = most;
+    step *= (most - least) / step / MOST_TRIED + 1;
     uint64_t fewest = UINT64_MAX;
-    for (uint32_t cells = best; cells >= least; cells -= step) {
+    for (uint32_t i = 0; i <= (most - least) / step; i++) {
+        uint32_t cells = most - i * step;
         uint64_t positions = (uint64_t)count_pass_batches(sample, cells, rows) * cells;
         best = positions < fewest ? cells : best;
         fewest = positions < fewest ? positions : fewest;
