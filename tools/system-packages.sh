@@ -10,16 +10,21 @@ python=${PYTHON:-python3}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-compiles() { # standard input: a C program; further arguments go to the compiler
-    ${CC:-cc} -x c - -o "$out/program" "$@" >/dev/null 2>&1
+# The argument is a C program; further ones go to the compiler. From a file: a pipe to a compiler that
+# is not there is an error of printf where SIGPIPE is ignored.
+compiles() {
+    printf '%s\n' "$1" >"$out/program.c"
+    shift
+    ${CC:-cc} "$out/program.c" -o "$out/program" "$@" >/dev/null 2>&1
 }
 
 find_missing() {
     missing=""
-    if ! printf 'int x;\n' | compiles -c; then
+    if ! compiles 'int x;' -c; then
         missing="$missing gcc libc6-dev"
         has_compiler=no
-    elif ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | compiles; then
+    elif ! compiles '#include <stdlib.h>
+int main(void) { return 0; }'; then
         missing="$missing libc6-dev"
         has_compiler=no
     else
@@ -44,11 +49,12 @@ has_cmocka() {
         test -f /usr/include/cmocka.h
         return
     fi
-    for header in setjmp stdarg stddef stdint cmocka; do
-        echo "#include <$header.h>"
-    done >"$out/cmocka.c"
-    echo 'int main(void) { return 0; }' >>"$out/cmocka.c"
-    compiles -lcmocka <"$out/cmocka.c"
+    compiles '#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+int main(void) { return 0; }' -lcmocka
 }
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then

@@ -202,7 +202,7 @@ def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
 
 def _about_threads(row: Row) -> Line:
     made, step, threads = row["sample"]["seconds"], row["step"]["seconds"], row["threads"]
-    host = row["call_seconds"] + row["host"]["seconds"]  # which takes no batch sooner either
+    host = row["call_seconds"] + row["host"]["seconds"]  # until Python's thread asks for more
     said = f"one thread makes the batches of a step in {_ms(made)}, the device's step takes"
     said += f" {_ms(step)}" + (f", Python's thread {_ms(host)}" if host > step else "")
     needed = math.ceil(made / (AT_EASE * max(step, host)))

@@ -10,8 +10,8 @@ so that a machine whose speed changes changes it for both, and for all configura
 no part of that. The method is seed 002's probe; where sampler and step share a CPU's cores, they
 also share their time.
 
-A GPU may have worked a step off before the call that starts it is back: XLA looks at the end of
-each turn of a loop. So how long it works there is what its driver reports.
+A GPU may have done most of a step when the call that starts it returns. So its part is what its
+driver reports.
 
 All seconds are those of a step, with all its batches.
 """
@@ -52,7 +52,7 @@ BLOCK = 32  # steps whose batches are levelled together, so that a turn has all 
 KEPT = 8  # batches that a turn puts on the device, and then steps on
 READY = 2  # batches that are fetched when they are ready; more may not be
 TURN_SECONDS = 0.5  # least length of a turn of steps
-DRIVER_SECONDS = 1.0  # the same, where a driver then reports of up to so many seconds
+DRIVER_SECONDS = 2.0  # the same with a driver, which reports of a past period of up to a second
 REAL_STEPS, REAL_SECONDS = 20, 3.0  # least of both
 MOST_STEPS = 3_000
 SETTLING_SECONDS = 1.0  # of real steps before they count, or as many as batches are ready
@@ -79,6 +79,7 @@ class Parts:
     call_seconds: float  # until Python has a batch that is ready, and may go on while it is put
     host: Cost
     step: Cost
+    alone_seconds: float  # of a step that nothing else disturbs: the host's and the device's
     threads: int  # of the sampler; 0: the host makes the batches
     cores: int | None  # that all parts share; None: the step is computed by a device of its own
 
@@ -126,7 +127,7 @@ class Parts:
     def overlap(self) -> float:
         """Seconds of sampling and of the host that are hidden behind the rest."""
         one_by_one = self.sample.seconds / max(1, self.threads) + self.put.seconds
-        return max(0.0, one_by_one + self.host.seconds + self.step.seconds - self.predict()[0])
+        return max(0.0, one_by_one + self.alone_seconds - self.predict()[0])
 
 
 def shared_cores() -> int | None:
@@ -138,9 +139,9 @@ def device_part(whole: Cost, host: Cost, busy: float | None) -> Cost:
     """What of a step alone is the device's.
 
     Args:
-        whole, host: of it, and what it takes Python's thread.
-        busy: the share of it in which the device's driver saw it work; None: without a driver it
-            is all that the host does not take.
+        whole, host: the step, and what of it is Python's thread's.
+        busy: in which share of it the device worked, as its driver reports; None: there is no such
+            driver, and the device has all that the host does not take.
     """
     seconds = whole.seconds - host.seconds if busy is None else busy * whole.seconds
     return Cost(seconds, whole.cpu_seconds - host.cpu_seconds)
@@ -218,7 +219,7 @@ class Configuration:
         """Measure each part, and take real steps."""
         sample, slowest = _sampled(self._alone, self._count)
         self._slowest = max(slowest, self._slowest)
-        self._turns.append((sample, *self._bench.parts(turn, self._expected)))
+        self._turns.append((sample, *self._bench.parts(turn)))
         self._fetched.append(self._bench.fetch_ready(self._ahead))
         self._live.take()
         if self._packs is not None:
@@ -226,10 +227,12 @@ class Configuration:
 
     def row(self) -> dict[str, Any]:
         """All that was found."""
-        sample, put, call, host, step = (_median(costs) for costs in zip(*self._turns, strict=True))
+        sample, put, call, host, step, alone = (
+            _median(costs) for costs in zip(*self._turns, strict=True)
+        )
         sampler = self._store.sampler
         found = Parts(
-            sample=sample, put=put, host=host, step=step,
+            sample=sample, put=put, host=host, step=step, alone_seconds=alone.seconds,
             call_seconds=statistics.median(self._fetched) + call.seconds,
             threads=int(sampler.stats()["threads"]), cores=shared_cores(),
         )  # fmt: skip
@@ -338,23 +341,20 @@ class Bench:
         steps += int(self._state.step)
         self._state = fit(self._state, self._runner, feed, steps=steps, on_report=on_report)
 
-    def parts(self, turn: int, expected: float) -> tuple[Cost, Cost, Cost, Cost]:
-        """What putting, Python's share of it (`call`), the host, and the device's step cost.
-
-        Args:
-            turn: from 0.
-            expected: about how many seconds a step takes.
-        """
+    def parts(self, turn: int) -> tuple[Cost, Cost, Cost, Cost, Cost]:
+        """What putting, Python's share of it (`call`), the host, the device's step, and a step
+        alone, which is both, cost; `turn`: from 0."""
         clock = _Clock()
         call_seconds, fed = self._put_all(1 + turn)
         put = clock.cost(len(fed)).times(self._count)
         call = Cost(call_seconds, call_seconds).times(self._count / len(fed))
         seconds = TURN_SECONDS if self._driver is None else DRIVER_SECONDS
-        steps = math.ceil(seconds / expected)
-        clock, own = _Clock(), [self._step(fed, k) for k in range(steps)]
-        whole, host = clock.cost(steps), Cost(*map(statistics.fmean, zip(*own, strict=True)))
+        clock, own = _Clock(), [self._step(fed, 0)]
+        while clock.cost(1).seconds < seconds:
+            own.append(self._step(fed, len(own)))
+        whole, host = clock.cost(len(own)), Cost(*map(statistics.fmean, zip(*own, strict=True)))
         busy = None if self._driver is None else self._driver.read(0.0)
-        return put, call, host, device_part(whole, host, busy)
+        return put, call, host, device_part(whole, host, busy), whole
 
     def fetch_ready(self, ahead: int) -> float:
         """Seconds in which Python gets the batches of a step that the sampler has ready."""

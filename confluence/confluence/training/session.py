@@ -338,8 +338,10 @@ class Session:
 
 
 def percent(share: float) -> str:
-    """A share in words, in which one that is small is not none."""
-    return "under 1%" if 0 < share < 0.01 else f"{share:.0%}"
+    """A share in words, in which a small one is not none, nor one of nearly all of them all."""
+    if 0 < share < 0.01:
+        return "under 1%"
+    return "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:

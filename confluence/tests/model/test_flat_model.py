@@ -140,6 +140,7 @@ def make_case(stores: dict[str, Path], name: str) -> Case:
         target, _ = read_target(path, sampler, task)
         shape = read_row_shape(sampler.database_metadata(), cfg)
         assert shape.width <= ROW_SHAPE.width and shape.parents <= ROW_SHAPE.parents
+        assert target.category_limit <= CATEGORY_LIMIT
         tables = padded_tables(device_tables(sampler, CATEGORY_LIMIT))
         chosen = sampler.batch("train", 0), [*sampler.epoch("train")][-1]
         batches = [padded_copy(batch) for batch in chosen]
@@ -283,14 +284,18 @@ def test_what_stands_in_a_context_changes_no_other_answer(shop: Case) -> None:
         np.testing.assert_allclose(before[others], after[others], rtol=1e-5, atol=1e-6)
 
 
-def test_a_target_that_sees_nothing_else_has_finite_gradients(shop: Case) -> None:
-    """All other cells are padding, and one slot is empty."""
-    batch = without_cells(in_room(shop.batches[1]), True)
+@pytest.mark.parametrize("name", ["child counts and label rows", "rows that point at themselves"])
+def test_a_target_that_sees_nothing_else_has_finite_gradients(
+    stores: dict[str, Path], name: str
+) -> None:
+    """A boolean one and a number; all other cells are padding, and one slot is empty."""
+    case = make_case(stores, name)
+    batch = without_cells(in_room(case.batches[1]), True)
     for path in PATHS:
-        found = shop.sums(batch, path)
+        found = case.sums(batch, path)
         assert np.isfinite(found.loss) and found.weight > 0
-        for name, gradient in found.gradients.items():
-            assert np.isfinite(gradient).all(), (path, name)
+        for parameter, gradient in found.gradients.items():
+            assert np.isfinite(gradient).all(), (path, parameter)
 
 
 # ---- training, answers and held-out contexts -----------------------------------------------------

@@ -37,7 +37,7 @@ def parts_of_step(**more: Any) -> Parts:
     return Parts(
         **{
             "sample": ms(4), "put": ms(0.75), "call_seconds": 0.00075, "host": ms(0.25),
-            "step": ms(10, 0.0), "threads": 2, "cores": None, **more,
+            "step": ms(10, 0.0), "alone_seconds": 0.01025, "threads": 2, "cores": None, **more,
         }
     )  # fmt: skip
 
@@ -72,13 +72,14 @@ def test_what_is_hidden_is_what_one_after_another_would_take_longer() -> None:
     assert parts_of_step(threads=0).overlap() == pytest.approx((4 + 1 + 10 - 10) / 1e3)
 
 
-def test_what_a_driver_saw_of_a_step_is_the_devices() -> None:
-    """A call of 103 ms, of which the device worked through nearly all, and 17 ms after it."""
+def test_the_part_of_a_step_that_a_driver_reports_is_the_devices() -> None:
+    """The call takes 103 ms, in most of which the device works, and 17 ms are left after it."""
     whole, host = ms(120, 110), ms(103, 100)
     assert device_part(whole, host, None) == pytest.approx(ms(17, 10))
     assert device_part(whole, host, 0.9) == pytest.approx(ms(108, 10))
-    found = parts_of_step(host=host, step=device_part(whole, host, 0.9))
+    found = parts_of_step(host=host, step=device_part(whole, host, 0.9), alone_seconds=0.12)
     assert found.predict() == (pytest.approx(0.108), "step")
+    assert found.overlap() == pytest.approx((4 / 2 + 0.75 + 120 - 108) / 1e3)
 
 
 # ---- the advice
@@ -209,7 +210,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class IdleDriver(StepMeter):
-    """A driver of which no step is heard."""
+    """A driver that reports an idle device, whatever it does."""
 
     source = NVIDIA
 

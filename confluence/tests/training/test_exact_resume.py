@@ -195,7 +195,6 @@ def test_signals_that_ask_for_a_stop_save_and_say_how_to_go_on(
     assert train_lines(out) == train_lines(whole)
 
 
-@pytest.mark.release
 def test_a_terminal_that_closes_stops_a_run_which_saves(
     whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ enum {
 #define LEAST_REST                                                                                 \
     0.05 /* of a variance, where a block or the sample has every seed: draws differ */
 #define PASS_LEAST 0.75 /* of the cells of batch_size mean contexts, that a pass has */
+#define WORTH_WHILE 0.99 /* of the positions of a pass, for more and smaller batches */
 #define PART_MARGIN 0.01 /* beyond what the parts of steps had in the sample */
 #define ROWS_MARGIN 0.06 /* the same of rows */
 
@@ -168,7 +169,7 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
         rounded((double)parts * ranks * share, CELLS_STEP, most_cells, step, most_cells);
     if (parts * ranks > 1) {
         /* More of it where few steps of few contexts tell little of another epoch's. */
-        double margin = PART_MARGIN + (double)step / sample->count / each;
+        double margin = PART_MARGIN + (double)(parts * ranks) / sample->count;
         double part = (double)found.cells * (1 + margin);
         share = part > share ? part : share;
     }
@@ -205,25 +206,50 @@ static uint32_t count_pass_batches(const struct sample *sample, uint32_t most_ce
     return batches;
 }
 
-/* Batches of passes over the split: the cells, from a bit fewer than batch_size mean contexts have
- * to as many, with which passes over the sample have the fewest positions. */
+/* The fewest cells with which a pass has no more batches: its last one is as full as the others. */
+static uint32_t without_rest(const struct sample *sample, uint32_t cells, uint32_t rows) {
+    uint32_t batches = count_pass_batches(sample, cells, rows), step = cells_step(sample->plan);
+    uint32_t least = sample->plan->shape.sequence_length; /* it always does */
+    while (cells >= least + step && count_pass_batches(sample, cells - step, rows) <= batches) {
+        cells -= step;
+    }
+    return cells;
+}
+
+/* Rows for the contexts that so many cells hold in the mean, with room for what they differ by. */
+static uint32_t rows_beside(double cells, const struct sample *sample) {
+    struct moments of_cells = moments_of(sample, 0), of_rows = moments_of(sample, 1);
+    uint32_t each = sample->plan->shape.batch_size, most = sample->plan->shape.max_rows;
+    double count = cells / of_cells.mean < each ? cells / of_cells.mean : each;
+    count = count > 1 ? count : 1;
+    return rounded(count * of_rows.mean * (1 + of_rows.cv / sqrt(count)), ROWS_STEP, most, each,
+                   most);
+}
+
+/* Batches of passes over the split: of what a bit fewer than batch_size mean contexts have, up to
+ * as many, that with which a pass over the sample has the fewest positions. Smaller ones have to be
+ * worth their number. Of a split that the sample has all of, no more than its batches need. */
 static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *sample,
                               hw_flat_shape *shape) {
-    uint32_t most_cells = plan->shape.sequence_length, most_rows = plan->shape.max_rows;
-    uint32_t each = plan->shape.batch_size, step = cells_step(plan);
-    struct moments of_cells = moments_of(sample, 0), of_rows = moments_of(sample, 1);
-    double mean = each * of_cells.mean;
-    uint32_t rows = rounded(each * of_rows.mean * (1 + of_rows.cv / sqrt((double)each)), ROWS_STEP,
-                            most_rows, each, most_rows);
+    uint32_t most_cells = plan->shape.sequence_length, step = cells_step(plan);
+    uint32_t each = plan->shape.batch_size;
+    double mean = each * moments_of(sample, 0).mean;
     uint32_t least = rounded(PASS_LEAST * mean, step, most_cells, each, most_cells);
     uint32_t most = rounded(mean, step, most_cells, each, most_cells), best = most;
     step *= (most - least) / step / MOST_TRIED + 1;
-    uint64_t fewest = UINT64_MAX;
+    double fewest = INFINITY;
     for (uint32_t i = 0; i <= (most - least) / step; i++) {
         uint32_t cells = most - i * step;
-        uint64_t positions = (uint64_t)count_pass_batches(sample, cells, rows) * cells;
-        best = positions < fewest ? cells : best;
-        fewest = positions < fewest ? positions : fewest;
+        double positions =
+            (double)count_pass_batches(sample, cells, rows_beside(cells, sample)) * cells;
+        if (positions < fewest * WORTH_WHILE) {
+            best = cells;
+            fewest = positions;
+        }
+    }
+    uint32_t rows = rows_beside(best, sample);
+    if (sample->count == sample->list.count) {
+        best = without_rest(sample, best, rows);
     }
     shape->pass_cells[sample->split] = best;
     shape->pass_rows[sample->split] = rows;

@@ -59,16 +59,24 @@ SMALL = {
 def test_at_least_93_of_100_positions_of_flat_batches_are_cells(
     built_example: Builder, name: str, ranks: int
 ) -> None:
-    """Of an epoch, with two ranks as with one; and next to no cell is cut."""
+    """Of an epoch, with two ranks as with one; and next to no cell is cut. Passes keep the order of
+    seeds, and those over few of them have a last batch that is not full: they may have less."""
     store = built_example(name).store
     each = {**SMALL, "default_batch_size": 32 // ranks, "layout": "flat", "shard": "dealt"}
     for task in store.metadata["tasks"]:
-        with Sampler(store.path, 0, ranks, **each, tasks=[task["name"]]) as sampler:
-            for _ in range(sampler.num_seeds("train") // 32):
-                sampler.next_train_batch()
-            stats = sampler.stats()
-            assert stats["fill"] >= 0.93, task["name"]
-            assert stats["cells_cut"] <= 0.0005 * stats["cells"], task["name"]
+        for rank in range(ranks):
+            with Sampler(store.path, rank, ranks, **each, tasks=[task["name"]]) as sampler:
+                for _ in range(sampler.num_seeds("train") // 32):
+                    sampler.next_train_batch()
+                stats = sampler.stats()
+                assert stats["fill"] >= 0.93, task["name"]
+                assert stats["cells_cut"] <= 0.0005 * stats["cells"], task["name"]
+                for split in ("val", "test"):
+                    if sampler.num_seeds(split):
+                        before, _ = sampler.stats(), sum(1 for _ in sampler.epoch(split))
+                        least = 0.92 if sampler.num_seeds(split) >= 100 else 0.8
+                        fill = sampler.stats(since=before)["fill"]
+                        assert fill >= least, (task["name"], split)
 
 
 @pytest.mark.parametrize("name", SOURCES)
