@@ -69,8 +69,8 @@ else
         $resume::test_a_kill_while_saving_leaves_the_last_good_checkpoint \
         $attention::test_every_cell_gets_what_dense_attention_gives_it \
         $attention::test_compiled_attention_is_the_same_bits_on_any_number_of_threads \
-        confluence/tests/test_readme.py headwater/tests/python/build/test_resume.py \
-        headwater/tests/python/build/test_same_store.py headwater/tests/python/sources/test_csv.py \
+        confluence/tests/test_readme.py headwater/tests/python/build/test_same_store.py \
+        headwater/tests/python/sources/test_csv.py \
         headwater/tests/python/sources/test_source_sqlite.py headwater/tests/python/sources/test_source_duckdb.py \
         headwater/tests/python/sources/test_source_relbench.py \
         >build/test.log 2>&1 || status=1
