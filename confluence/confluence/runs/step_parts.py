@@ -140,8 +140,8 @@ def device_part(whole: Cost, host: Cost, busy: float | None) -> Cost:
 
     Args:
         whole, host: the step, and what of it is Python's thread's.
-        busy: in which share of it the device worked, as its driver reports; None: there is no such
-            driver, and the device has all that the host does not take.
+        busy: in which share of it the device worked, as its driver reports; None where no driver
+            reports: then the device has all that the host does not take.
     """
     seconds = whole.seconds - host.seconds if busy is None else busy * whole.seconds
     return Cost(seconds, whole.cpu_seconds - host.cpu_seconds)
@@ -189,7 +189,7 @@ def measure_steps(
 
 
 class Configuration:
-    """What is measured of some settings, turn by turn."""
+    """Measures some settings, turn by turn."""
 
     def __init__(
         self, stack: contextlib.ExitStack, cfg: Config, store: str, task: str, *, packed: bool

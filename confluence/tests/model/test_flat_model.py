@@ -318,7 +318,7 @@ def test_a_run_compiles_once_for_each_number_of_cells(shop: Case) -> None:
     runner.assert_one_compilation()
     assert feed.cells == 3 * int(batch["num_cells"].sum())
     assert len(set(losses)) == 3 and np.isfinite(losses).all()
-    other = to_device(in_room(batch, rows=121))  # what is no task's shape
+    other = to_device(in_room(batch, rows=121))  # a shape that no task has
     runner.step(state, Fed(other))
     with pytest.raises(RecompilationError, match="compiled 3 times, expected 2"):
         runner.assert_one_compilation()
@@ -354,7 +354,7 @@ def test_held_out_cells_cost_the_same_and_compile_once(stores: dict[str, Path]) 
     held_out = HeldOut(case.cfg, case.constants[0], row_shape=ROW_SHAPE)
     expected = held_out.sums(case.state.params, PassOf(case.batches), "val")
     flat = [in_room(batch) for batch in case.batches]
-    other = in_room(case.batches[0], rows=121)  # what is no task's shape
+    other = in_room(case.batches[0], rows=121)  # a shape that no task has
     with pytest.raises(RecompilationError, match="compiled 2 times, expected 1"):
         held_out.sums(case.state.params, PassOf([*flat, other]), "val")
     found = held_out.sums(case.state.params, PassOf(flat), "val")

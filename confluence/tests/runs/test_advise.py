@@ -54,7 +54,7 @@ def parts_of_step(**more: Any) -> Parts:
         ({"sample": ms(19), "threads": 0}, 20, "host", 0.5),  # and 1 ms to put and to start it
         ({"call_seconds": 0.03, "host": ms(10)}, 40, "host", 0.25),
         ({"put": ms(40)}, 40, "put", 0.25),  # which Python need not wait for
-        ({"cores": 2}, 12.5, "step", 1.0),  # 5 ms of work that the step's two cores do beside it
+        ({"cores": 2}, 12.5, "step", 1.0),  # 5 ms of work that the step's two cores also do
         # Four threads compute the step on four cores: Python's is the fifth, and loses 10 / 5 ms.
         ({"cores": 4, "call_seconds": 0.02}, 22.25, "host", 10 / 22.25),
     ],

@@ -296,10 +296,10 @@ def test_sizes_of_batches_and_the_share_of_contexts_at_a_cap_are_said(
     assert rows["slots"] % rows["rows"] == 0 and rows["slots"] >= rows["cells"]
 
 
-def test_a_small_share_is_not_said_to_be_none() -> None:
+def test_a_small_share_is_not_said_to_be_none_nor_a_large_one_all() -> None:
     """0.4 % was 0%."""
-    said = {share: percent(share) for share in (0.0, 0.0002, 0.004, 0.012, 1.0)}
-    assert [*said.values()] == ["0%", "under 1%", "under 1%", "1%", "100%"]
+    said = [percent(share) for share in (0.0, 0.0002, 0.004, 0.012, 0.986, 0.996, 1.0)]
+    assert said == ["0%", "under 1%", "under 1%", "1%", "99%", "over 99%", "100%"]
 
 
 def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:

@@ -216,14 +216,12 @@ static uint32_t without_rest(const struct sample *sample, uint32_t cells, uint32
     return cells;
 }
 
-/* Rows for the contexts that so many cells hold in the mean, with room for what they differ by. */
-static uint32_t rows_beside(double cells, const struct sample *sample) {
-    struct moments of_cells = moments_of(sample, 0), of_rows = moments_of(sample, 1);
-    uint32_t each = sample->plan->shape.batch_size, most = sample->plan->shape.max_rows;
-    double count = cells / of_cells.mean < each ? cells / of_cells.mean : each;
+/* Rows for so many mean contexts, at most batch_size, with room for what they differ by. */
+static uint32_t rows_for(double count, struct moments of_rows, const hw_shape *shape) {
+    count = count < shape->batch_size ? count : shape->batch_size;
     count = count > 1 ? count : 1;
-    return rounded(count * of_rows.mean * (1 + of_rows.cv / sqrt(count)), ROWS_STEP, most, each,
-                   most);
+    return rounded(count * of_rows.mean * (1 + of_rows.cv / sqrt(count)), ROWS_STEP,
+                   shape->max_rows, shape->batch_size, shape->max_rows);
 }
 
 /* Batches of passes over the split: of what a bit fewer than batch_size mean contexts have, up to
@@ -233,21 +231,21 @@ static void choose_pass_sizes(const struct hwi_plan *plan, const struct sample *
                               hw_flat_shape *shape) {
     uint32_t most_cells = plan->shape.sequence_length, step = cells_step(plan);
     uint32_t each = plan->shape.batch_size;
-    double mean = each * moments_of(sample, 0).mean;
+    struct moments of_cells = moments_of(sample, 0), of_rows = moments_of(sample, 1);
+    double mean = each * of_cells.mean, fewest = INFINITY;
     uint32_t least = rounded(PASS_LEAST * mean, step, most_cells, each, most_cells);
     uint32_t most = rounded(mean, step, most_cells, each, most_cells), best = most;
     step *= (most - least) / step / MOST_TRIED + 1;
-    double fewest = INFINITY;
     for (uint32_t i = 0; i <= (most - least) / step; i++) {
         uint32_t cells = most - i * step;
-        double positions =
-            (double)count_pass_batches(sample, cells, rows_beside(cells, sample)) * cells;
+        uint32_t rows = rows_for(cells / of_cells.mean, of_rows, &plan->shape);
+        double positions = (double)count_pass_batches(sample, cells, rows) * cells;
         if (positions < fewest * WORTH_WHILE) {
             best = cells;
             fewest = positions;
         }
     }
-    uint32_t rows = rows_beside(best, sample);
+    uint32_t rows = rows_for(best / of_cells.mean, of_rows, &plan->shape);
     if (sample->count == sample->list.count) {
         best = without_rest(sample, best, rows);
     }
