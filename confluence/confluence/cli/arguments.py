@@ -125,7 +125,10 @@ def _add_run(commands: Any) -> None:
         help="stop where anything has to be assumed, or is dropped from the source",
     )  # fmt: skip
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
-    command.add_argument("--query", type=Path, help="file with the SQL of a new task")
+    command.add_argument(
+        "--query", type=Path,
+        help="file with the query of a new task, in DuckDB's SQL whatever the source is",
+    )  # fmt: skip
     command.add_argument(
         "--anchor",
         help="table.column of the predicted entity: its primary key or a unique column,"

@@ -165,6 +165,13 @@ except SystemExit:
     assert done.stdout.endswith("[]\n")
 
 
+def test_help_names_the_sql_of_a_query() -> None:
+    """People with PostgreSQL or SQLite wrote that of their database."""
+    assert "--query QUERY file with the query of a new task, in DuckDB's SQL" in help_of(
+        "run", "--help"
+    )
+
+
 def test_help_shows_what_people_set_and_all_of_it_if_asked() -> None:
     options = {f"--{name.replace('_', '-')} " for name in settings_of(Config)}
     short, long = help_of("train", "--help"), help_of("train", "--help-all")

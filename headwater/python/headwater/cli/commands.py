@@ -46,7 +46,10 @@ def init(options: argparse.Namespace) -> int:
         draft.schema().save(output)
         tell(to_json(draft.to_dict()) if options.json else draft.text(full=options.full))
         if not options.json:
-            tell(f"\n{output} is written. Check it, above all the lines under 'to check'.")
+            tell(
+                f"\n{output} is written, and a build uses it as it is: every proposal is in it."
+                " Check it, above all the lines under 'to check', and edit what is wrong."
+            )
         return 0
     schema, told = update_schema(edited, draft)
     if schema != edited:

@@ -746,6 +746,29 @@ def test_init_prints_what_to_check_first(
     assert Schema.load(output) == infer(source)
 
 
+def test_a_build_uses_what_init_proposes_unless_it_is_edited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = write_csv(tmp_path / "csv", {"tickets": tickets()}), tmp_path / "m.json"
+    assert main(["init", source, "-o", str(output)]) == 0
+    printed = capsys.readouterr().out
+    assert "tickets.views: proposal: known_at never" in printed
+    assert f"{output} is written, and a build uses it as it is: every proposal is in it." in printed
+
+    def known(store: str) -> str:
+        document = json.loads(output.read_text())
+        build(source, tmp_path / store, Schema.from_dict(document | {"tasks": {}}))
+        with Store(tmp_path / store) as built:
+            columns = {column["name"]: column for column in built.metadata["columns"]}
+        return str(columns["views"]["known_at"])
+
+    assert known("proposed") == "never"
+    document = json.loads(output.read_text())
+    document["tables"]["tickets"]["columns"]["views"]["known_at"] = "+3 days"
+    output.write_text(json.dumps(document))
+    assert known("edited") == "+3 days"
+
+
 def test_update_keeps_every_edit_and_adds_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
