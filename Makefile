@@ -20,7 +20,7 @@ CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wi
 
 .NOTPARALLEL: # one set-up at a time
 .PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
-        bench-instructions fuzz system-demo system-c system-test clean
+        bench-instructions fuzz docs system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -53,6 +53,10 @@ release-check: lint
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
 
+# The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # ---- set-up --------------------------------------------------------------------------------
 
 # System packages, of which each command asks only for those that it needs (tools/system-packages.sh).
@@ -65,10 +69,14 @@ system-c:
 system-test:
 	@PYTHON='$(PYTHON)' sh tools/system-packages.sh test
 
-$(VENV)/tools: tools/requirements.txt | system-demo
+$(VENV)/tools: tools/requirements.txt tools/requirements-docs.txt | system-demo
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -r tools/requirements.txt
+	touch $@
+
+$(VENV)/docs: tools/requirements-docs.txt | $(VENV)/tools
+	$(BIN)/python -m pip install --quiet -r tools/requirements-docs.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/tools $(HEADWATER) $(CONFLUENCE)

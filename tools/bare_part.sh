@@ -77,7 +77,7 @@ else
 fi
 tail -n 100 build/test.log
 
-# The other way of the README to the commands.
+# The other way to the commands, of docs/tutorial/installation.md.
 python3 -m venv /tmp/own
 /tmp/own/bin/pip install -q ./headwater ./confluence
 /tmp/own/bin/headwater --version
