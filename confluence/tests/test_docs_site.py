@@ -56,3 +56,20 @@ def test_the_index_links_every_page() -> None:
     links = re.findall(r"\]\(([^)#]+\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8"))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
     assert sorted(links) == sorted(pages)
+
+
+def test_pages_that_code_and_comments_name_are_there() -> None:
+    endings = {".c", ".h", ".py", ".sh", ".md", ".json", ".toml", ".build", ".options"}
+    files = [ROOT / "Makefile", *ROOT.glob("*.md")]
+    for folder in ("headwater", "confluence", "docs", "examples", "tools"):
+        found = [path for path in (ROOT / folder).rglob("*") if path.suffix in endings]
+        files += [path for path in found if ".venv" not in path.parts]
+    named = {
+        (name, str(path.relative_to(ROOT)))
+        for path in files
+        for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert len({name for name, _ in named}) > 15
+    gone = {(name, where) for name, where in named if not (ROOT / name).exists()}
+    moved = "docs/14-rel-f1.md"  # two pages say what it is called now
+    assert {name for name, _ in gone} <= {moved}, gone
