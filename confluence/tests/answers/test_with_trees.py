@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
@@ -321,10 +321,12 @@ def test_a_backtest_scores_the_model_with_trees(
     assert alone["tasks"]["next_sale"]["model"] != task["model"]
 
 
-def test_without_lightgbm_a_share_is_refused(
-    run: confluence.Run, monkeypatch: pytest.MonkeyPatch
+def test_without_openmp_a_share_is_refused_and_an_evaluation_prints_the_reason(
+    run: confluence.Run, no_openmp: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(ValueError, match=r"tree_share is 0.5, and there are no trees: LightGBM is"):
+    refused = re.escape(f"tree_share is 0.5, which needs boosted trees: {no_openmp}")
+    with pytest.raises(ValueError, match=refused):
         run.evaluate("val", task="next_sale", tree_share=0.5, **PLAIN)
-    assert run.evaluate("val", task="next_sale", **PLAIN)["metrics"]
+    result = run.evaluate("val", task="next_sale", **{**PLAIN, "trees": True})
+    assert result["metrics"]
+    assert f"  no boosted trees: {no_openmp}" in describe_evaluation(result)
