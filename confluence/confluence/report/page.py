@@ -37,7 +37,12 @@ from confluence.report.evaluation_files import (
     write_result,
 )
 from confluence.report.page_style import STYLE
-from confluence.report.tables import describe_probe, describe_trees, who_answers
+from confluence.report.tables import (
+    describe_left_out,
+    describe_probe,
+    describe_trees,
+    who_answers,
+)
 from confluence.scores.baselines import title_of
 from confluence.scores.evaluate import HISTORY_PARTS
 
@@ -300,6 +305,8 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
         if entry.get("fallback_share") is not None:
             fallback = str(entry.get("fallback", ""))
             said.append(f"{title_of(fallback)} for {share(entry['fallback_share'])} of the seeds")
+        if entry.get("left_out"):
+            said.append(describe_left_out(entry["left_out"]))
         if said:
             notes.append(f"{title_of(name)}: {'; '.join(said)}")
     drawn = result.get("resampling") or {}
