@@ -43,9 +43,12 @@ circle { fill: var(--e); } rect.bar { fill: var(--a); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; min-width: 7em; }
 th { color: var(--soft); font-weight: 500; font-size: 13px; vertical-align: bottom; }
 .scores tbody tr:first-child td { font-weight: 600; }
+.verdict { color: var(--text); font-size: 18px; margin: 0; }
+.verdict + .verdict { margin-top: 12px; }
+.verdict small { display: block; color: var(--soft); font-size: 13px; }
 .evaluation + .evaluation { margin-top: 22px; }
 td small { display: block; color: var(--soft); font-weight: 400; }
 .facts div { display: flex; gap: 10px; } .facts dt { flex: 0 0 130px; }

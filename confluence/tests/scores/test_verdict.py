@@ -204,7 +204,7 @@ def test_too_little_to_tell_is_no_guess(
 
 
 def test_an_evaluation_has_a_verdict_and_the_table_ends_with_it() -> None:
-    """Half of 200 anchors are true. The model takes 4 of each kind for the other, the trees none."""
+    """Half of 200 anchors are true. The model takes 4 of each kind for the other, trees none."""
     rows = [(anchor, 1, float(anchor % 2), 2 * int(anchor >= 20)) for anchor in range(220)]
     labels, task = labels_of(rows), task_of(SemanticType.BOOLEAN)
     index = np.arange(20, 220)
