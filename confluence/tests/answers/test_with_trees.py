@@ -286,6 +286,25 @@ def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
 # ---- the commands
 
 
+def test_of_several_tasks_each_has_its_verdict(
+    run: confluence.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bakery asks about 12 shops and 5 cities, which are too few to conclude from."""
+    arguments = ["evaluate", str(run.out), "--split", "val", "--no-trees", "--resamples", "200"]
+    assert main([*arguments, "--json"]) == 0
+    told = {found["task"]: found for found in json.loads(capsys.readouterr().out)["tasks"]}
+    assert told.keys() == {"next_sale", "mood"}
+    sentences = []
+    for found in told.values():
+        verdict, anchors = found["verdict"], found["anchors"]
+        assert verdict["kind"] == "unknown" and anchors < 20
+        assert f"are of {anchors} anchors, and it takes 20" in verdict["text"]
+        sentences.append(verdict["text"])
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in sentences] == sentences
+
+
 def test_the_commands_take_a_share(
     run: confluence.Run, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
