@@ -42,6 +42,7 @@ from confluence.report.tables import (
     describe_left_out,
     describe_probe,
     describe_trees,
+    time_range,
     who_answers,
 )
 from confluence.scores.baselines import title_of
@@ -367,9 +368,7 @@ def _parts(result: Mapping[str, Any], first: str) -> str:
     """The first metric on parts of the seeds."""
     history = result.get("history") or {}
     parts = [(HISTORY_PARTS.get(name, name), part) for name, part in history.items()]
-    parts += [
-        (f"{part.get('from')} to {part.get('to')}", part) for part in result.get("obs_time") or ()
-    ]
+    parts += [(time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return ""
     names = list(result.get("baselines", {}))

@@ -175,7 +175,7 @@ def describe_probe(probe: Result) -> str:
 def _parts(result: Result, first: str) -> list[str]:
     """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
     parts = [(HISTORY_PARTS[name], part) for name, part in (result.get("history") or {}).items()]
-    parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
+    parts += [(time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return []
     named = [title_of(name) for name in result["baselines"]]
@@ -190,11 +190,12 @@ def _parts(result: Result, first: str) -> list[str]:
     return ["", *aligned(rows)]
 
 
-def _time_range(part: Result) -> str:
+def time_range(part: Mapping[str, Any]) -> str:
     """One time or two, without a time of day where both are midnights."""
-    low, high = (short_time(part[end]) for end in ("from", "to"))
+    whole = [str(part.get(end, "")) for end in ("from", "to")]
+    low, high = map(short_time, whole)
     if len(low) != len(high):
-        low, high = part["from"], part["to"]
+        low, high = whole
     return low if low == high else f"{low} to {high}"
 
 

@@ -189,7 +189,10 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
             "own_columns": {"missing": "lightgbm is not installed", "metrics": {"mae": None}},
         },
         "history": {"with": part, "without": {**part, "metrics": {"mae": 123456.0}}},
-        "obs_time": [{"from": "2004", "to": "2005", **part}],
+        "obs_time": [
+            {"from": "2004-01-01T00:00:00", "to": "2005-01-01T00:00:00", **part},
+            {"from": "2006-01-01T00:00:00", "to": "2006-01-01T00:00:00", **part},
+        ],
         "resampling": {"resamples": 1000, "level": 0.95, "clusters": "anchors"},
     }  # fmt: skip
     (tmp_path / "evaluation-test.json").write_text(json.dumps(result))
@@ -198,7 +201,7 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
     for shown in (
         "position on test", "frozen at 2005-01-01 · 40 of 55 seeds scored · 21 anchors"
         " · 15 unlabelled", "2.500", "2.250 to 2.750", "the model's mae less this", "-0.5000",
-        "-0.7500 to -0.2500", "with history", "123,456.0", "2004 to 2005",
+        "-0.7500 to -0.2500", "with history", "123,456.0", "2004-01-01 to 2005-01-01", "2006-01-01",
         "trees, own columns: lightgbm is not installed",
         "intervals: 95 % of 1,000 draws of anchors", "evaluation-val.json cannot be read.",
     ):  # fmt: skip
