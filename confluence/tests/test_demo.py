@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from html import escape
 from pathlib import Path
 
 import headwater
@@ -42,6 +43,11 @@ def test_one_command_goes_from_a_database_to_predictions(
     assert baselines["own_columns"] < 0.6  # no column of the customer says anything
     # 680 seeds have a standard error of 0.02; 0.89 after 500 steps, learnt from step 130.
     assert result["metrics"]["auroc"] > 0.65, result
+    verdict = result["verdict"]
+    assert verdict["kind"] != "unknown" and verdict["text"] in shown.out.splitlines()
+    page = (out / "run.html").read_text(encoding="utf-8")
+    assert "<h1>churn</h1>" in page
+    assert page.index(escape(verdict["text"])) < page.index("<h2>Evaluation</h2>")
     with (out / "predictions-test.csv").open() as file:
         assert len(list(csv.DictReader(file))) == result["seeds"] > 200
     events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
@@ -57,6 +63,7 @@ def test_one_command_goes_from_a_database_to_predictions(
     again = capsys.readouterr()
     assert "up to date" in again.err and "trained already" in again.err
     assert json.loads(again.out)["evaluation"]["metrics"] == result["metrics"]
+    assert json.loads(again.out)["evaluation"]["verdict"] == verdict
 
 
 def test_a_question_of_ones_own_needs_only_its_query(
@@ -74,6 +81,9 @@ def test_a_question_of_ones_own_needs_only_its_query(
     assert main([*arguments, "--tree-share", "0.5"]) == 0  # of the same model
     shared = json.loads(capsys.readouterr().out)
     assert shared["evaluation"]["trees"]["share"] == 0.5
+    for verdict in (result["evaluation"]["verdict"], shared["evaluation"]["verdict"]):
+        # Two steps have learned nothing that trees have not.
+        assert verdict["kind"] in ("baseline", "nothing", "same"), verdict
     path = Path(shared["files"]["predictions"])
     assert path.name == "predictions-test-trees-0.5.csv"
     with path.open() as file, open(result["files"]["predictions"]) as before:

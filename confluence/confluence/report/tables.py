@@ -12,6 +12,7 @@ from typing import Any
 from confluence.answers.several_runs import describe_runs
 from confluence.scores.baselines import title_of
 from confluence.scores.evaluate import HISTORY_PARTS, short_time
+from confluence.scores.metrics import metric_text
 
 TOO_GOOD = 0.995  # of what one row says about the answer
 Result = dict[str, Any]
@@ -32,7 +33,7 @@ def describe_held_out(result: Result) -> list[str]:
 
 
 def describe_evaluation(result: Result) -> list[str]:
-    """The metrics of the model and its baselines, and of parts of the seeds."""
+    """The metrics of the model and its baselines, and of parts of the seeds; then who is best."""
     if result.get("objective") == "masked_cells":
         return describe_held_out(result)
     names = list(result["metrics"])
@@ -42,7 +43,9 @@ def describe_evaluation(result: Result) -> list[str]:
     rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
-    return [_headline(result), *aligned(rows), *_notes(result), *_parts(result, first)]
+    verdict = ["", result["verdict"]["text"]] if "verdict" in result else []
+    tables = [*aligned(rows), *_notes(result), *_parts(result, first)]
+    return [_headline(result), *tables, *verdict]
 
 
 def describe_backtest(result: Result) -> list[str]:
@@ -104,7 +107,7 @@ def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]
             scores["differences"][first], scores["difference_intervals"][first], sign="+"
         )
     value = _with_interval(scores["metrics"][first], (scores.get("intervals") or {}).get(first))
-    return [title, value, difference, *(_number(scores["metrics"][name]) for name in others)]
+    return [title, value, difference, *(metric_text(scores["metrics"][name]) for name in others)]
 
 
 def _notes(result: Result) -> list[str]:
@@ -123,6 +126,9 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + describe_runs(result["runs"]))
     if "trees" in result:
         lines.append(f"  {describe_trees(result['trees'])}")
+    left_out = max((b.get("left_out", 0) for b in result["baselines"].values()), default=0)
+    if left_out:
+        lines.append(f"  {describe_left_out(left_out)}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
 
@@ -139,14 +145,21 @@ def describe_trees(trees: Result) -> str:
     return f"trees on history have {trees['share']} of each answer"
 
 
+def describe_left_out(count: int) -> str:
+    """How many columns of parents the trees were not shown."""
+    return f"trees do not see {count:,} columns of parents: the anchor has too many parents"
+
+
 def _told_by_columns(result: Result) -> list[str]:
-    """A line where the anchor's own columns say so much that the answer may be among them."""
+    """A line where columns of the anchor and its parents say so much that the answer may be among
+    them."""
     metrics = result["baselines"].get("own_columns", {}).get("metrics", {})
     for name in ("auroc", "r2"):
         if (metrics.get(name) or 0.0) >= TOO_GOOD:
             return [
-                f"  the anchor's own columns alone have {name} {metrics[name]:.3f}: if they hold"
-                " the answer, hide them (hidden_columns of the task)"
+                f"  the columns of the anchor and its parents alone have {name}"
+                f" {metrics[name]:.3f}: if they hold the answer, hide them (hidden_columns of the"
+                " task)"
             ]
     return []
 
@@ -162,7 +175,7 @@ def describe_probe(probe: Result) -> str:
 def _parts(result: Result, first: str) -> list[str]:
     """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
     parts = [(HISTORY_PARTS[name], part) for name, part in (result.get("history") or {}).items()]
-    parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
+    parts += [(time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return []
     named = [title_of(name) for name in result["baselines"]]
@@ -170,16 +183,19 @@ def _parts(result: Result, first: str) -> list[str]:
     rows = [["", "seeds", "anchors", f"{first} {whose}", *named]]
     for title, part in parts:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
-        theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]
+        theirs = [
+            metric_text(baseline["metrics"][first]) for baseline in part["baselines"].values()
+        ]
         rows.append([title, f"{part['scored']:,}", f"{part['anchors']:,}", ours, *theirs])
     return ["", *aligned(rows)]
 
 
-def _time_range(part: Result) -> str:
+def time_range(part: Mapping[str, Any]) -> str:
     """One time or two, without a time of day where both are midnights."""
-    low, high = (short_time(part[end]) for end in ("from", "to"))
+    whole = [str(part.get(end, "")) for end in ("from", "to")]
+    low, high = map(short_time, whole)
     if len(low) != len(high):
-        low, high = part["from"], part["to"]
+        low, high = whole
     return low if low == high else f"{low} to {high}"
 
 
@@ -198,13 +214,6 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 def _with_interval(value: float | None, interval: list[float] | None, sign: str = "") -> str:
     if interval is None or value is None:
-        return _number(value, sign)
-    return f"{_number(value, sign)} [{_number(interval[0], sign)}, {_number(interval[1], sign)}]"
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    """Four significant digits at most, and no more than four behind the point."""
-    if value is None:
-        return "-"
-    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
-    return f"{value:{sign}.{digits}f}"
+        return metric_text(value, sign)
+    low, high = (metric_text(end, sign) for end in interval)
+    return f"{metric_text(value, sign)} [{low}, {high}]"

@@ -50,6 +50,7 @@ from confluence.report.page import keep_result
 from confluence.scores import linear
 from confluence.scores.evaluate import Predictions, evaluate
 from confluence.scores.linear import Ridge, Softmax
+from confluence.scores.verdict import OF_PROBE
 from confluence.training.step import batch_shape, compiled_by_shape
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
@@ -105,7 +106,7 @@ def probe(
             **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
         },
         has_history=visible_history(place.store, cfg, target, labels, split),
-        resamples=resamples,
+        resamples=resamples, answer=OF_PROBE,
     )  # fmt: skip
     result |= {
         "task": place.title,

@@ -62,6 +62,7 @@ from confluence.report.page import PAGE, keep_result
 from confluence.runs.ask import ask
 from confluence.runs.sizing import check_budget, fitting_budget
 from confluence.scores.evaluate import evaluate, time_text
+from confluence.scores.verdict import of_model
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.training.session import Session
 from confluence.training.warm_start import check_start
@@ -181,7 +182,7 @@ class Run:
                 asked.predictions, labels, target, split=split, metric=cfg.metric,
                 visible_until=cfg.visible_until, trees=beside,
                 has_history=visible_history(place.store, cfg, target, labels, split),
-                resamples=resamples,
+                resamples=resamples, answer=of_model(tree_share),
             )  # fmt: skip
             return {**result, **asked.made, "task": place.title, "step": self.step}
 

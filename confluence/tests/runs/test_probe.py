@@ -163,6 +163,7 @@ def test_a_probe_is_scored_like_an_evaluation_and_repeats(pretrained: Run) -> No
     assert found["probe"]["width"] == 16
     assert found["scored"] > 10
     assert found["probe"]["train_seeds"] > 50
+    assert "the model" not in found["verdict"]["text"].lower()
     assert {"global_constant", "per_entity", "own_columns", "history", "untrained"} == set(
         found["baselines"]
     )
