@@ -13,6 +13,7 @@ for and files are written piece by piece, so the keys and texts of long outputs 
 from __future__ import annotations
 
 import csv
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -89,8 +90,9 @@ class Answers(Sequence[Row]):
             "probability": shown.tolist(),
         }
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV or Parquet file, as its name says. It appears when it is whole."""
+        path = Path(path)
         check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole(path) as unfinished:

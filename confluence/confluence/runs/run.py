@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import headwater
 import numpy as np
+from headwater.errors import TimeNeededError
 from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
@@ -188,7 +190,7 @@ class Run:
         return Scoring(self.out, self.results(task), score)
 
     def predict(
-        self, *, split: str | None = None, keys: Sequence[Any] | None = None,
+        self, *unnamed: Any, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None,
         others: Sequence[Run] = (), tree_share: float = 0.0, verify: str = "once",
@@ -210,6 +212,11 @@ class Run:
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file, and the others wait for it.
         """
+        if unnamed:
+            raise TypeError(
+                f"predict got a {type(unnamed[0]).__name__} without a name: give keys=..., such as"
+                " predict(keys=[42, 77], at='2026-11-01'), keys_file=... or split='test'"
+            )
         file = Path(path) if path is not None and current().is_first else None
         if file is not None:
             check_output(file)
@@ -225,6 +232,11 @@ class Run:
             raise TypeError(
                 f"keys is the text {keys!r}, which would be a key per letter: give a list"
             )
+        if isinstance(keys, Mapping) or hasattr(keys, "columns"):  # iterates over its columns
+            raise TypeError(
+                f"keys is a {type(keys).__name__}, expected a list: give the column of keys, or a"
+                " list of tuples for a composite key"
+            )
         # They are read more than once.
         keys = None if keys is None else list(keys)
         at = list(at) if isinstance(at, Iterable) and not isinstance(at, str) else at
@@ -235,9 +247,14 @@ class Run:
         def batches(opened: Any) -> Any:
             if split is not None:
                 return opened.epoch(split, task=place.name)
-            if asked is not None:
-                return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
-            return opened.batches_for(place.name, keys=keys, obs_time=at)
+            try:
+                if asked is not None:
+                    return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
+                return opened.batches_for(place.name, keys=keys, obs_time=at)
+            except TimeNeededError as error:
+                raise headwater.TaskError(
+                    f"{error.why}: give at=, such as at='2026-11-01' (--at on the command line)"
+                ) from error
 
         said = ask(
             self, place, cfg, batches, split=split, others=others, tree_share=tree_share,
