@@ -244,12 +244,12 @@ def _evaluations(out: Path) -> str:
         except ValueError:
             found.append(f"<p>{escape(str(path.relative_to(out)))} cannot be read.</p>")
             continue
-        found.append(f'<div class="evaluation">{_evaluation(result)}</div>')
+        found.append(f'<div class="evaluation">{evaluation_html(result)}</div>')
     return "".join(found)
 
 
-def _evaluation(result: Mapping[str, Any]) -> str:
-    """One file: who scored how, on all seeds and on parts of them."""
+def evaluation_html(result: Mapping[str, Any]) -> str:
+    """One evaluation: who scored how, on all seeds and on parts of them."""
     metrics = list(result.get("metrics", {}))
     baselines = result.get("baselines", {})
     apart = any("differences" in entry for entry in baselines.values())
@@ -344,7 +344,7 @@ def _with_interval(value: Any, interval: Any, sign: str = "") -> Markup:
     if value is None or not isinstance(interval, list | tuple) or len(interval) != 2:
         return Markup(shown)
     low, high = (escape(_metric(end, sign)) for end in interval)
-    return Markup(f"{shown}<small>{low} to {high}</small>")
+    return Markup(f"{shown}<br/><small>{low} to {high}</small>")
 
 
 def _metric(value: Any, sign: str = "") -> str:
