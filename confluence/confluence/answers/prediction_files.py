@@ -22,6 +22,7 @@ from typing import Any, overload
 import headwater
 import numpy as np
 from headwater import SemanticType
+from headwater.sources.database import hide_progress_bar
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, Task, find_task
@@ -143,7 +144,8 @@ class Answers(Sequence[Row]):
             tempfile.TemporaryDirectory(prefix=".parquet-", dir=path.parent) as folder,
             import_duckdb().connect(str(Path(folder) / "rows.duckdb")) as database,
         ):
-            database.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+            database.execute("SET TimeZone = 'UTC'")
+            hide_progress_bar(database)
             kind = PARQUET_TYPES[self._task.stype]
             database.execute(
                 f"CREATE TABLE answers ({key_types}, obs_time TIMESTAMPTZ, prediction {kind},"
