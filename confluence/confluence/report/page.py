@@ -286,13 +286,13 @@ def _evaluations(results: Mapping[str, Result | None]) -> str:
     return "".join(
         f"<p>{escape(name)} cannot be read.</p>"
         if result is None
-        else f'<div class="evaluation">{_evaluation(result)}</div>'
+        else f'<div class="evaluation">{evaluation_html(result)}</div>'
         for name, result in results.items()
     )
 
 
-def _evaluation(result: Mapping[str, Any]) -> str:
-    """One file: who scored how, on all seeds and on parts of them."""
+def evaluation_html(result: Mapping[str, Any]) -> str:
+    """One evaluation: who scored how, on all seeds and on parts of them."""
     metrics = list(result.get("metrics", {}))
     baselines = result.get("baselines", {})
     apart = any("differences" in entry for entry in baselines.values())
@@ -391,7 +391,7 @@ def _with_interval(value: Any, interval: Any, sign: str = "") -> Markup:
     if value is None or not isinstance(interval, list | tuple) or len(interval) != 2:
         return Markup(shown)
     low, high = (escape(_metric(end, sign)) for end in interval)
-    return Markup(f"{shown}<small>{low} to {high}</small>")
+    return Markup(f"{shown}<br/><small>{low} to {high}</small>")
 
 
 def _metric(value: Any, sign: str = "") -> str:

@@ -62,16 +62,16 @@ def describe_backtest(result: Result) -> list[str]:
             values = [fold["frozen"][metric], fold["rolling"][metric]]
             values += [fold["baselines"][name].get(metric) for name in names]
             cutoff, scored = short_time(fold["cutoff"]), f"{fold['scored']:,}"
-            rows.append([cutoff, str(fold["seed"]), scored, *map(_four_digits, values)])
+            rows.append([cutoff, str(fold["seed"]), scored, *map(four_digits, values)])
             is_last = number == len(folds) or folds[number]["cutoff"] != fold["cutoff"]
             if is_last and fold["cutoff"] in joint:
                 both = [joint[fold["cutoff"]][regime][metric] for regime in ("frozen", "rolling")]
-                rows.append([cutoff, "all", scored, *map(_four_digits, both), *[""] * len(names)])
+                rows.append([cutoff, "all", scored, *map(four_digits, both), *[""] * len(names)])
         means = [summary["model"], summary["rolling"], *map(summary["baselines"].get, names)]
-        rows.append(["mean", "", "", *map(_four_digits, means)])
+        rows.append(["mean", "", "", *map(four_digits, means)])
         if summary["together"]:
             both = [summary["together"][regime] for regime in ("frozen", "rolling")]
-            rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
+            rows.append(["mean", "all", "", *map(four_digits, both), *[""] * len(names)])
         with_trees = f", {describe_trees({'share': share})}" if share else ""
         lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *aligned(rows)]
         if summary["std"] is not None:
@@ -82,7 +82,8 @@ def describe_backtest(result: Result) -> list[str]:
     return lines[1:]
 
 
-def _four_digits(value: float | None) -> str:
+def four_digits(value: float | None) -> str:
+    """A loss or a metric; "-" where there is none."""
     return "-" if value is None else f"{value:.4f}"
 
 

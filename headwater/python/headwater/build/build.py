@@ -58,7 +58,7 @@ from headwater.sources.database import (
     time_zones,
 )
 from headwater.sources.open import load_source
-from headwater.sources.source import Source, SourceData, brief
+from headwater.sources.source import Source, SourceData, brief, source_text
 from headwater.sources.value_sql import to_timestamp
 from headwater.store.inspection import file_sizes
 from headwater.user_cache import cache_folder
@@ -215,7 +215,7 @@ class _Options:
                 label_files += [self.label_directory() / str(name) for name in names]
         depends_on = {
             "duckdb": import_duckdb().__version__,
-            "source": self.source if isinstance(self.source, Mapping) else os.fspath(self.source),
+            "source": self.source if isinstance(self.source, Mapping) else source_text(self.source),
             "selection": dataclasses.asdict(self.selection),
             "metadata": document,
             "labels": file_facts(label_files),

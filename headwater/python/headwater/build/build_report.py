@@ -8,6 +8,7 @@ this build: where it is and how large.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from headwater.build.encode import Encoder, Layout, StoreColumn
 from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
+from headwater.notebook import counted, html_line, html_list, html_table, short, short_lines
 from headwater.sources.value_sql import LAST_US
 from headwater.store.inspection import (
     NO_TIMES,
@@ -28,8 +30,11 @@ from headwater.store.inspection import (
     timeless_of,
 )
 
+TABLES_SHOWN, TASKS_SHOWN = 13, 5  # in a line each, where a report shows itself
+TABLE_COUNTS = ("rows", "edges", "dangling", "null keys")
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BuildReport:
     """Counts of a finished build; `str()` is the summary for people, `to_dict()` for programs."""
 
@@ -170,21 +175,67 @@ class BuildReport:
         lines.append(bytes_text(self.store_bytes, self.metadata["csv_bytes"]))
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        tables = (
+            f"{name}: {counted(rows, 'row')}, {counted(edges, 'edge')}"
+            for name, rows, edges, *_ in _table_counts(self.metadata)
+        )
+        tasks = (
+            f"task {task['name']}: "
+            + ", ".join(f"{split} {task['seeds'][split]:,}" for split in SPLITS)
+            for task in self.metadata["tasks"]
+        )
+        lines = [short(f"<BuildReport of '{short(self.path, 40)}': {self._headline()}>")]
+        lines += short_lines(tables, TABLES_SHOWN, "table")
+        lines += short_lines(tasks, TASKS_SHOWN, "task")
+        found = (len(self.assumed), len(self.losses()), len(self.notes()))
+        lines.append("  {:,} assumed, {:,} not taken as it was, {:,} to check".format(*found))
+        return "\n".join([*lines, "  print(report) shows all of it"])
+
+    def _repr_html_(self) -> str:
+        tables = [[name, *(f"{n:,}" for n in of)] for name, *of in _table_counts(self.metadata)]
+        tasks = [
+            [task["name"], f"{task['kind']}, {task['target_stype']}",
+             *(f"{task['seeds'][part]:,}" for part in (*SPLITS, "unlabelled"))]
+            for task in self.metadata["tasks"]
+        ]  # fmt: skip
+        losses, notes = self.losses(), self.notes()
+        return (
+            html_line(f"{self.path}: {self._headline()}")
+            + html_table(["table", *TABLE_COUNTS], tables, "table")
+            + html_table(["task", "kind", *SPLITS, "unlabelled"], tasks, "task")
+            + html_list(
+                f"assumed, as no metadata were given ({len(self.assumed)}):", self.assumed, "line"
+            )
+            + html_list(f"not taken as it was ({len(losses)}):", losses, "line")
+            + html_list(f"to check ({len(notes)}):", notes, "line")
+        )
+
+    def _headline(self) -> str:
+        counts = f"{counted(len(self.metadata['tables']), 'table')}, "
+        counts += counted(len(self.metadata["tasks"]), "task")
+        return f"build {self.fingerprint[:12]}, {counts}"
+
 
 def _table_lines(metadata: dict[str, Any]) -> list[str]:
     names = [table["name"] for table in metadata["tables"]]
     width = max([len(name) for name in names] + [5])
-    lines = [f"  {'table':<{width}} {'rows':>12} {'edges':>12} {'dangling':>9} {'null keys':>10}"]
+    columns = zip(TABLE_COUNTS, (12, 12, 9, 10), strict=True)
+    lines = [f"  {'table':<{width}} {' '.join(f'{name:>{size}}' for name, size in columns)}"]
+    for name, rows, edges, dangling, nulls in _table_counts(metadata):
+        lines.append(f"  {name:<{width}} {rows:>12,} {edges:>12,} {dangling:>9,} {nulls:>10,}")
+    return lines
+
+
+def _table_counts(metadata: dict[str, Any]) -> Iterator[tuple[str, int, int, int, int]]:
+    """The name of each table, and the numbers that TABLE_COUNTS names."""
     for table in metadata["tables"]:
         low, high = table["row_range"]
         edges, dangling, nulls = (
             sum(key[what] for key in table["foreign_keys"])
             for what in ("edges", "dangling", "nulls")
         )
-        lines.append(
-            f"  {table['name']:<{width}} {high - low:>12,} {edges:>12,} {dangling:>9,} {nulls:>10,}"
-        )
-    return lines
+        yield table["name"], high - low, edges, dangling, nulls
 
 
 def _task_lines(task: dict[str, Any]) -> list[str]:
