@@ -108,7 +108,7 @@ def _mending(
     """What to do about a split: what dropped the seeds that it could have had comes first."""
     entry = metadata["tasks"][find_task(metadata, name)]
     is_empty = not (labels.splits == SPLITS[split]).any()
-    why = why_empty(metadata, name, split) if is_empty else None
+    why: str | None = why_empty(metadata, name, split) if is_empty else None
     if why is None:
         return _advice(path, name, entry, labels, cfg)
     why = why[0].upper() + why[1:]
