@@ -282,12 +282,16 @@ def predict_command(options: argparse.Namespace) -> Told:
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
+        from confluence.report.tables import describe_answers
+
         path, answers = done
         answers.write(path)
         result = {"predictions": str(path), "predicted": len(answers)}
+        lines = [f"{len(answers)} predictions in {path}"]
         if options.keys is not None:
             result["rows"] = list(answers)
-        return Told(result, [f"{len(answers)} predictions in {path}"])
+            lines = [*describe_answers(answers), *lines]
+        return Told(result, lines)
 
     return _together(options, ask, tell, timeout_s=_patience_of(options))
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import headwater
 from headwater.console import keep_places, say, tell
-from headwater.interrupts import Interrupts, is_interrupt
+from headwater.interrupts import Interrupts, is_interrupt, run_process
 
 from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Told
@@ -31,8 +31,13 @@ EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, Impor
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
+def command() -> None:
+    """Entry point of the process."""
+    run_process(main)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
+    """Run a command; returns the exit status."""
     keep_places()
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -102,7 +107,3 @@ def _show(told: Told, *, as_json: bool) -> int:
 
         tell(to_json(told.result) if as_json else "\n".join(told.lines))
     return told.status if told.failure is None else _fail(told.failure)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

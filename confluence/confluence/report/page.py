@@ -39,6 +39,7 @@ from confluence.report.evaluation_files import (
 )
 from confluence.report.page_style import STYLE
 from confluence.report.tables import (
+    describe_base_rate,
     describe_left_out,
     describe_probe,
     describe_trees,
@@ -342,6 +343,7 @@ def _regime(result: Mapping[str, Any]) -> str:
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
     notes = [describe_probe(result["probe"])] if "probe" in result else []
+    notes += describe_base_rate(result)
     for name, entry in result.get("baselines", {}).items():
         said = [str(entry[part]) for part in ("constant", "model", "missing") if part in entry]
         if entry.get("fallback_share") is not None:

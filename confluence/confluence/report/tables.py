@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from confluence.answers.prediction_files import Answers
 from confluence.answers.several_runs import describe_runs
 from confluence.scores.baselines import title_of
 from confluence.scores.evaluate import HISTORY_PARTS, short_time
 from confluence.scores.metrics import metric_text
 
+ANSWERS_SHOWN = 20  # of predictions by keys
+CELL_CHARACTERS = 60  # of a key or a category
+RARE = 0.1  # of the seeds are true: less is named
 TOO_GOOD = 0.995  # of what one row says about the answer
 Result = dict[str, Any]
 
@@ -46,6 +50,31 @@ def describe_evaluation(result: Result) -> list[str]:
     verdict = ["", result["verdict"]["text"]] if "verdict" in result else []
     tables = [*aligned(rows), *_notes(result), *_parts(result, first)]
     return [_headline(result), *tables, *verdict]
+
+
+def describe_answers(answers: Answers) -> list[str]:
+    """The first predictions as a table."""
+    columns = answers.columns(0, ANSWERS_SHOWN)
+    columns["obs_time"] = list(map(short_time, columns["obs_time"]))
+    rows = [
+        list(columns),
+        *([_cell(v) for v in row] for row in zip(*columns.values(), strict=True)),
+    ]
+    more = len(answers) - ANSWERS_SHOWN
+    return [*aligned(rows), *([f"  and {more:,} more"] if more > 0 else [])]
+
+
+def _cell(value: Any) -> str:
+    """A value of a prediction on one line; what is not text is spelled as in Python."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1 else f"{value:.6g}"
+    text = str(value)
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= CELL_CHARACTERS else f"{text[:CELL_CHARACTERS]}..."
 
 
 def describe_backtest(result: Result) -> list[str]:
@@ -116,6 +145,7 @@ def _notes(result: Result) -> list[str]:
     lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
     if result["scored"]:
         lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    lines += [f"  {line}" for line in describe_base_rate(result)]
     lines += _told_by_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):
@@ -163,6 +193,17 @@ def _told_by_columns(result: Result) -> list[str]:
                 " task)"
             ]
     return []
+
+
+def describe_base_rate(result: Mapping[str, Any]) -> list[str]:
+    """A line where few seeds are true: how many, and whether any is called true."""
+    true, scored = result.get("true"), result.get("scored")
+    if true is None or not scored or true >= RARE * scored:
+        return []
+    line = f"{true / scored:.1%} of the {scored:,} {result['split']} seeds are true"
+    if not result["called_true"]:
+        line += "; no row is called true, as no probability is above 0.5"
+    return [line]
 
 
 def describe_probe(probe: Result) -> str:

@@ -33,7 +33,8 @@ from confluence.data.pack import (
     write_arrays,
     write_manifest,
 )
-from confluence.data.packed_store import Progress, label_arrays
+from confluence.data.packed_store import label_arrays
+from confluence.data.progress import Progress
 from confluence.data.replay import Order, positions_of
 from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
 from confluence.data.unfinished import check_free, publishing
@@ -140,7 +141,7 @@ class PackWriter:
             out: what it will be called.
         """
         self._work = work
-        self._progress = Progress(f"writing '{out}'")
+        self._progress = Progress(f"writing '{out}'", in_units)
         self.total = 0  # bytes that all of it is about to have
         self.files: dict[str, Any] = {}  # what the manifest says of each
         self.layouts: list[Layout] = []

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from headwater import SemanticType
 from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
@@ -85,6 +86,7 @@ def evaluate(
         "scored": whole.pop("scored"),
         "null": int(np.sum(labels.is_labelled[index] & ~scored)),
         "unlabelled": int(np.sum(~labels.is_labelled[index])),
+        **_true_counts(labels.targets[rows], predictions.values[scored], task),
         **whole,
     }
     if resamples != 0:
@@ -106,6 +108,13 @@ def evaluate(
             if name not in named
         ]
     return result
+
+
+def _true_counts(targets: Floats, values: Floats, task: Task) -> dict[str, int]:
+    """Of a boolean task: how many of the rows scored are true, and how many are called true."""
+    if task.stype != SemanticType.BOOLEAN:
+        return {}
+    return {"true": int(np.sum(targets > 0.5)), "called_true": int(np.sum(values > 0.5))}
 
 
 def check_complete(index: NDArray[np.int64], labels: Labels, task: Task, split: str) -> None:

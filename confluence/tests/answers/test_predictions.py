@@ -194,6 +194,11 @@ def test_keys_of_text_are_taken_as_they_are(
     command[3] = asked.replace(",Aachen", "\n\nAachen\n")
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == rows
+    assert main(command) == 0  # for people: the rows, though they are in a file
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table] == ["key", "007", "Ulm,", "12", "Aachen", "4"]
+    assert table[1].split()[1:3] == [AT, str(rows[0]["prediction"])]
+    assert table[-1] == f"4 predictions in {path}"
     with pytest.raises(TypeError, match="keys is the text '007', which would be a key per letter"):
         moods.predict(keys="007", at=AT)
 

@@ -17,11 +17,12 @@ from typing import Any
 from headwater import binding
 from headwater.build.convert import Conversion
 from headwater.build.encode import Encoder, Layout, StoreColumn
-from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
+from headwater.build.task_seeds import FOREVER_US, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
 from headwater.notebook import counted, html_line, html_list, html_table, short, short_lines
 from headwater.sources.value_sql import LAST_US
+from headwater.store.dropped_seeds import SAME_DAY, empty_lines, reason_text
 from headwater.store.inspection import (
     NO_TIMES,
     bytes_text,
@@ -66,11 +67,13 @@ class BuildReport:
         return lines + losses_of(self.metadata)
 
     def notes(self) -> list[str]:
-        """What is as the metadata say and yet often a mistake: rows that are never shown, and
-        rows that are shown at any time and so may tell the future."""
-        lines = list(self.source_notes)
+        """What is as the metadata say and yet often a mistake: first tasks that have no seeds, or
+        hardly any; then rows that are never shown, and rows that are shown at any time and so may
+        tell the future."""
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
-        by_day = {t["name"] for t in self.metadata["tables"] if t["time_resolution"] == "day"}
+        tasks = self.metadata["tasks"]
+        first = {task["name"]: empty_lines(task, timed[task["anchor_table"]]) for task in tasks}
+        lines = [line for found in first.values() for line in found] + list(self.source_notes)
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
             if hidden and table["untimed"]:
@@ -88,7 +91,7 @@ class BuildReport:
                     f"point at {parents[0]}, which has one"
                 )
         lines += timeless_of(self.metadata)
-        for task in self.metadata["tasks"]:
+        for task in tasks:
             for name, column in timed.items():
                 if column is not None and f"{name}.{column}" in task["hidden_columns"]:
                     lines.append(
@@ -110,11 +113,9 @@ class BuildReport:
                     f"{count:,} questions of task {task['name']} are asked more than once: rows of"
                     " one anchor and time" + (f", {several:,} with several answers" * bool(several))
                 )
-            if task["dropped"].get(NEWER) and task["anchor_table"] in by_day:
-                lines.append(
-                    f"a day of {task['anchor_table']} counts when it is over: what task"
-                    f" {task['name']} asks on the day of its anchor is dropped"
-                )
+            if (count := task["dropped"].get(SAME_DAY)) and not first[task["name"]]:
+                why = reason_text(task, timed[task["anchor_table"]], SAME_DAY, count)
+                lines.append(f"task {task['name']}: {why}")
         return lines
 
     def change_lines(self) -> list[str]:
@@ -403,7 +404,6 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "unlike_cells": seeds.unlike_cells,
         "repeated": dict(zip(("questions", "disagreeing"), seeds.repeated, strict=True)),
         "stats": seeds.balance,
-        "split": "given" if seeds.given_split else "hash",
         "latest_train_time": None if latest is None else iso_time(latest),
         "obs_time_range": None if span is None else list(map(iso_time, span)),
         "sees_everything": task.sees_everything,
@@ -413,8 +413,7 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "allow_future_anchor": task.allow_future_anchor,
         "hidden_columns": [str(column) for column in seeds.hidden],
         "query": task.query,
-        "rows": seeds.row_count,
-        "dropped": seeds.dropped,
+        **seeds.entry(),
         "bad_targets": seeds.bad_target_count,
     }
 

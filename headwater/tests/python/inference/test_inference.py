@@ -573,6 +573,47 @@ def test_an_untimed_table_that_may_not_be_a_part_is_only_said() -> None:
     assert any('"taken_from": "visits.at"' in check for check in table.checks)
 
 
+def exported(changed: datetime, *, found: int = 20) -> TinyDatabase:
+    """20 customers that an export dates, and one order a day of whom the first `found` have one."""
+    customers = TinyTable(
+        {"customer_id": "INTEGER", "changed_at": "TIMESTAMP", "born": "DATE", "name": "TEXT"},
+        [(j, changed, date(1980, 1, 1 + j), f"c {j}") for j in range(20)],
+    )
+    orders = TinyTable(
+        {"order_id": "INTEGER", "customer_id": "INTEGER", "ordered_at": "TIMESTAMP",
+         "status": "TEXT"},
+        [(j, j if j < found else None, DAY + timedelta(days=j), "new") for j in range(20)],
+    )  # fmt: skip
+    return {"orders": orders, "customers": customers}
+
+
+LATE = (
+    "customers: temporal column changed_at is newer than 19 of the 20 rows that name a row of "
+    "customers (orders.customer_id), so that a question at the time of these never sees that row; "
+    'unless it is planned ahead, set "temporal_column" to another time (born) or to null'
+)
+
+
+def test_an_anchor_that_is_never_seen_is_the_first_to_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood behind all checks of the tables before it. The order of the last day is as new."""
+    found = draft(exported(DAY + timedelta(days=19)))
+    assert found.every_check()[0] == LATE
+    assert len(found.every_check()) > 1
+    assert found.table("customers").table().note.startswith(LATE.partition(": ")[2])
+    source = write_csv(tmp_path / "csv", exported(DAY + timedelta(days=19)))
+    assert main(["init", source, "-o", str(tmp_path / "m.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == f"  {LATE}"
+
+
+@pytest.mark.parametrize(("days", "found"), [(17, 20), (19, 17), (-1, 20)])
+def test_a_parent_is_seen_if_enough_is_older_and_a_key_is_mostly_set(days: int, found: int) -> None:
+    """Newer than 17 of 20; named by 17 of 20, as an accepted answer is; and older than all."""
+    checks = draft(exported(DAY + timedelta(days=days), found=found)).every_check()
+    assert not any("never sees that row" in check for check in checks)
+
+
 # ---- tasks and tables of values ----------------------------------------------------------------
 
 
