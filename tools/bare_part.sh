@@ -60,7 +60,7 @@ if [ "$size" = full ]; then
     )
 else
     sh tools/system-packages.sh test
-    make test-c
+    make test-c .venv/test-tools
     # Builds, trains, resumes after kill -9, calls the compiled attention, reads each kind of source.
     resume=confluence/tests/training/test_exact_resume.py
     attention=confluence/tests/model/test_row_attention.py

@@ -29,7 +29,7 @@ FITS = 4  # of small trees whose answers are averaged; they differ by what each 
 LEAST_FEATURES = 8  # of a tree, where there are so many
 LEAF_SHARE = 25  # of the rows that are learned from, one in so many is enough for a leaf
 MOST_IN_LEAF = 40  # as are so many rows
-MISSING = "LightGBM is not installed: pip install 'confluence[baselines]'"
+MISSING = "LightGBM is not installed: pip install lightgbm"
 SMALL: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 8,

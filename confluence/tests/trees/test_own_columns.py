@@ -115,5 +115,5 @@ def test_without_lightgbm_the_line_says_so(
     task, labels = labelled(shop_store, cfg, "subscribed")
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     result = tree_baselines(str(shop_store), cfg, task, labels, "val")
-    missing = {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}
+    missing = {"missing": "LightGBM is not installed: pip install lightgbm"}
     assert result == {"own_columns": missing, "history": missing}
