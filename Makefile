@@ -143,7 +143,8 @@ warnings: system-c $(VENV)/installed
 	    done; \
 	done
 
-# Some minutes: batches, on stores of this size (docs/7), and the building of numeric tables (docs/10).
+# Some minutes: batches, on stores of this size (docs/notebook/performance.md), and the building of
+# numeric tables (docs/guides/embedders-and-builds.md).
 BENCH_ROWS ?= 5000000
 BENCH_HUB ?= 1000000
 bench: $(VENV)/installed

@@ -289,8 +289,8 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PastConfig(Config):
-    """Settings of a fit of a backtest: the seeds of train are dealt anew (docs/2-sampling.md,
-    "Splits by time")."""
+    """Settings of a fit of a backtest: the seeds of train are dealt anew
+    (docs/reference/sampling.md, "Splits by time")."""
 
     time_split: tuple[str, str]  # (at, until)
 

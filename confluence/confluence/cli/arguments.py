@@ -374,7 +374,7 @@ def _add_settings(
 
 def _add_ranks(command: argparse.ArgumentParser) -> None:
     """Options of work on several devices."""
-    group = command.add_argument_group("several devices (docs/12-parallel.md)")
+    group = command.add_argument_group("several devices (docs/guides/several-devices.md)")
     group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
     group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")

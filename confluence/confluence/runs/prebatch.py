@@ -3,7 +3,7 @@
     store ──► sampler of each rank ──► batches of E epochs, passes over val ──┐
       └─────► labels, vectors, metadata, scales ──────────────────────────────┴──► a pack
 
-What a pack is, byte by byte: `data/pack.py`; how it is used: docs/15-packs.md.
+What a pack is, byte by byte: `data/pack.py`; how it is used: docs/guides/packs.md.
 """
 
 from __future__ import annotations

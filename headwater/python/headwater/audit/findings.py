@@ -1,8 +1,8 @@
 """What an audit says: leaks, which are certain, and what a person should check.
 
-A leak is something a context shows although the rules of docs/2-sampling.md or the metadata forbid
-it, or a column that is the target under another name. Everything that a person has to judge is `to
-check`: it comes with its evidence and never fails an audit.
+A leak is something a context shows although the rules of docs/reference/sampling.md or the metadata
+forbid it, or a column that is the target under another name. Everything that a person has to judge
+is `to check`: it comes with its evidence and never fails an audit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a build did: the store's metadata.json and the summary printed at the end.
 
-`store_metadata` gives the dict of docs/1-format.md, metadata.json: facts of the store only, no path
-and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about this build:
-where it is and how large.
+`store_metadata` gives the dict of docs/reference/store-format.md, metadata.json: facts of the store
+only, no path and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about
+this build: where it is and how large.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
 
 def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
     """The hidden columns of a task by table, and on how many rows they are never shown as these
-    have no time: docs/2-sampling.md, "Withheld cells"."""
+    have no time: docs/reference/sampling.md, "Withheld cells"."""
     hidden, lines = set(task["hidden_columns"]), []
     is_timed = {
         t["name"]: t["temporal_column"] is not None

@@ -2,9 +2,9 @@
 
 A task's rows come from its query, run in a DuckDB that may reach nothing but the tables,
 or from label tables (label_tables.py). `make_seeds` matches them to anchor rows,
-converts the target, settles observation time and split, drops what docs/2-sampling.md says is no
-seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it:
-(anchor, obs_time, target, labelled, split, position).
+converts the target, settles observation time and split, drops what docs/reference/sampling.md says
+is no seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it: (anchor,
+obs_time, target, labelled, split, position).
 """
 
 from __future__ import annotations

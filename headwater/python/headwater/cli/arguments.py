@@ -101,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
         "bench",
         help="throughput and latency, one JSON line per configuration",
         description="Every combination of the repeatable options (+) is measured in turn. "
-        "docs/7-performance.md says what the fields of a line mean.",
+        "docs/notebook/performance.md says what the fields of a line mean.",
     )
     bench.add_argument("store", metavar="STORE")
     _add_bench_options(bench)
@@ -117,8 +117,8 @@ def _add_audit(subparsers: Any) -> None:
         "audit",
         help="look for leaks in what contexts show; exit 1 on any",
         description="Samples contexts of every task and split, and holds each row, cell and link "
-        "against the rules of docs/2-sampling.md, read from the store's files a second time. "
-        "Exit 1 on any leak; what only looks like one is listed as 'to check'.",
+        "against the rules of docs/reference/sampling.md, read from the store's files a second "
+        "time. Exit 1 on any leak; what only looks like one is listed as 'to check'.",
     )
     audit.add_argument("store", metavar="STORE")
     audit.add_argument("--task", action="append", metavar="T", help="only this; repeatable")

@@ -63,7 +63,7 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class Known:
-    """When a cell becomes known: docs/2-sampling.md, columns known later."""
+    """When a cell becomes known: docs/reference/sampling.md, columns known later."""
 
     kind: str = "creation"  # "creation", "never", "column" or "offset"
     column: str | None = None

@@ -19,7 +19,7 @@ class BatchField(NamedTuple):
 
     name: str
     dtype: str
-    dims: tuple[str, ...]  # letters of docs/3-batch.md, such as ("B", "S")
+    dims: tuple[str, ...]  # letters of docs/reference/batch.md, such as ("B", "S")
     info: bool  # host-side only
     when: str | None  # the option that adds it; None: always there
     meaning: str

@@ -334,7 +334,7 @@ class Sampler:
         self.store.warm_up(progress)
 
     def stats(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What was made, where the time went, and what bounds the run (docs/6-tuning.md).
+        """What was made, where the time went, and what bounds the run (docs/guides/tuning.md).
 
         Counters since the start, or since an earlier result: batches, sequences, cells,
         padded_cells, rows, fill; seconds over all threads of walk, emit, text and of waiting for
@@ -543,7 +543,7 @@ class Sampler:
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}
-    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
+    What bounds a run, and what to do about it: `stats` and docs/guides/tuning.md.
     """
 
 

@@ -174,5 +174,5 @@ def test_the_document_lists_the_options_as_the_table_does() -> None:
         f"{meaning(choice)} |"
         for name, choice in choices().items()
     ]
-    text = (ROOT / "docs" / "2-sampling.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "sampling.md").read_text(encoding="utf-8")
     assert "\n".join(rows) in text, "\n".join(rows)
