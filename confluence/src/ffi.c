@@ -44,7 +44,7 @@ enum {
 enum { D_QUERY, D_KEY, D_VALUE, D_TEMPERATURE };
 
 /* XLA's interface as JAX 0.10 has it, the oldest that pyproject.toml allows. A JAX refuses handlers
-   of a newer interface than its own, and the header may be of a newer JAX than the one that calls. */
+   of a newer interface than its own, and the header may be newer than the JAX that calls. */
 enum { INTERFACE_MAJOR = 0, INTERFACE_MINOR = 3 };
 _Static_assert(XLA_FFI_API_MAJOR == INTERFACE_MAJOR && XLA_FFI_API_MINOR >= INTERFACE_MINOR,
                "another interface of XLA than this file is written for");
