@@ -218,8 +218,9 @@ def test_arrays_that_nobody_reads_are_not_made(shop_store: Path) -> None:
         return str(wanted.lower(arrays).compile().as_text())
 
     assert " gather(" in operations("timestamp_values")
-    assert " while(" in operations("row_ids")  # a scatter, on a processor
-    for operation in (" sort(", " gather(", " scatter(", " while("):
+    scatters = (" scatter(", " while(")  # until JAX 0.10 a processor's scatter is a loop
+    assert any(operation in operations("row_ids") for operation in scatters)
+    for operation in (" sort(", " gather(", *scatters):
         assert operation not in operations("is_null", "column_ids", "numeric_values")
 
 
