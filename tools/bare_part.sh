@@ -66,7 +66,7 @@ if [ "$size" = full ]; then
     )
 else
     sh tools/system-packages.sh test
-    make test-c
+    make test-c .venv/test-tools
     # What the newest JAX, NumPy and Python may change: the model, its training, and several ranks.
     run_tests .venv/bin/python -m pytest -n 2 --dist loadfile \
         confluence/tests/model confluence/tests/ranks confluence/tests/training

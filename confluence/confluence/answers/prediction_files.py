@@ -200,12 +200,12 @@ def check_output(path: Path) -> None:
 
 
 def import_duckdb() -> Any:
-    """DuckDB, which reads and writes Parquet files; it comes with the build extra of headwater."""
+    """DuckDB, which reads and writes Parquet files."""
     try:
         import duckdb
     except ImportError as error:
         raise ImportError(
-            "Parquet needs duckdb, which is not installed: pip install 'headwater[build]'"
+            "Parquet needs duckdb, which is not installed: pip install 'duckdb<2'"
         ) from error
     return duckdb
 

@@ -170,7 +170,7 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
     with pytest.raises(ValueError, match=r"'.*p\.txt' ends in neither \.csv nor \.parquet"):
         run.predict(split="val", path=tmp_path / "p.txt")
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
-    with pytest.raises(ImportError, match=r"pip install 'headwater\[build\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'duckdb<2'$"):
         run.predict(split="val", path=tmp_path / "p.parquet")
     with pytest.raises(ImportError, match="Parquet needs duckdb, which is not installed"):
         import_duckdb()

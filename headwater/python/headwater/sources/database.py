@@ -91,7 +91,7 @@ def import_duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise ImportError("building needs DuckDB: pip install 'headwater[build]'") from error
+        raise ImportError("building needs DuckDB: pip install 'duckdb<2'") from error
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < (2,):
         raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")

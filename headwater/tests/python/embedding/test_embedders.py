@@ -431,11 +431,11 @@ def test_a_model_that_cannot_be_loaded_is_named(
         built(tmp_path, "sentence-transformers:missing")
 
 
-def test_the_extra_is_named_where_the_library_is_not_there(
+def test_a_missing_library_is_named_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ImportError, match=r"pip install 'headwater\[embed\]'"):
+    with pytest.raises(ImportError, match=r"pip install sentence-transformers$"):
         built(tmp_path, "sentence-transformers:m")
 
 

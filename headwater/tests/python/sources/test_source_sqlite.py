@@ -289,7 +289,7 @@ def test_a_missing_driver_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
-    with pytest.raises(SourceError, match=r"pip install 'headwater\[build\]'"):
+    with pytest.raises(SourceError, match=r"pip install adbc-driver-sqlite$"):
         load(tmp_path, write(tmp_path / "t.db", {"a": [1]}))
 
 
