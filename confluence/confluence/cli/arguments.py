@@ -351,7 +351,7 @@ def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
     """The split to score, and the baselines."""
     command.add_argument("--split", default=split, choices=SPLITS, help=f"default: {split}")
     command.add_argument("--regime", choices=("rolling", "frozen"))
-    command.add_argument("--visible-until", help="score the database as it was at this time")
+    command.add_argument("--visible-until", help="answer from the database as it was at this time")
     command.add_argument(
         "--resamples", type=int, metavar="K", help="resamples of the bootstrap; 0: no intervals"
     )
