@@ -137,7 +137,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", default="demo", choices=tuple(PRESETS))
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--steps", type=int, default=100, help="the first is not timed")
-    parser.add_argument("--out", type=Path, help="keep the run here, in place of what is there")
+    parser.add_argument(
+        "--out", type=Path, help="keep the run in this folder, instead of its old content"
+    )
     options = parser.parse_args(arguments)
     given = dict(item.split("=", 1) for item in options.set)
     settings = {name: setting_parsers()[name](value) for name, value in given.items()}

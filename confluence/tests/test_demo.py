@@ -151,7 +151,7 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     assert main(small(other, tmp_path / "moved", *churn)) == 1
     said = capsys.readouterr().err
     assert "holds a run of another source or other metadata, or the source has changed" in said
-    assert "batch_size was 8 and is 4. Replace it by --overwrite" in said
+    assert "batch_size was 8 and is 4. Replace it with --overwrite" in said
     assert "the task was 'churn' and is 'rebuy'" in said
     assert sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file()) == before
     (graph,) = (tmp_path / "moved" / "store").rglob("graph.bin")
@@ -196,7 +196,7 @@ def test_answers_that_are_not_what_they_are_taken_for_are_refused(
     asked = ["--query", str(tmp_path / "x.sql"), "--anchor", "customers.customer_id"]
     assert main(small(shop_database, tmp_path / "run", *asked, "--target", "x")) == 1
     assert (
-        "250 of 250 values of 'x' are neither true nor false: say what they are by --target-type"
+        "250 of 250 values of 'x' are neither true nor false: give their type with --target-type"
     ) in capsys.readouterr().err
     as_number = ["--target", "x", "--target-type", "numerical", "--split", "val"]
     for value, fault in (("3.5", "are 3.5"), ("NULL", "are NULL or NaN")):

@@ -2,11 +2,11 @@
 backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
-after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and says how to go on).
-With --json the result is one JSON object on stdout; otherwise it is a few lines for people.
-Progress goes to stderr.
+after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and prints how to
+resume). With --json the result is one JSON object on stdout; otherwise it is a few lines for
+people. Progress goes to stderr.
 
-    arguments ──► `arguments.py` ──► a function of `commands.py` ──► what it told ──► stdout, status
+    arguments ──► `arguments.py` ──► a function of `commands.py` ──► its result ──► stdout, status
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     check_usage(options)
-    # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
+    # If a checkpoint cannot be written, Orbax logs a traceback for each file, after our message.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -56,7 +56,7 @@ def _status(options: argparse.Namespace) -> int:
             try:
                 return _show(options.command(options), as_json=options.json)
             except Exception as error:
-                if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
+                if not interrupts.is_made:  # else a library may have turned Ctrl-C into this
                     return _failed(error)
                 said = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
                 raise KeyboardInterrupt(said) from error
@@ -68,7 +68,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong; raises what is a fault of ours."""
+    """Print the error of a user; raise a fault of ours."""
     if isinstance(error, EXPLAINED):
         return _fail(_one_line(error))
     if isinstance(error, headwater.HeadwaterError):
@@ -101,7 +101,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _show(told: Told, *, as_json: bool) -> int:
-    """Print what a command told; returns the exit status."""
+    """Print the result of a command; returns the exit status."""
     if told.result is not None:
         from confluence.folder.log import to_json
 

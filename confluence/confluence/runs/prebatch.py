@@ -83,7 +83,9 @@ def _check(cfg: Config, store: Any, *, epochs: int | None, ranks: int) -> None:
             " (--prebatch memory keeps their batches)"
         )
     if current().size > 1:
-        raise ValueError("prebatch works in one process: `ranks` says for how many it writes")
+        raise ValueError(
+            "prebatch works in one process: `ranks` is the number of ranks it writes for"
+        )
     for name, number in (("epochs", epochs), ("ranks", ranks)):
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}, expected at least 1")

@@ -103,7 +103,7 @@ class Session:
         if done < cfg.steps:
             raise TrainingStopped(
                 f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
-                f" '{self.out}': the same command goes on from there"
+                f" '{self.out}': the same command resumes from there"
                 " (`train` and `pretrain`: with --resume)",
                 stop.signal_number or 0,
             )
@@ -343,7 +343,7 @@ class Session:
         if not steps:
             return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
         return (
-            f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
+            f"{said}saved is step {steps[-1]} in '{self.out}', the same command resumes from there"
             " (`train` and `pretrain`: with --resume)"
         )
 

@@ -370,8 +370,8 @@ def test_all_problems_of_a_file_come_at_once(store: Path, tmp_path: Path) -> Non
     with pytest.raises(KeyFileError) as caught:
         read_keys(file, opened, "next_sale")
     assert str(caught.value) == (
-        f"'{file}' has 4 problems: line 4: 2 values, not 3; line 5: 'yesterday' is no ISO 8601 time"
-        " such as '2026-11-01'; line 6: no obs_time, and no time for all is given; lines 3, 7:"
+        f"'{file}' has 4 problems: line 4: 2 values, not 3; line 5: 'yesterday' is not an ISO 8601"
+        " time such as '2026-11-01'; line 6: no obs_time, and no time for all is given; lines 3, 7:"
         " table 'shops' has no rows with the keys ('Achen', '1'), ('Aachen', '99'), did you mean"
         " ('Aachen', 1) and ('Aachen', 9)?"
     )

@@ -120,7 +120,7 @@ def build(
             report = _Build(workspace, options).run()
         except EmbedderError as error:
             workspace.keep = workspace.is_resumable
-            kept = "; what is done is kept, the same command goes on from there"
+            kept = "; finished work is kept, and the same command resumes from there"
             raise EmbedderError(f"{error}{kept if workspace.keep else ''}") from error
         except KeyboardInterrupt:
             workspace.keep = True
@@ -286,7 +286,7 @@ class _Build:
                     f"the build needs a larger memory_limit: {brief(error)}"
                 ) from error
             if isinstance(error, duckdb.Error):
-                raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+                raise SourceError(f"DuckDB cannot continue: {brief(error)}") from error
             raise
         finally:
             if self.previous is not None:

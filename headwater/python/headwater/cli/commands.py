@@ -36,10 +36,10 @@ def init(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.exists() and not options.update:
         raise ValueError(
-            f"'{output}' is there already; --update adds what is new to it, -o writes another"
+            f"'{output}' exists already; --update adds new entries to it, -o writes another file"
         )
     if options.update and not output.exists():
-        raise ValueError(f"'{output}' is not there, so there is nothing to update")
+        raise ValueError(f"'{output}' does not exist, so there is nothing to update")
     edited = Schema.load(output) if options.update else None
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
@@ -65,7 +65,7 @@ def _update_text(told: dict[str, list[str]]) -> str:
     titles = {
         "added": "added, each with a note",
         "gone": "in the file and not in the source",
-        "otherwise": "kept as in the file, though init would now say otherwise",
+        "otherwise": "kept as in the file, though init would now choose otherwise",
     }
     parts = []
     for kind, title in titles.items():
@@ -80,7 +80,7 @@ def build(options: argparse.Namespace) -> int:
     if options.out is None and not options.dry_run:
         options.refuse("OUT, the folder of the store, or --dry-run is needed")
     if options.texts is not None and not options.dry_run:
-        options.refuse("--texts is of --dry-run")
+        options.refuse("--texts needs --dry-run")
     if options.metadata is None:
         say("no --metadata given: the schema is inferred")
     display = ProgressDisplay(sys.stderr)

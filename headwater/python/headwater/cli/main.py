@@ -48,7 +48,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong; raises what is a fault of ours."""
+    """Print the error of a user; raise a fault of ours."""
     if not isinstance(error, (HeadwaterError, OSError, ValueError, ImportError, MemoryError)):
         raise error
     say(f"headwater: {_message(error)}")

@@ -293,7 +293,7 @@ def test_a_task_that_consents_sees_everything_and_no_other_task_does(tmp_path: P
     assert [(f.task, f.count) for f in found.to_check if f.check == "no time"] == [
         ("everything", 1)
     ]
-    assert 'as its "sees_everything" says' in str(found)
+    assert 'as its "sees_everything" states' in str(found)
 
 
 def test_a_cell_task_that_consents_leaves_the_time_of_its_row(tmp_path: Path) -> None:

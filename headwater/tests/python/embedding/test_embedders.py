@@ -515,7 +515,7 @@ def test_a_real_model_brings_texts_of_one_meaning_together(
     [
         ("hsah", {}, "unknown embedder 'hsah', expected hash, sentence-transformers:NAME_OR"),
         ("openai:model", {}, "names no address, expected openai:MODEL@URL"),
-        ("openai:m@ftp://x", {}, "no http:// or https:// address"),
+        ("openai:m@ftp://x", {}, "not an http:// or https:// address"),
         ("hash", {"batchsize": 1}, "unknown embedder option 'batchsize', expected one of"),
         ("hash", {"matryoshka": "maybe"}, "'matryoshka' is 'maybe', expected true or false"),
         ("hash", {"batch_texts": "x"}, "'batch_texts' is 'x', expected int"),

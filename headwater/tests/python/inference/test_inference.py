@@ -265,7 +265,7 @@ def test_what_is_kept_although_it_may_mean_null_is_said() -> None:
 def test_text_that_nearly_always_parses_is_proposed_with_what_fails() -> None:
     column = column_of([*map(str, range(39)), "twelve"]).table("t").column("x")
     assert (column.stype, column.reason) == ("numerical", "39 of 40 are numbers")
-    assert column.checks == ["1 of 40 values are no numerical and become NULL"]
+    assert column.checks == ["1 of 40 values are not of type numerical and become NULL"]
     assert column_of([*map(str, range(9)), "ten"]).table("t").column("x").stype == "text"
 
 
@@ -830,7 +830,7 @@ def test_update_keeps_every_edit_and_adds_what_is_new(
     text = capsys.readouterr().out
     assert "added, each with a note (2):\n  column tickets.size (numerical)\n  table notes" in text
     assert "column tickets.gone is no longer in the source" in text
-    assert "tickets.status: stype is text, init would now say categorical" in text
+    assert "tickets.status: stype is text, init would now choose categorical" in text
     updated = Schema.load(output)
     assert updated.table("tickets").column("status").description == "by hand"
     assert updated.table("tickets").column("gone").stype == "numerical"
@@ -869,4 +869,4 @@ def test_update_needs_a_file_and_a_first_init_none(
 ) -> None:
     source = write_csv(tmp_path / "csv", {"tickets": tickets()})
     assert main(["init", source, "-o", str(tmp_path / "m.json"), "--update"]) == 1
-    assert "is not there, so there is nothing to update" in capsys.readouterr().err
+    assert "does not exist, so there is nothing to update" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_tables_are_chosen_by_name(tmp_path: Path) -> None:
     ("source", "message"),
     [
         ({1: pyarrow.table({"id": [1]})}, "the name of a table is 1, expected a string"),
-        ({"t": 5}, "table 't' cannot be read: a int is no table"),
+        ({"t": 5}, "table 't' cannot be read: a int is not a table"),
         ({"t": {"a": numpy.zeros(2), "b": numpy.zeros(3)}}, "the same length"),
         ({"t": {"a": [1, 2]}}, "a dict must hold NumPy arrays"),
         ({}, "has no tables"),

@@ -213,7 +213,7 @@ def test_public_is_read_and_keys_that_lead_out_are_told(schemas: str, read: Read
     assert [table.name for table in data.tables] == ["orders"]
     assert data.tables[0].primary_key == ("id",)
     assert data.notes == (
-        "not read unless named by --table: view public.big_orders, materialized view public.sums",
+        "not read unless named with --table: view public.big_orders, materialized view public.sums",
         "foreign key orders.customer leads to crm.customers, which is not read",
     )
 
