@@ -14,13 +14,13 @@ BENCH_ARGS ?=
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
              $(wildcard headwater/python/headwater/*/*.py) \
-             $(wildcard headwater/meson.build headwater/meson.options)
+             $(wildcard headwater/meson.build headwater/meson.options headwater/LICENSE)
 CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wildcard confluence/src/*.[ch]) \
-              confluence/pyproject.toml confluence/meson.build confluence/meson.options
+              confluence/pyproject.toml confluence/meson.build confluence/meson.options confluence/LICENSE
 
 .NOTPARALLEL: # one set-up at a time
 .PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
-        bench-instructions fuzz system-demo system-c system-test clean
+        bench-instructions fuzz docs system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -29,12 +29,12 @@ demo: system-demo $(VENV)/installed
 	    --task churn --out $(DEMO)/run --preset demo --overwrite
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
-test: system-test test-c
+test: system-test test-c $(VENV)/test-tools
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Trackers bring eighty packages, some older than those of .venv: they stand before these in a folder
 # of their own, and a test that is skipped for want of one is an error.
-test-extras: $(VENV)/extras/installed
+test-extras: $(VENV)/extras/installed $(VENV)/test-tools
 	mkdir -p build
 	$(VENV)/extras/bin/python -m pytest -rs confluence/tests/folder/test_sinks.py \
 	    confluence/tests/folder/test_telemetry.py > build/test-extras.log; \
@@ -48,10 +48,14 @@ test-bare:
 	sh tools/test_bare.sh $(if $(FULL),full,part) $(SUITES)
 
 # What takes too long for every change, before a release.
-release-check: lint
+release-check: lint $(VENV)/test-tools
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
+
+# The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.
+docs: $(VENV)/docs-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # ---- set-up --------------------------------------------------------------------------------
 
@@ -65,15 +69,20 @@ system-c:
 system-test:
 	@PYTHON='$(PYTHON)' sh tools/system-packages.sh test
 
-$(VENV)/tools: tools/requirements.txt | system-demo
+# A command adds to .venv what it needs and is not there yet. All need the two packages, with what
+# builds them and what they run on; `test` and `lint` add their tools.
+$(VENV)/build-tools: tools/requirements-build.txt | system-demo
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -r tools/requirements.txt
+	$(BIN)/python -m pip install --quiet -r tools/requirements-build.txt
 	touch $@
 
-$(VENV)/installed: $(VENV)/tools $(HEADWATER) $(CONFLUENCE)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./headwater
-	$(BIN)/python -m pip install --quiet --no-build-isolation --force-reinstall --no-deps ./confluence
+$(VENV)/installed: $(VENV)/build-tools $(HEADWATER) $(CONFLUENCE)
+	$(BIN)/python -m pip install --quiet --no-build-isolation ./headwater ./confluence
+	touch $@
+
+$(VENV)/test-tools $(VENV)/lint-tools $(VENV)/docs-tools: $(VENV)/%-tools: tools/requirements-%.txt | $(VENV)/build-tools
+	$(BIN)/python -m pip install --quiet -r $<
 	touch $@
 
 $(VENV)/extras/installed: tools/requirements-extras.txt $(VENV)/installed
@@ -87,10 +96,10 @@ $(VENV)/extras/installed: tools/requirements-extras.txt $(VENV)/installed
 
 C_TESTS := -Dtests=true -Dpython=false --buildtype=debugoptimized
 
-build/c/build.ninja: | system-c $(VENV)/tools
+build/c/build.ninja: | system-c $(VENV)/build-tools
 	meson setup build/c headwater $(C_TESTS)
 
-build/c-confluence/build.ninja: | system-c $(VENV)/tools
+build/c-confluence/build.ninja: | system-c $(VENV)/build-tools
 	meson setup build/c-confluence confluence $(C_TESTS)
 
 test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.ninja
@@ -98,12 +107,12 @@ test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.
 	meson test -C build/c-confluence --print-errorlogs
 
 # The driver that is counted, optimised as in the wheel, with debug information for callgrind.
-build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/tools
+build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/build-tools
 	test -d build/driver || meson setup build/driver headwater -Dbench=true -Dpython=false \
 	    --buildtype=release -Ddebug=true
 	meson compile -C build/driver
 
-sanitize: system-c $(VENV)/installed
+sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 	sh tools/compile.sh build/asan headwater $(C_TESTS) -Db_sanitize=address,undefined -Db_lundef=false
 	sh tools/compile.sh build/asan-confluence confluence $(C_TESTS) -Db_sanitize=address,undefined \
 	    -Db_lundef=false
@@ -117,7 +126,7 @@ sanitize: system-c $(VENV)/installed
 
 # ---- checks and measurements ---------------------------------------------------------------
 
-lint: $(VENV)/installed warnings
+lint: $(VENV)/installed $(VENV)/lint-tools warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*/*.[ch] \
 	    headwater/tests/c/*.[ch] headwater/tests/c/*/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c
@@ -138,7 +147,8 @@ warnings: system-c $(VENV)/installed
 	    done; \
 	done
 
-# Some minutes: batches, on stores of this size (docs/7), and the building of numeric tables (docs/10).
+# Some minutes: batches, on stores of this size (docs/notebook/performance.md), and the building of
+# numeric tables (docs/guides/embedders-and-builds.md).
 BENCH_ROWS ?= 5000000
 BENCH_HUB ?= 1000000
 bench: $(VENV)/installed

@@ -15,8 +15,11 @@ for suite in "$@"; do
     sh tools/bare_machine.sh "$suite" sh tools/bare_part.sh "$size" >"$log" 2>&1 &
     child=$!
     trap 'kill $child; wait $child; exit 143' INT TERM HUP
+    tail -n +1 -F --pid=$child "$log" 2>/dev/null | grep --line-buffered '^FAILED ' & # as they fail
     wait $child
-    case $? in
+    status=$?
+    wait
+    case $status in
     0) passed=$((passed + 1)) ;;
     77)
         skipped=$((skipped + 1))

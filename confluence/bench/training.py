@@ -7,12 +7,12 @@ Trains a task by `confluence.train`, as `confluence train` does, on whatever dev
 prints one JSON line; in a folder that is removed afterwards, unless `--out` names one. One
 configuration per process, as a device tells its peak of memory for the life of a process.
 
-Rates are those that the run's log tells at its end (docs/4-model.md, "The log"): of `timed_steps`,
-all but the first, which compiles and takes `first_step_seconds`. A step's time goes to the moment
-its loss is read; evaluating and saving are in none. `loss` is the mean of the last line of the log.
-`peak_device_memory_bytes` is of the arrays and of what steps need beside them, not of what JAX
-reserves; null where the device does not tell, as a CPU. `host_peak_rss_bytes` is this process's,
-compiler included.
+Rates are those that the run's log tells at its end (docs/reference/model.md, "The log"): of
+`timed_steps`, all but the first, which compiles and takes `first_step_seconds`. A step's time goes
+to the moment its loss is read; evaluating and saving are in none. `loss` is the mean of the last
+line of the log. `peak_device_memory_bytes` is of the arrays and of what steps need beside them, not
+of what JAX reserves; null where the device does not tell, as a CPU. `host_peak_rss_bytes` is this
+process's, compiler included.
 
 `step_flops` is what JAX counts in the step before it is optimised: a product of cells and weights
 as it stands, the body of a loop once, and nothing of a call of C. So it is too little for attention
@@ -137,7 +137,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", default="demo", choices=tuple(PRESETS))
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--steps", type=int, default=100, help="the first is not timed")
-    parser.add_argument("--out", type=Path, help="keep the run here, in place of what is there")
+    parser.add_argument(
+        "--out", type=Path, help="keep the run in this folder, instead of its old content"
+    )
     options = parser.parse_args(arguments)
     given = dict(item.split("=", 1) for item in options.set)
     settings = {name: setting_parsers()[name](value) for name, value in given.items()}

@@ -1,7 +1,5 @@
 """`python -m confluence`, where the script of that name is not on the path."""
 
-import sys
+from confluence.cli.main import command
 
-from confluence.cli.main import main
-
-sys.exit(main())
+command()

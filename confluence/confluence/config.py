@@ -109,7 +109,7 @@ class Config:
     context_labels: str | None = _expert(
         None,
         "whose labels contexts show once known; all: a rolling evaluation sees those of val; None:"
-        " as each task says",
+        " as each task states",
         words=("train", "none", "all"),
     )
     visible_until: str | None = _expert(None, "frozen regime: contexts show nothing later")
@@ -127,7 +127,7 @@ class Config:
     )
     prebatch: str | None = _expert(
         None,
-        "memory: train batches are made before the first step, and kept; to keep them on a disk:"
+        "memory: train batches are made before the first step, and kept; to keep them on disk:"
         " `confluence prebatch`",
         words=("memory",),
     )
@@ -141,7 +141,7 @@ class Config:
         None,
         "most cells, padding included, that a step computes at once: a batch with more is computed"
         " in equal parts, and their gradients are summed; None: in one. `train` also takes auto:"
-        " what the memory holds",
+        " as many as the memory holds",
         "[1, inf]",
     )
     beta1: float = _expert(0.9, "AdamW, decay of the first moment", "[0, 1)")
@@ -152,14 +152,14 @@ class Config:
     )
     clip_norm: float = _expert(1.0, "global norm that gradients are cut to", "(0, inf]")
     objective: str = _expert(
-        "task", "what is learned; masked_cells: `confluence pretrain`",
+        "task", "the objective; masked_cells: `confluence pretrain`",
         words=("task", "masked_cells"),
     )  # fmt: skip
     auxiliary_weight: float = _expert(
         0.0, "of the loss of masked cells, against a task's; 0: none is masked", "[0, inf]"
     )
     mask_ratio: float = _expert(
-        0.15, "probability that a cell is masked, where cells are", "(0, 1]"
+        0.15, "probability that a cell is masked, if cells are masked at all", "(0, 1]"
     )
     max_targets_per_type: int | None = _expert(
         None, "M, masked cells of one type in a context at most; None: chosen from a sample",
@@ -189,7 +189,7 @@ class Config:
             object.__setattr__(self, name, plain(value))
 
     def _checks(self) -> list[tuple[bool, str]]:
-        """What settings ask of one another, with whether it is broken."""
+        """The rules between settings: whether each is broken, and its message."""
         return [
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
@@ -222,12 +222,12 @@ class Config:
         ]
 
     def check_scored(self, split: str) -> None:
-        """Raise where a split has no seeds to score, as they were trained on."""
+        """Raise if a split has no seeds to score, because they were trained on."""
         if split == "val" and self.train_on_val:
             raise ConfigError("val was trained on (train_on_val) and cannot be scored; test can")
 
     def check_ranks(self, count: int) -> None:
-        """Raise where so many ranks cannot share a batch alike."""
+        """Raise if that many ranks cannot share a batch equally."""
         if self.batch_size % count:
             raise ConfigError(
                 f"batch_size is {self.batch_size}: {count} ranks need a multiple of {count}"
@@ -263,8 +263,8 @@ class Config:
         return type(self).from_dict({**self.to_dict(), **overrides})
 
     def asked(self) -> Self:
-        """The settings of contexts that are to be answered: no gap is drawn, no cell masked beside
-        a task, and none left out."""
+        """The settings of contexts that are to be answered: no gap is drawn, no cell is masked next
+        to a task, and none is left out."""
         return self.replace(staleness=None, auxiliary_weight=0.0, cell_dropout=0.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -289,8 +289,8 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PastConfig(Config):
-    """Settings of a fit of a backtest: the seeds of train are dealt anew (docs/2-sampling.md,
-    "Splits by time")."""
+    """Settings of a fit of a backtest: the seeds of train are dealt anew
+    (docs/reference/sampling.md, "Splits by time")."""
 
     time_split: tuple[str, str]  # (at, until)
 

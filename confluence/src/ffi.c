@@ -43,6 +43,12 @@ enum {
 };
 enum { D_QUERY, D_KEY, D_VALUE, D_TEMPERATURE };
 
+/* XLA's interface as JAX 0.10 has it, the oldest that pyproject.toml allows. A JAX refuses handlers
+   of a newer interface than its own, and the header may be newer than the JAX that calls. */
+enum { INTERFACE_MAJOR = 0, INTERFACE_MINOR = 3 };
+_Static_assert(XLA_FFI_API_MAJOR == INTERFACE_MAJOR && XLA_FFI_API_MINOR >= INTERFACE_MINOR,
+               "another interface of XLA than this file is written for");
+
 XLA_FFI_Error *confluence_attention_forward(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
 
@@ -362,8 +368,8 @@ static XLA_FFI_Error *run(XLA_FFI_CallFrame *frame, bool is_backward) {
         frame->extension_start->type == XLA_FFI_Extension_Metadata) {
         XLA_FFI_Metadata *metadata =
             ((XLA_FFI_Metadata_Extension *)(void *)frame->extension_start)->metadata;
-        metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-        metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+        metadata->api_version.major_version = INTERFACE_MAJOR;
+        metadata->api_version.minor_version = INTERFACE_MINOR;
         metadata->traits = 0;
         return NULL;
     }

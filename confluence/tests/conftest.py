@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,22 @@ def other_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata["name"] = "other"
     headwater.build(f"sqlite:///{folder / 'shop.sqlite'}", folder / "store", metadata=metadata)
     return folder / "store"
+
+
+@pytest.fixture
+def no_openmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A machine without GCC's OpenMP library, on which LightGBM is installed and does not load: the
+    message about it."""
+    package = tmp_path / "no_openmp" / "lightgbm"
+    package.mkdir(parents=True)
+    found = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    (package / "__init__.py").write_text(f"raise OSError({found!r})\n", encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
+    monkeypatch.syspath_prepend(package.parent)
+    return (
+        f"LightGBM cannot be loaded ({found}): install GCC's OpenMP library (Debian and Ubuntu:"
+        " apt-get install libgomp1)"
+    )
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The model once more in plain NumPy, float64, one sequence and one cell at a time.
 
-Written from docs/4-model.md, not from the package: loops, full softmax with its maximum, no
+Written from docs/reference/model.md, not from the package: loops, full softmax with its maximum, no
 shortcuts at the target. Padding cells are left out altogether, so agreement also shows that
 the package's masks do.
 """

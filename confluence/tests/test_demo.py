@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from html import escape
 from pathlib import Path
 
 import headwater
@@ -42,6 +43,11 @@ def test_one_command_goes_from_a_database_to_predictions(
     assert baselines["own_columns"] < 0.6  # no column of the customer says anything
     # 680 seeds have a standard error of 0.02; 0.89 after 500 steps, learnt from step 130.
     assert result["metrics"]["auroc"] > 0.65, result
+    verdict = result["verdict"]
+    assert verdict["kind"] != "unknown" and verdict["text"] in shown.out.splitlines()
+    page = (out / "run.html").read_text(encoding="utf-8")
+    assert "<h1>churn</h1>" in page
+    assert page.index(escape(verdict["text"])) < page.index("<h2>Evaluation</h2>")
     with (out / "predictions-test.csv").open() as file:
         assert len(list(csv.DictReader(file))) == result["seeds"] > 200
     events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
@@ -57,6 +63,7 @@ def test_one_command_goes_from_a_database_to_predictions(
     again = capsys.readouterr()
     assert "up to date" in again.err and "trained already" in again.err
     assert json.loads(again.out)["evaluation"]["metrics"] == result["metrics"]
+    assert json.loads(again.out)["evaluation"]["verdict"] == verdict
 
 
 def test_a_question_of_ones_own_needs_only_its_query(
@@ -74,6 +81,9 @@ def test_a_question_of_ones_own_needs_only_its_query(
     assert main([*arguments, "--tree-share", "0.5"]) == 0  # of the same model
     shared = json.loads(capsys.readouterr().out)
     assert shared["evaluation"]["trees"]["share"] == 0.5
+    for verdict in (result["evaluation"]["verdict"], shared["evaluation"]["verdict"]):
+        # Two steps have learned nothing that trees have not.
+        assert verdict["kind"] in ("baseline", "nothing", "same"), verdict
     path = Path(shared["files"]["predictions"])
     assert path.name == "predictions-test-trees-0.5.csv"
     with path.open() as file, open(result["files"]["predictions"]) as before:
@@ -141,7 +151,7 @@ def test_another_run_in_the_folder_is_replaced_by_no_accident(
     assert main(small(other, tmp_path / "moved", *churn)) == 1
     said = capsys.readouterr().err
     assert "holds a run of another source or other metadata, or the source has changed" in said
-    assert "batch_size was 8 and is 4. Replace it by --overwrite" in said
+    assert "batch_size was 8 and is 4. Replace it with --overwrite" in said
     assert "the task was 'churn' and is 'rebuy'" in said
     assert sorted(path for path in (tmp_path / "moved").rglob("*") if path.is_file()) == before
     (graph,) = (tmp_path / "moved" / "store").rglob("graph.bin")
@@ -186,7 +196,7 @@ def test_answers_that_are_not_what_they_are_taken_for_are_refused(
     asked = ["--query", str(tmp_path / "x.sql"), "--anchor", "customers.customer_id"]
     assert main(small(shop_database, tmp_path / "run", *asked, "--target", "x")) == 1
     assert (
-        "250 of 250 values of 'x' are neither true nor false: say what they are by --target-type"
+        "250 of 250 values of 'x' are neither true nor false: give their type with --target-type"
     ) in capsys.readouterr().err
     as_number = ["--target", "x", "--target-type", "numerical", "--split", "val"]
     for value, fault in (("3.5", "are 3.5"), ("NULL", "are NULL or NaN")):

@@ -1,4 +1,4 @@
-"""docs/4-model.md says what the code says: settings, optimizers, limits."""
+"""docs/reference/model.md says what the code says: settings, optimizers, limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluence.model import attention
 from confluence.model import transformer as model
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-TEXT = (DOCS / "4-model.md").read_text(encoding="utf-8")
+TEXT = (DOCS / "reference" / "model.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_settings_holds_every_default_of_config() -> None:

@@ -1,4 +1,4 @@
-"""docs/14-own-training-loop.md, the section about confluence's model: its code runs and learns.
+"""docs/guides/own-training-loop.md, the section about confluence's model: its code runs and learns.
 
 ../shared/seeds next to the project may have the text that this interface was first described in.
 The blocks are its code then, statement by statement, but for what is replaced here by name.
@@ -19,7 +19,7 @@ import pytest
 from headwater import shop
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "14-own-training-loop.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "own-training-loop.md").read_text(encoding="utf-8")
 COMMANDS = PAGE.split("\n```\n")[1].splitlines()
 _, SECTION = PAGE.split("\n## Confluence's model in a loop of your own\n")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
@@ -65,7 +65,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Names:
             if block == LOOP:
                 found["compiled"] = found["train_step"]
                 found["train_step"] = lambda *args: kept(found["compiled"](*args), found["losses"])
-            exec(compile(block, "14-own-training-loop.md", "exec"), found)
+            exec(compile(block, "guides/own-training-loop.md", "exec"), found)
     return found
 
 

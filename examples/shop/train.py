@@ -22,6 +22,7 @@ def main(database: str, out: Path) -> None:
     print("model", result["metrics"])
     for name, baseline in result["baselines"].items():
         print(name, baseline["metrics"])
+    print(result["verdict"]["text"])
     for row in run.predict(keys=[1, 2, 3], at="2025-12-01"):
         print(row)
 

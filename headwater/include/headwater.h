@@ -71,7 +71,7 @@ typedef enum hw_split { HW_TRAIN = 0, HW_VAL = 1, HW_TEST = 2 } hw_split;
 #define HW_SPLIT_COUNT 3
 #define HW_SPLIT_NONE 3 /* in hw_sampler_splits: of a seed that time_split leaves out */
 
-/* When a column is known: docs/2-sampling.md, "Columns known later". */
+/* When a column is known: docs/reference/sampling.md, "Columns known later". */
 typedef enum hw_known {
     HW_KNOWN_CREATION = 0,
     HW_KNOWN_NEVER = 1,
@@ -79,7 +79,7 @@ typedef enum hw_known {
     HW_KNOWN_OFFSET = 3,
 } hw_known;
 
-/* docs/2-sampling.md says what each of these means; 0 is the default everywhere. */
+/* docs/reference/sampling.md says what each of these means; 0 is the default everywhere. */
 typedef enum hw_context_labels {
     HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train */
     HW_LABELS_TRAIN = 1,
@@ -95,7 +95,8 @@ typedef enum hw_identifier_cells {
 } hw_identifier_cells;
 typedef enum hw_objective {
     HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, masked cells beside it in train */
-    HW_OBJECTIVE_MASKED_CELLS = 1, /* masked cells only (docs/2-sampling.md, "Masked cells") */
+    /* masked cells only (docs/reference/sampling.md, "Masked cells") */
+    HW_OBJECTIVE_MASKED_CELLS = 1,
 } hw_objective;
 typedef enum hw_shard {
     HW_SHARD_FIXED = 0, /* a seed belongs to one rank for good */
@@ -106,7 +107,7 @@ typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
     HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times, parents: for transfer */
     HW_LAYOUT_FLAT = 2, /* compact cells of all contexts in one row, without padding between:
-                           docs/3-batch.md, "Flat" */
+                           docs/reference/batch.md, "Flat" */
 } hw_layout;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
 typedef enum hw_text_mode {
@@ -501,12 +502,12 @@ typedef int (*hw_interrupt_callback)(void *context);
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
-    hw_shard shard; /* docs/2-sampling.md, "Shards" */
+    hw_shard shard; /* docs/reference/sampling.md, "Shards" */
     double split_ratios[3]; /* sum to 1 */
     uint64_t split_seed, seed; /* taken as given */
     uint32_t batch_size; /* 0: 32 */
     uint32_t sequence_length; /* 0: 1024 */
-    uint32_t max_rows; /* 0: chosen (docs/2-sampling.md, "Budgets") and reported by
+    uint32_t max_rows; /* 0: chosen (docs/reference/sampling.md, "Budgets") and reported by
                           hw_sampler_shape */
     uint32_t child_width; /* 0: 16 */
     uint32_t max_hops; /* from the anchor. 0: no limit; else limit + 1 (1 = no row beyond it) */
@@ -522,15 +523,15 @@ typedef struct hw_sampler_options {
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
     uint32_t num_threads; /* 0: the usable cores, at most 16 */
     int32_t num_prefetch; /* batches made ahead, at most. 0: synchronous, no threads; -1: 3, or as
-                             many as keep all threads at work (docs/6-tuning.md) */
+                             many as keep all threads at work (docs/guides/tuning.md) */
     int32_t num_prefetch_val;
-    uint32_t text_budget; /* U of every batch; 0: chosen from a sample, with usual_texts (docs/
-                             2-sampling.md, "Budgets"); resident: always 0 */
+    uint32_t text_budget; /* U of every batch; 0: chosen from a sample, with usual_texts
+                             (docs/reference/sampling.md, "Budgets"); resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout;
     hw_text_mode text_mode;
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
-    uint8_t packing; /* several contexts to a sequence: docs/3-batch.md, "Packing" */
+    uint8_t packing; /* several contexts to a sequence: docs/reference/batch.md, "Packing" */
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
                              1: batches keep the order of the stream */
@@ -538,15 +539,15 @@ typedef struct hw_sampler_options {
                              levelled as one batch first; 0: 1 */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
-                                                        (docs/2-sampling.md, "Staleness") */
+                                                        (docs/reference/sampling.md, "Staleness") */
     uint8_t child_counts; /* cells for the visible children of each row, with three columns of their
                              own for each foreign key, after those of the store */
     uint32_t label_rows; /* most earlier seeds of the anchor, with their known labels, in a context
-                            of a derived task (docs/2-sampling.md, "Label rows") */
+                            of a derived task (docs/reference/sampling.md, "Label rows") */
     const int64_t *time_split; /* [2] from and until, NULL: off. Deals the seeds of train anew:
                                   train are those whose label is known by `from`, val those asked
                                   from then until before `until`; all others are in no split
-                                  (docs/2-sampling.md, "Splits by time") */
+                                  (docs/reference/sampling.md, "Splits by time") */
     uint8_t train_on_val; /* the seeds of val are train's, before time_split; val has none */
     hw_objective objective;
     double mask_ratio; /* probability that a cell is masked, up to 1; 0: none for a task, 0.15 for
@@ -557,14 +558,15 @@ typedef struct hw_sampler_options {
     uint32_t max_targets_per_type; /* M: masked cells of one type in a sequence, at most; 0: chosen
                                       from a sample, reported by hw_sampler_shape */
     const uint32_t *never_masked; /* global columns that are never masked, besides those that
-                                     docs/2-sampling.md names */
+                                     docs/reference/sampling.md names */
     uint32_t never_masked_count;
-    uint32_t peer_labels; /* most seeds of other anchors, with their known labels, in a context of a
-                             derived task (docs/2-sampling.md, "Peer labels"); at most 1024 */
+    /* most seeds of other anchors, with their known labels, in a context of a derived task
+       (docs/reference/sampling.md, "Peer labels"); at most 1024 */
+    uint32_t peer_labels;
     double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
-                            (docs/2-sampling.md, "Cell dropout") */
+                            (docs/reference/sampling.md, "Cell dropout") */
     uint32_t context_length; /* with packing: most cells of a context, at most sequence_length;
-                                0: sequence_length (docs/3-batch.md, "Packing") */
+                                0: sequence_length (docs/reference/batch.md, "Packing") */
     uint32_t max_context_rows; /* with packing: most rows of a context, at most max_rows; 0:
                                   max_rows, or chosen where that is 0 */
 } hw_sampler_options;
@@ -631,8 +633,8 @@ typedef struct hw_shape {
 } hw_shape;
 HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
 
-/* Sizes of the flat batches of a task, chosen from a sample of its contexts: docs/3-batch.md,
- * "Flat". */
+/* Sizes of the flat batches of a task, chosen from a sample of its contexts:
+ * docs/reference/batch.md, "Flat". */
 typedef struct hw_flat_shape {
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
     uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds;
@@ -706,7 +708,7 @@ HW_CHECK hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t c
  * train_on_val, rank and world_size with fixed shards. A sampler of the same options has the same
  * seeds in the same order, as hw_pass_open_chosen makes contexts of them.
  *
- * One thread at a time. docs/2-sampling.md, "Pools of seeds".
+ * One thread at a time. docs/reference/sampling.md, "Pools of seeds".
  */
 typedef struct hw_seed_pool hw_seed_pool;
 /*
@@ -788,7 +790,8 @@ typedef enum hw_dtype {
 } hw_dtype;
 HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
 
-/* Bits of a compact cell (`cells`), and of its time (`cell_times`). docs/3-batch.md, "Compact". */
+/* Bits of a compact cell (`cells`), and of its time (`cell_times`). docs/reference/batch.md,
+ * "Compact". */
 #define HW_CELL_TYPE_MASK 7u /* hw_semantic_type */
 #define HW_CELL_NULL 8u
 #define HW_CELL_TARGET 16u
@@ -824,7 +827,7 @@ typedef struct hw_batch_sizes {
 } hw_batch_sizes;
 HW_API hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch);
 
-/* The batch format as data, one row per array (docs/3-batch.md is checked against it). */
+/* The batch format as data, one row per array (docs/reference/batch.md is checked against it). */
 typedef struct hw_batch_field {
     const char *name;
     hw_dtype dtype;

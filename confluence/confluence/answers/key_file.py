@@ -21,6 +21,7 @@ from typing import Any
 import headwater
 import numpy as np
 from headwater.errors import nearest
+from headwater.sources.database import hide_progress_bar
 from headwater.store.row_keys import Time, time_us
 from headwater.store.store import NO_ROW
 from numpy.typing import NDArray
@@ -93,7 +94,8 @@ def _rows_as_lines(path: Path, duckdb: Any) -> Iterator[Line]:
     from headwater.build.convert import canonical_text
 
     with duckdb.connect() as database:
-        database.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+        database.execute("SET TimeZone = 'UTC'")
+        hide_progress_bar(database)
         source = "read_parquet('" + str(path).replace("'", "''") + "')"
         described = database.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         yield 1, [name for name, *_ in described]

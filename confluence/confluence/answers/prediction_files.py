@@ -13,6 +13,7 @@ for and files are written piece by piece, so the keys and texts of long outputs 
 from __future__ import annotations
 
 import csv
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, overload
 import headwater
 import numpy as np
 from headwater import SemanticType
+from headwater.sources.database import hide_progress_bar
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, Task, find_task
@@ -89,8 +91,9 @@ class Answers(Sequence[Row]):
             "probability": shown.tolist(),
         }
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV or Parquet file, as its name says. It appears when it is whole."""
+        path = Path(path)
         check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole(path) as unfinished:
@@ -141,7 +144,8 @@ class Answers(Sequence[Row]):
             tempfile.TemporaryDirectory(prefix=".parquet-", dir=path.parent) as folder,
             import_duckdb().connect(str(Path(folder) / "rows.duckdb")) as database,
         ):
-            database.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+            database.execute("SET TimeZone = 'UTC'")
+            hide_progress_bar(database)
             kind = PARQUET_TYPES[self._task.stype]
             database.execute(
                 f"CREATE TABLE answers ({key_types}, obs_time TIMESTAMPTZ, prediction {kind},"
@@ -196,12 +200,12 @@ def check_output(path: Path) -> None:
 
 
 def import_duckdb() -> Any:
-    """DuckDB, which reads and writes Parquet files; it comes with the build extra of headwater."""
+    """DuckDB, which reads and writes Parquet files."""
     try:
         import duckdb
     except ImportError as error:
         raise ImportError(
-            "Parquet needs duckdb, which is not installed: pip install 'headwater[build]'"
+            "Parquet needs duckdb, which is not installed: pip install 'duckdb<2'"
         ) from error
     return duckdb
 

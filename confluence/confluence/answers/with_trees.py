@@ -22,17 +22,22 @@ from confluence.answers.read_out import Speaker
 from confluence.data.tasks import Task, TaskError
 from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
-from confluence.trees.boosted import TreeAnswers
+from confluence.trees.boosted import NoTreesError, TreeAnswers, load_lightgbm
 from confluence.trees.time_lists import Ints
-from confluence.trees.tree_baselines import HistoryTrees, why_missing
+from confluence.trees.tree_baselines import HistoryTrees
 
 
 def check_share(share: float) -> None:
     """Raise where trees cannot have this share of an answer."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"tree_share is {share}, expected a number from 0 to 1")
-    if share > 0 and (reason := why_missing()) is not None:
-        raise ValueError(f"tree_share is {share:g}, and there are no trees: {reason}")
+    if share > 0:
+        try:
+            load_lightgbm()
+        except NoTreesError as error:
+            raise ValueError(
+                f"tree_share is {share:g}, which needs boosted trees: {error}"
+            ) from error
 
 
 class WithTrees:

@@ -27,13 +27,13 @@ EXPERT = GROUPS[-1]
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in a line, without the usage of sixty settings, and what may be meant."""
+    """Reports an error in one line, without the usage of sixty settings, and suggests a name."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Of a command its unknown options are an error here, where the known ones are at hand."""
+        """Unknown options of a command are an error here, because the known ones are at hand."""
         options, rest = super().parse_known_args(args, namespace)
         strange = [word for word in rest if word.startswith("-")]
         if strange and options is not None and "command" in options:
@@ -117,15 +117,18 @@ def _add_run(commands: Any) -> None:
     command = _command(commands, "run", does.run_command, text)
     add_source(command)
     command.add_argument(
-        "--metadata", type=Path, help="metadata.json; without it one is inferred, and the run says "
-        "what it assumed",
+        "--metadata", type=Path, help="metadata.json; without it one is inferred, and the run "
+        "prints its assumptions",
     )  # fmt: skip
     command.add_argument(
         "--strict", action="store_true",
-        help="stop where anything has to be assumed, or is dropped from the source",
+        help="stop if anything has to be assumed, or is dropped from the source",
     )  # fmt: skip
     command.add_argument("--task", help="a task of the metadata; with --query the new task's name")
-    command.add_argument("--query", type=Path, help="file with the SQL of a new task")
+    command.add_argument(
+        "--query", type=Path,
+        help="file with the query of a new task, in DuckDB's SQL whatever the source is",
+    )  # fmt: skip
     command.add_argument(
         "--anchor",
         help="table.column of the predicted entity: its primary key or a unique column,"
@@ -143,7 +146,7 @@ def _add_run(commands: Any) -> None:
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
         "--overwrite", action="store_true",
-        help="replace the run in the folder where it is of another task, store or settings",
+        help="replace the run in the folder if it has another task, store or settings",
     )  # fmt: skip
     command.add_argument("--split", default="test", choices=SPLITS)
     _add_tree_share(command)
@@ -158,13 +161,13 @@ def _add_train(commands: Any) -> None:
     _add_weighted_tasks(command)
     command.add_argument(
         "--prebatched", type=Path, metavar="PACK",
-        help="take the batches from a pack of `confluence prebatch`, and settings, unless --preset"
-        " is given, as it was made with",
+        help="take the batches from a pack of `confluence prebatch`, and its settings too, unless"
+        " --preset is given",
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
         "--memory-fraction", type=float, default=MEMORY_FRACTION, metavar="SHARE",
-        help="of the memory, which a step may take with --cell-budget auto"
+        help="share of the memory that a step may take with --cell-budget auto"
         f" [{MEMORY_FRACTION}]",
     )  # fmt: skip
     _add_what_is_there(command)
@@ -174,35 +177,39 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_advise(commands: Any) -> None:
-    text = "measure what bounds a training here, and say how to train faster"
+    text = "measure the bottleneck of a training on this machine, and advise how to train faster"
     command = _command(commands, "advise", does.advise_command, text)
     command.add_argument("store")
     command.add_argument("--task", required=True, help="one task of the store")
     command.add_argument(
-        "--run", type=Path, help="measure the settings of this run, in place of presets"
+        "--run", type=Path, help="measure the settings of this run instead of presets"
     )
     add_no_verify(command)
     _add_settings(
         command, standard=None, action="append",
-        help="repeatable, the smallest first; default: small and laptop, and base where a device"
+        help="repeatable, the smallest first; default: small and laptop, and base if a device"
         " computes",
     )  # fmt: skip
 
 
 def _add_prebatch(commands: Any) -> None:
-    text = "write the batches of a training to a disk, for `train --prebatched`"
+    text = "write the batches of a training to disk, for `train --prebatched`"
     command = _command(commands, "prebatch", does.prebatch_command, text)
     command.add_argument("store")
     _add_weighted_tasks(command, required=True)
     command.add_argument(
         "--epochs", type=_count, metavar="E",
-        help="passes over the train seeds; default: as many batches as --steps take",
+        help="passes over the train seeds; default: as many batches as --steps needs",
     )  # fmt: skip
     command.add_argument("--out", type=Path, required=True, metavar="PACK", help="folder")
     command.add_argument(
-        "--ranks", type=_count, default=1, metavar="W", help="how many will train from it [1]"
+        "--ranks",
+        type=_count,
+        default=1,
+        metavar="W",
+        help="number of ranks that will train from it [1]",
     )
-    command.add_argument("--overwrite", action="store_true", help="replace the pack that is there")
+    command.add_argument("--overwrite", action="store_true", help="replace the pack in the folder")
     add_no_verify(command)
     _add_settings(command)
 
@@ -211,10 +218,12 @@ def _add_pretrain(commands: Any) -> None:
     text = "learn masked cells of one or more stores, before any task"
     command = _command(commands, "pretrain", does.pretrain_command, text)
     command.add_argument("store", nargs="+")
-    command.add_argument("--task", action="append", help="whose seeds; default: all; repeatable")
+    command.add_argument(
+        "--task", action="append", help="a task whose seeds are used; repeatable; default: all"
+    )
     command.add_argument(
         "--store-weights", type=_tuple_reader(float), metavar="W,W",
-        help="how often a batch comes from each store, in their order; default: all alike",
+        help="how often a batch comes from each store, in their order; default: equally often",
     )  # fmt: skip
     command.add_argument("--out", type=Path, default=Path("runs") / "masked-cells", help="folder")
     _add_what_is_there(command)
@@ -224,8 +233,10 @@ def _add_pretrain(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    command = _command(commands, "evaluate", does.evaluate_command, "metrics beside baselines")
-    _add_opened_run(command, task="which, of a run of several", several=True)
+    command = _command(
+        commands, "evaluate", does.evaluate_command, "metrics of a run and of baselines"
+    )
+    _add_opened_run(command, task="the task, if the run has several", several=True)
     _add_scoring(command, split="test")
     _add_tree_share(command)
     add_no_verify(command)
@@ -233,24 +244,25 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _add_probe(commands: Any) -> None:
-    text = "a linear regression on what a frozen model makes of seeds"
+    text = "a linear regression on a frozen model's vectors of seeds"
     command = _command(commands, "probe", does.probe_command, text)
-    _add_opened_run(command, task="of the run, or any task of its stores")
+    _add_opened_run(command, task="a task of the run, or of its stores")
     _add_scoring(command, split="val")
     add_no_verify(command)
 
 
 def _add_predict(commands: Any) -> None:
     command = _command(commands, "predict", does.predict_command, "predictions as CSV or Parquet")
-    _add_opened_run(command, task="which, of a run of several", several=True)
+    _add_opened_run(command, task="the task, if the run has several", several=True)
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--split", choices=SPLITS)
     which.add_argument(
-        "--keys", help="keys of the anchor table, separated by commas, quoted if they have some"
+        "--keys",
+        help="keys of the anchor table, separated by commas; quote a key that contains one",
     )
     which.add_argument(
         "--keys-file", type=Path,
-        help="CSV with a header, or Parquet: the columns of the key, and maybe obs_time",
+        help="CSV with a header, or Parquet: the columns of the key, optionally obs_time",
     )  # fmt: skip
     command.add_argument("--at", help="time of the question, for keys; UTC unless it has an offset")
     _add_tree_share(command)
@@ -275,12 +287,19 @@ def _add_backtest(commands: Any) -> None:
     )
     command.add_argument("--out", type=Path, help="folder; default: runs/backtest-<task>")
     command.add_argument(
-        "--cutoffs", type=_tuple_reader(str), help="ISO times in the train split, with commas"
+        "--cutoffs",
+        type=_tuple_reader(str),
+        help="ISO times in the train split, separated by commas",
     )
-    command.add_argument("--folds", type=int, default=4, help="how many, without --cutoffs")
-    command.add_argument("--horizon-days", type=float, help="how long after a cutoff is scored")
     command.add_argument(
-        "--seeds", type=_tuple_reader(int), default=(42,), help="default: 42; 1,2,3: three of each"
+        "--folds", type=int, default=4, help="number of cutoffs, without --cutoffs"
+    )
+    command.add_argument("--horizon-days", type=float, help="days after a cutoff that are scored")
+    command.add_argument(
+        "--seeds",
+        type=_tuple_reader(int),
+        default=(42,),
+        help="one run per seed and cutoff, such as 1,2,3; default: 42",
     )
     _add_tree_share(command)
     add_no_verify(command)
@@ -298,19 +317,19 @@ def _add_smoke(commands: Any) -> None:
 def _add_weighted_tasks(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     command.add_argument(
         "--task", required=required, action="append", type=_task,
-        help="a task, or task=weight: how often it is trained beside others; several by several"
-        " --task",
+        help="a task, or task=weight: how often it is trained, relative to the others; repeat"
+        " --task for several",
     )  # fmt: skip
 
 
 def _add_what_is_there(command: argparse.ArgumentParser) -> None:
-    """What becomes of a run that is in the folder already."""
+    """Whether a run that is in the folder already is resumed or removed."""
     there = command.add_mutually_exclusive_group()
     there.add_argument(
         "--resume", action="store_true",
-        help="go on with the run that is there as if it had not stopped; start it if there is none",
+        help="resume the run in the folder as if it had not stopped; start it if there is none",
     )  # fmt: skip
-    there.add_argument("--overwrite", action="store_true", help="remove the run that is there")
+    there.add_argument("--overwrite", action="store_true", help="remove the run in the folder")
 
 
 def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: bool = False) -> None:
@@ -322,7 +341,9 @@ def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: boo
         )
     else:
         command.add_argument("run", type=Path, help=text)
-    command.add_argument("--store", action="append", help="another place of its store, or of each")
+    command.add_argument(
+        "--store", action="append", help="another path of its store, or of each store"
+    )
     command.add_argument("--task", help=task)
     command.add_argument(
         "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
@@ -330,20 +351,22 @@ def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: boo
 
 
 def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
-    """What is scored, and beside what."""
+    """The split to score, and the baselines."""
     command.add_argument("--split", default=split, choices=SPLITS, help=f"default: {split}")
     command.add_argument("--regime", choices=("rolling", "frozen"))
-    command.add_argument("--visible-until", help="the database as of this time")
+    command.add_argument("--visible-until", help="answer from the database as it was at this time")
     command.add_argument(
-        "--resamples", type=int, metavar="K", help="of the bootstrap; 0: no intervals"
+        "--resamples", type=int, metavar="K", help="resamples of the bootstrap; 0: no intervals"
     )
-    command.add_argument("--no-trees", action="store_true", help="without those baselines")
+    command.add_argument(
+        "--no-trees", action="store_true", help="leave out the baselines of boosted trees"
+    )
 
 
 def _add_tree_share(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--tree-share", type=float, default=0.0, metavar="SHARE",
-        help="of each answer, 0 to 1, that boosted trees on history give; 0: the model alone",
+        help="share of each answer, 0 to 1, from boosted trees on history; 0: the model alone",
     )  # fmt: skip
 
 
@@ -367,25 +390,27 @@ def _add_settings(
             help=argparse.SUPPRESS if about.group == EXPERT else setting_text(field, usual),
             **no_value,
         )
-    command.add_argument(
-        "--help-all", action=HelpAll, nargs=0, help="show the expert settings, too"
-    )
+    command.add_argument("--help-all", action=HelpAll, nargs=0, help="show the expert settings too")
 
 
 def _add_ranks(command: argparse.ArgumentParser) -> None:
     """Options of work on several devices."""
-    group = command.add_argument_group("several devices (docs/12-parallel.md)")
+    group = command.add_argument_group("several devices (docs/guides/several-devices.md)")
     group.add_argument("--devices", type=_count, metavar="N", help="start N ranks on this machine")
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="where rank 0 waits for others")
-    group.add_argument("--processes", type=_count, metavar="N", help="how many ranks there are")
-    group.add_argument("--rank", type=int, metavar="R", help="which one this is, from 0")
+    group.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="the address on which rank 0 waits for the others",
+    )
+    group.add_argument("--processes", type=_count, metavar="N", help="number of ranks")
+    group.add_argument("--rank", type=int, metavar="R", help="number of this rank, from 0")
 
 
 # -------------------------------------------------------------------------------- reading values
 
 
 def setting_text(field: str, usual: Config) -> str:
-    """What the help says of a setting, and what it usually is."""
+    """The help of a setting, with its usual value."""
     about = settings_of(Config)[field]
     words = f" ({', '.join(about.words)})" if about.words else ""
     within = f" ({in_signs(about.within)})" if about.within else ""
@@ -400,7 +425,7 @@ def _task(text: str) -> tuple[str, float]:
     try:
         return name, float(weight)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{weight}' is no weight") from None
+        raise argparse.ArgumentTypeError(f"'{weight}' is not a weight") from None
 
 
 def _which(text: str) -> int | str:
@@ -450,7 +475,7 @@ def _tuple_reader(
             return none
         return tuple(read_part(part) for part in text.split(","))
 
-    read.__name__ = f"{read_part.__name__},..."  # argparse says "invalid ... value"
+    read.__name__ = f"{read_part.__name__},..."  # argparse prints "invalid ... value"
     return read
 
 
@@ -461,8 +486,8 @@ def _reader(kinds: set[Any]) -> Callable[[str], Any]:
         if bool in kinds:
             if text.lower() not in ("true", "false"):
                 raise argparse.ArgumentTypeError(
-                    f"'{text}' is neither true nor false; an argument that is no value of this"
-                    " option must come before it"
+                    f"'{text}' is neither true nor false; write an argument that does not"
+                    " belong to this option before it"
                 )
             return text.lower() == "true"
         for kind in (int, float):

@@ -1,4 +1,4 @@
-"""What each command of `confluence` does: from parsed arguments to what is told of it.
+"""What each command of `confluence` does: from parsed arguments to its result.
 
 A command calls what Python users call too and returns its result, for JSON, and lines for people;
 `main.py` prints them. What a command needs is imported where it is used, so that wrong usage is
@@ -29,11 +29,11 @@ SETTING = "setting_"  # before the names of settings among the options
 
 
 class Told(NamedTuple):
-    """What a command has to say."""
+    """The result of a command, as data and as text."""
 
     result: Result | None  # for JSON; None: nothing is printed
     lines: Sequence[str] = ()  # for people
-    failure: str | None = None  # what went wrong nevertheless; exit status 1
+    failure: str | None = None  # an error that left a result; exit status 1
     status: int = 0  # exit status of other processes that did the work
 
 
@@ -80,7 +80,7 @@ def run_command(options: argparse.Namespace) -> Told:
 
 
 def _check_alone(command: str, instead: str) -> None:
-    """Raise where several processes would each do all the work in one folder."""
+    """Raise if several processes would each do all the work in one folder."""
     from confluence.ranks.rendezvous import find_place
 
     if find_place({}, os.environ) is not None:
@@ -119,7 +119,7 @@ def _train_config(options: argparse.Namespace) -> Config:
 
 
 def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
-    """The folder of a run by its tasks, which a pack says if nobody else does."""
+    """The folder of a run by its tasks, or by those of a pack if none are given."""
     if names is None and pack is not None:
         from confluence.data.packed_store import packed_tasks
 
@@ -282,12 +282,16 @@ def predict_command(options: argparse.Namespace) -> Told:
         )  # fmt: skip
 
     def tell(done: tuple[Path, Answers]) -> Told:
+        from confluence.report.tables import describe_answers
+
         path, answers = done
         answers.write(path)
         result = {"predictions": str(path), "predicted": len(answers)}
+        lines = [f"{len(answers)} predictions in {path}"]
         if options.keys is not None:
             result["rows"] = list(answers)
-        return Told(result, [f"{len(answers)} predictions in {path}"])
+            lines = [*describe_answers(answers), *lines]
+        return Told(result, lines)
 
     return _together(options, ask, tell, timeout_s=_patience_of(options))
 

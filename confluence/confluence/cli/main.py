@@ -2,11 +2,11 @@
 backtest, smoke.
 
 Exit status 0 on success, 1 on bad input with one clear message on stderr, 2 on wrong usage, 130
-after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and says how to go on).
-With --json the result is one JSON object on stdout; otherwise it is a few lines for people.
-Progress goes to stderr.
+after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP (training saves first and prints how to
+resume). With --json the result is one JSON object on stdout; otherwise it is a few lines for
+people. Progress goes to stderr.
 
-    arguments ──► `arguments.py` ──► a function of `commands.py` ──► what it told ──► stdout, status
+    arguments ──► `arguments.py` ──► a function of `commands.py` ──► its result ──► stdout, status
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import headwater
 from headwater.console import keep_places, say, tell
-from headwater.interrupts import Interrupts, is_interrupt
+from headwater.interrupts import Interrupts, is_interrupt, run_process
 
 from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Told
@@ -31,13 +31,18 @@ EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, Impor
 SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
+def command() -> None:
+    """Entry point of the process."""
+    run_process(main)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
+    """Run a command; returns the exit status."""
     keep_places()
     options = make_parser().parse_args(arguments)
     options.arguments = list(sys.argv[1:] if arguments is None else arguments)
     check_usage(options)
-    # Where a checkpoint cannot be written Orbax has a traceback for each file, behind our message.
+    # If a checkpoint cannot be written, Orbax logs a traceback for each file, after our message.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -51,7 +56,7 @@ def _status(options: argparse.Namespace) -> int:
             try:
                 return _show(options.command(options), as_json=options.json)
             except Exception as error:
-                if not interrupts.is_made:  # else it may be what a library made of Ctrl-C
+                if not interrupts.is_made:  # else a library may have turned Ctrl-C into this
                     return _failed(error)
                 said = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
                 raise KeyboardInterrupt(said) from error
@@ -63,7 +68,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong; raises what is a fault of ours."""
+    """Print the error of a user; raise a fault of ours."""
     if isinstance(error, EXPLAINED):
         return _fail(_one_line(error))
     if isinstance(error, headwater.HeadwaterError):
@@ -96,13 +101,9 @@ def _one_line(error: Exception) -> str:
 
 
 def _show(told: Told, *, as_json: bool) -> int:
-    """Print what a command told; returns the exit status."""
+    """Print the result of a command; returns the exit status."""
     if told.result is not None:
         from confluence.folder.log import to_json
 
         tell(to_json(told.result) if as_json else "\n".join(told.lines))
     return told.status if told.failure is None else _fail(told.failure)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from headwater.store.dropped_seeds import why_empty
 from numpy.typing import NDArray
 
 from confluence.config import Config
@@ -41,13 +42,12 @@ def check_label_values(
         path, metadata: of the store that has the task `name`.
     """
     entry = metadata["tasks"][find_task(metadata, name)]
-    fault = _fault("train", labels, entry, metadata)
-    if fault is None and scored not in (None, "train"):
-        fault = _fault(str(scored), labels, entry, metadata)
-    if fault is None:
-        return
-    counts = "; ".join(f"{split} {_counts(labels, split, entry)}" for split in SPLITS)
-    raise TaskError(f"task '{name}': {fault} ({counts}). {_advice(path, name, entry, labels, cfg)}")
+    for split in dict.fromkeys(("train", scored or "train")):
+        fault = _fault(split, labels, entry, metadata)
+        if fault is not None:
+            counts = "; ".join(f"{each} {_counts(labels, each, entry)}" for each in SPLITS)
+            advice = _mending(path, name, split, metadata, labels, cfg)
+            raise TaskError(f"task '{name}': {fault} ({counts}). {advice}")
 
 
 def has_two_values(labels: Labels, chosen: NDArray[np.bool_]) -> bool:
@@ -100,6 +100,21 @@ def _counts(labels: Labels, split: str, entry: Mapping[str, Any]) -> str:
     hidden = int((here & ~labels.is_labelled).sum())
     parts += [f"{nulls:,} NULL or NaN"] * (nulls > 0) + [f"{hidden:,} without label"] * (hidden > 0)
     return ", ".join(parts)
+
+
+def _mending(
+    path: str, name: str, split: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config
+) -> str:
+    """What to do about a split: what dropped the seeds that it could have had comes first."""
+    entry = metadata["tasks"][find_task(metadata, name)]
+    is_empty = not (labels.splits == SPLITS[split]).any()
+    why: str | None = why_empty(metadata, name, split) if is_empty else None
+    if why is None:
+        return _advice(path, name, entry, labels, cfg)
+    why = why[0].upper() + why[1:]
+    if entry["split"] != "hash" or not labels.splits.size:
+        return why
+    return f"{why}. {_advice(path, name, entry, labels, cfg)}"
 
 
 def _advice(path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config) -> str:

@@ -13,7 +13,8 @@ task has one or two. Every byte of a pack counts in some checksum (XXH64): of an
 with the zeros behind it, of the mark, and in the manifest of its own text and of its files' sizes.
 
 A reader checks the manifest, tables and index when it opens a pack, and each batch before it hands
-it out for the first time; `verify` reads all of them at once. docs/15-packs.md is about the use.
+it out for the first time; `verify` reads all of them at once. docs/guides/packs.md is about the
+use.
 """
 
 from __future__ import annotations

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import headwater
 import numpy as np
-from headwater.console import say
 from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
 from confluence.data.label_values import check_label_values
 from confluence.data.pack import Pack, PackedBatches, PackError, in_units
+from confluence.data.progress import Progress
 from confluence.data.replay import Order, Replay
 from confluence.data.stores import OpenStore, TaskPlace, scored_in_training
 from confluence.data.tasks import Labels, batch_settings, read_task
 from confluence.ranks.group import current
 
-FIRST_LINE_S, NEXT_LINE_S = 2.0, 10.0  # of progress
 LABELS = tuple(field.name for field in dataclasses.fields(Labels))
 
 
@@ -84,7 +82,7 @@ def packed_store(
     _check_fits(pack, cfg, places, names, weights)
     batches = pack.batches(group.rank)
     if verify != "header":
-        batches.verify(Progress(f"verifying '{folder}'", each=group.still))
+        batches.verify(Progress(f"verifying '{folder}'", in_units, each=group.still))
     made = _replay(pack, batches)
     sampler, metadata = PackedSampler(pack, batches), pack.about["metadata"]
     by_name = {place.name: place for place in places}
@@ -195,22 +193,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return str(value)
-
-
-class Progress:
-    """Lines on stderr, once something takes long."""
-
-    def __init__(self, doing: str, *, each: Callable[[], None] = lambda: None) -> None:
-        self._doing, self._each = doing, each
-        self._start = time.monotonic()
-        self._next = self._start + FIRST_LINE_S
-
-    def __call__(self, done: int, total: int) -> None:
-        """So many bytes of all are done."""
-        self._each()
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + NEXT_LINE_S
-        left = (now - self._start) / max(done, 1) * (total - done)
-        say(f"{self._doing}: {in_units(done)} of {in_units(total)}, {left:.0f} s left")

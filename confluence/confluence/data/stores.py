@@ -1,7 +1,8 @@
 """The stores of a run, open, each with the run's tasks that it has.
 
 A run learns from one or more tasks of one or more stores. Which task a batch is of is decided by
-weight: within a store by its sampler (docs/2-sampling.md, "Order"), between stores by `Mixture`.
+weight: within a store by its sampler (docs/reference/sampling.md, "Order"), between stores by
+`Mixture`.
 """
 
 from __future__ import annotations

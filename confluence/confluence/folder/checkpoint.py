@@ -335,7 +335,7 @@ class Keeper:
         except (OSError, ValueError) as error:  # the second of a full disk
             raise CheckpointError(
                 f"the checkpoint in '{path}' cannot be written ({_reason(error)}): with room for it"
-                " --resume goes on from the one before"
+                " --resume starts from the one before"
             ) from error
         self._saved.append(Saved(step=step, score=score))
         self._prune()
@@ -542,7 +542,7 @@ def from_parts(out: Path, step: int, like: Any) -> tuple[Params, Any, list[float
 
 
 def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Why a run with the record `wanted` cannot go on from a checkpoint; empty if it can."""
+    """Why a run with the record `wanted` cannot resume from a checkpoint; empty if it can."""
     found = []
     pairs = {
         "task": [_tasks_of(r) for r in (record, wanted)],
@@ -591,8 +591,8 @@ def check_resume(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]
     found = differences(record, wanted)
     if found:
         raise CheckpointError(
-            f"the run in '{out}' cannot go on: {'; '.join(found)}. Change that back, choose another"
-            " folder, or start again (`train` and `pretrain`: with --overwrite)"
+            f"the run in '{out}' cannot be resumed: {'; '.join(found)}. Change that back, choose"
+            " another folder, or start again (`train` and `pretrain`: with --overwrite)"
         )
 
 

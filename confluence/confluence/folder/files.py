@@ -48,12 +48,12 @@ def build_at(store: Path) -> str | None:
 
 
 def check_outside(folder: Path, sources: Iterable[str], kind: str = "store") -> None:
-    """Raise where a run, or a pack, would be written into what it is made from."""
+    """Raise if a run, or a pack, would be written into its own source."""
     for source in sources:
         if folder.resolve().is_relative_to(Path(source).resolve()):
             raise ValueError(
-                f"'{folder}' is the {kind} '{source}' or lies in it: choose another folder for what"
-                " is made from it (--out)"
+                f"'{folder}' is the {kind} '{source}' or lies in it: choose another folder for the"
+                " result (--out)"
             )
 
 

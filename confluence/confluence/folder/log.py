@@ -214,7 +214,7 @@ class Log:
         }
 
     def _bound(self, since: Mapping[str, Any] | None) -> dict[str, str]:
-        """What bounded the sampler since then (docs/6-tuning.md)."""
+        """What bounded the sampler since then (docs/guides/tuning.md)."""
         return {"bound_by": self._read_stats(since)["bound_by"]} if self._read_stats else {}
 
     def _cut(self) -> dict[str, Any]:

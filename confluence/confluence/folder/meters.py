@@ -183,7 +183,7 @@ def open_meter(device: Any | None = None, clock: Clock = time.perf_counter) -> M
     try:
         return NvidiaMeter(device)
     except ImportError:
-        _say_once("needs nvidia-ml-py: pip install 'confluence[nvidia]'")
+        _say_once("needs nvidia-ml-py: pip install nvidia-ml-py")
     except Exception as error:  # of a driver, which must not end a training
         _say_once(f"cannot be read: {error}")
     return StepMeter(clock)

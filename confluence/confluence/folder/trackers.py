@@ -160,22 +160,27 @@ KINDS: Mapping[str, Callable[[Path, str | None, int], Sink]] = {
     "otel": Otel,
 }
 FILES = {"otel": TRACES}  # of sinks that write no folder of their name
-PACKAGES = {
+PACKAGES = {  # that are imported
     "tensorboard": ("tensorboardX",),
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy"),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
+DISTRIBUTIONS = {  # that bring them, by their names for pip
+    "tensorboard": ("tensorboardX",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+}
 
 
-def check_installed(names: Sequence[str]) -> None:
+def check_installed(kinds: Sequence[str]) -> None:
     """Raise for all sinks at once whose packages are not there; before anything slow begins."""
-    missing = [name for name in names if not all(map(_is_there, PACKAGES[name]))]
+    missing = [kind for kind in kinds if not all(map(_is_there, PACKAGES[kind]))]
     if missing:
-        what = " and ".join(f"'{name}'" for name in missing)
-        raise ImportError(
-            f"log_to has {what}, not installed here: pip install 'confluence[{','.join(missing)}]'"
-        )
+        what = " and ".join(f"'{kind}'" for kind in missing)
+        names = " ".join(name for kind in missing for name in DISTRIBUTIONS[kind])
+        raise ImportError(f"log_to has {what}, not installed here: pip install {names}")
 
 
 def _is_there(package: str) -> bool:

@@ -290,5 +290,5 @@ def host_warning(usage: Usage, wait_share: float) -> str | None:
         f"the device is done before the host: it was busy {usage.utilization_mean:.0%} of the time,"
         " and often the next batch was not there. More num_threads or num_prefetch bring batches"
         " sooner, batches made before (`confluence prebatch`) cost the host least, and a larger"
-        " batch_size or a larger model gives the device more to do (docs/6-tuning.md)"
+        " batch_size or a larger model gives the device more to do (docs/guides/tuning.md)"
     )

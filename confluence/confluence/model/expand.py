@@ -61,7 +61,7 @@ def as_flat(batch: Inputs, row_shape: RowShape | None = None) -> Inputs:
     Raises:
         ValueError: the batch is packed.
     """
-    if "row_ids" in batch:
+    if "context_cells" in batch and "semantic_types" in batch:
         return batch
     if "context_cells" in batch and batch["context_cells"].shape[0] != 1:
         raise ValueError(

@@ -69,7 +69,7 @@ def explain_silence(
     counts = [-1 if beat is None else beat.number for beat in beats]
     silent = [r for r, count in enumerate(counts) if count == min(counts)]
     if len(silent) == len(beats):
-        return f"no rank has gone on {limit}{_last(beats[rank])}: none is behind the others"
+        return f"no rank has made progress {limit}{_last(beats[rank])}: none is behind the others"
     waiting = next(r for r in range(len(beats)) if r not in silent)
     who = ", ".join(names[r] for r in silent)
     are = "is" if len(silent) == 1 else "are"

@@ -3,7 +3,8 @@
     log.jsonl  evaluation-*.json  checkpoints/  the store ──► sections ──► run.html
 
 Made when training ends and made again by every evaluation; `confluence page RUN` makes it at any
-time, also of a run that is not finished. It says what is there: whatever metrics, baselines,
+time, also of a run that is not finished. The answer comes first: who is best, then the
+evaluations, then how training went. It says what is there: whatever metrics, baselines,
 intervals and parts an evaluation has. Everything that comes from files is escaped.
 """
 
@@ -37,7 +38,14 @@ from confluence.report.evaluation_files import (
     write_result,
 )
 from confluence.report.page_style import STYLE
-from confluence.report.tables import describe_probe, describe_trees, who_answers
+from confluence.report.tables import (
+    describe_base_rate,
+    describe_left_out,
+    describe_probe,
+    describe_trees,
+    time_range,
+    who_answers,
+)
 from confluence.scores.baselines import title_of
 from confluence.scores.evaluate import HISTORY_PARTS
 
@@ -77,26 +85,28 @@ def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
 
 def make_page(out: Path, events: list[Event]) -> str:
     """The whole page."""
-    name = out.resolve().name
     begun = of_kind(events, "start", "resume")
     place = begun[-1] if begun else {}
+    title = ", ".join(place.get("tasks", ())) or out.resolve().name
+    results = _results(out)
     sections = [
-        ("Curves", _curves(events)),
+        ("In short", _verdicts(results)),
+        ("Evaluation", _evaluations(results)),
+        ("Training", _tiles(events) + _curves(events)),
         ("Time of steps", _step_times(events)),
-        ("Evaluation", _evaluations(out)),
         ("Checkpoints", _checkpoints(out, events)),
         ("Task and store", _store_facts(out, place)),
         ("Sessions", _sessions(events)),
         ("Settings", _settings(place.get("config", {}))),
         ("Files", _files(out)),
     ]
-    body = "".join(f"<section><h2>{title}</h2>{part}</section>" for title, part in sections if part)
-    head = f"<h1>{escape(name)}</h1><p>{escape(_headline(place, events))}</p>{_tiles(events)}"
+    body = "".join(f"<section><h2>{name}</h2>{part}</section>" for name, part in sections if part)
+    head = f"<h1>{escape(title)}</h1><p>{escape(_headline(out, place, events))}</p>"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}</title><style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><header>{head}</header>\n<main>{body}</main></body></html>\n"
     )
 
@@ -104,9 +114,8 @@ def make_page(out: Path, events: list[Event]) -> str:
 # ------------------------------------------------------------------------------------ what happened
 
 
-def _headline(place: Mapping[str, Any], events: list[Event]) -> str:
-    tasks = list(place.get("tasks", ()))
-    parts = [f"task{'s' * (len(tasks) > 1)} {', '.join(tasks)}", _state(events)]
+def _headline(out: Path, place: Mapping[str, Any], events: list[Event]) -> str:
+    parts = [f"run {out.resolve().name}", _state(events)]
     if place.get("device"):
         parts.append(f"on {place['device']}")
     parts.append(f"begun {_date(events[0].get('time'))}")
@@ -236,20 +245,55 @@ def _sessions(events: list[Event]) -> str:
 # -------------------------------------------------------------------------------------- how good
 
 
-def _evaluations(out: Path) -> str:
-    found = []
+def _results(out: Path) -> dict[str, Result | None]:
+    """Evaluations, then probes, by their files; None where one cannot be read."""
+    found: dict[str, Result | None] = {}
     for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
         try:
             result = completed(json.loads(path.read_text(encoding="utf-8")))
         except ValueError:
-            found.append(f"<p>{escape(str(path.relative_to(out)))} cannot be read.</p>")
-            continue
-        found.append(f'<div class="evaluation">{_evaluation(result)}</div>')
+            result = None
+        found[str(path.relative_to(out))] = result
+    return found
+
+
+def _verdicts(results: Mapping[str, Result | None]) -> str:
+    """A sentence for each evaluation, and where there are several which one it is of."""
+    judged = [result for result in results.values() if result and "text" in _verdict(result)]
+    found = []
+    for result in judged:
+        which = f"<small>{escape(_which(result))}</small>" if len(judged) > 1 else ""
+        found.append(f'<p class="verdict">{which}{escape(str(_verdict(result)["text"]))}</p>')
     return "".join(found)
 
 
-def _evaluation(result: Mapping[str, Any]) -> str:
-    """One file: who scored how, on all seeds and on parts of them."""
+def _verdict(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = result.get("verdict")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _which(result: Mapping[str, Any]) -> str:
+    """What two evaluations of a run differ by."""
+    parts = [_title(result), str(result.get("regime", ""))]
+    if result.get("visible_until"):
+        parts[1] += f" at {result['visible_until']}"
+    parts += [describe_runs(result["runs"])] if "runs" in result else []
+    parts += [describe_trees(result["trees"])] if "trees" in result else []
+    parts += [f"weights of step {_whole(result['step'])}"] if "step" in result else []
+    return " · ".join(part for part in parts if part)
+
+
+def _evaluations(results: Mapping[str, Result | None]) -> str:
+    return "".join(
+        f"<p>{escape(name)} cannot be read.</p>"
+        if result is None
+        else f'<div class="evaluation">{evaluation_html(result)}</div>'
+        for name, result in results.items()
+    )
+
+
+def evaluation_html(result: Mapping[str, Any]) -> str:
+    """One evaluation: who scored how, on all seeds and on parts of them."""
     metrics = list(result.get("metrics", {}))
     baselines = result.get("baselines", {})
     apart = any("differences" in entry for entry in baselines.values())
@@ -262,13 +306,17 @@ def _evaluation(result: Mapping[str, Any]) -> str:
             (entry.get("difference_intervals") or {}).get(first), sign="+",
         )  # fmt: skip
         rows.append([title_of(name), *_scores(entry, metrics), *([difference] if apart else [])])
-    title = f"{_words(result.get('task'))} on {result.get('split')}"
-    title += ", linear probe" if "probe" in result else ""
     return (
-        f"<h3>{escape(title)}</h3><p>{escape(_regime(result))}</p>"
+        f"<h3>{escape(_title(result))}</h3><p>{escape(_regime(result))}</p>"
         f'<div class="scores">{_table(header, rows)}</div>'
         f"{_parts(result, first)}{_list(_notes(result))}"
     )
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    """The task, the split, and who was asked."""
+    title = f"{_words(result.get('task'))} on {result.get('split')}"
+    return title + (", linear probe" if "probe" in result else "")
 
 
 def _whose(result: Mapping[str, Any]) -> str:
@@ -295,11 +343,14 @@ def _regime(result: Mapping[str, Any]) -> str:
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
     notes = [describe_probe(result["probe"])] if "probe" in result else []
+    notes += describe_base_rate(result)
     for name, entry in result.get("baselines", {}).items():
         said = [str(entry[part]) for part in ("constant", "model", "missing") if part in entry]
         if entry.get("fallback_share") is not None:
             fallback = str(entry.get("fallback", ""))
             said.append(f"{title_of(fallback)} for {share(entry['fallback_share'])} of the seeds")
+        if entry.get("left_out"):
+            said.append(describe_left_out(entry["left_out"]))
         if said:
             notes.append(f"{title_of(name)}: {'; '.join(said)}")
     drawn = result.get("resampling") or {}
@@ -319,9 +370,7 @@ def _parts(result: Mapping[str, Any], first: str) -> str:
     """The first metric on parts of the seeds."""
     history = result.get("history") or {}
     parts = [(HISTORY_PARTS.get(name, name), part) for name, part in history.items()]
-    parts += [
-        (f"{part.get('from')} to {part.get('to')}", part) for part in result.get("obs_time") or ()
-    ]
+    parts += [(time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return ""
     names = list(result.get("baselines", {}))
@@ -344,7 +393,7 @@ def _with_interval(value: Any, interval: Any, sign: str = "") -> Markup:
     if value is None or not isinstance(interval, list | tuple) or len(interval) != 2:
         return Markup(shown)
     low, high = (escape(_metric(end, sign)) for end in interval)
-    return Markup(f"{shown}<small>{low} to {high}</small>")
+    return Markup(f"{shown}<br/><small>{low} to {high}</small>")
 
 
 def _metric(value: Any, sign: str = "") -> str:

@@ -18,7 +18,7 @@ p { margin: 0 0 10px; color: var(--soft); overflow-wrap: anywhere; }
 section { background: var(--paper); border: 1px solid var(--line); border-radius: 8px;
   padding: 18px 20px; margin: 18px 0; }
 dl { margin: 0; } dd { margin: 0; } dt { color: var(--soft); }
-.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 14px; }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-bottom: 18px; }
 .tiles div { background: var(--paper); border: 1px solid var(--line); border-radius: 8px;
   padding: 10px 16px; min-width: 130px; }
 .tiles dd { font-size: 21px; font-weight: 600; } .tiles dt { font-size: 13px; }
@@ -43,11 +43,15 @@ circle { fill: var(--e); } rect.bar { fill: var(--a); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
-th { color: var(--soft); font-weight: 500; font-size: 13px; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; min-width: 7em; }
+th { color: var(--soft); font-weight: 500; font-size: 13px; vertical-align: bottom;
+  white-space: nowrap; }
 .scores tbody tr:first-child td { font-weight: 600; }
+.verdict { color: var(--text); font-size: 18px; margin: 0; }
+.verdict + .verdict { margin-top: 12px; }
+.verdict small { display: block; color: var(--soft); font-size: 13px; }
 .evaluation + .evaluation { margin-top: 22px; }
-td small { display: block; color: var(--soft); font-weight: 400; }
+td small { display: block; color: var(--soft); font-weight: 400; white-space: nowrap; }
 .facts div { display: flex; gap: 10px; } .facts dt { flex: 0 0 130px; }
 .facts dd { overflow-wrap: anywhere; }
 .settings { columns: 3 250px; column-gap: 32px; font-size: 14px; }

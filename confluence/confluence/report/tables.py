@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from confluence.answers.prediction_files import Answers
 from confluence.answers.several_runs import describe_runs
 from confluence.scores.baselines import title_of
 from confluence.scores.evaluate import HISTORY_PARTS, short_time
+from confluence.scores.metrics import metric_text
 
+ANSWERS_SHOWN = 20  # of predictions by keys
+CELL_CHARACTERS = 60  # of a key or a category
+RARE = 0.1  # of the seeds are true: less is named
 TOO_GOOD = 0.995  # of what one row says about the answer
 Result = dict[str, Any]
 
@@ -32,7 +37,7 @@ def describe_held_out(result: Result) -> list[str]:
 
 
 def describe_evaluation(result: Result) -> list[str]:
-    """The metrics of the model and its baselines, and of parts of the seeds."""
+    """The metrics of the model and its baselines, and of parts of the seeds; then who is best."""
     if result.get("objective") == "masked_cells":
         return describe_held_out(result)
     names = list(result["metrics"])
@@ -42,7 +47,34 @@ def describe_evaluation(result: Result) -> list[str]:
     rows.append(_row(who_answers(result), result, first, others))
     for name, baseline in result["baselines"].items():
         rows.append(_row(title_of(name), baseline, first, others))
-    return [_headline(result), *aligned(rows), *_notes(result), *_parts(result, first)]
+    verdict = ["", result["verdict"]["text"]] if "verdict" in result else []
+    tables = [*aligned(rows), *_notes(result), *_parts(result, first)]
+    return [_headline(result), *tables, *verdict]
+
+
+def describe_answers(answers: Answers) -> list[str]:
+    """The first predictions as a table."""
+    columns = answers.columns(0, ANSWERS_SHOWN)
+    columns["obs_time"] = list(map(short_time, columns["obs_time"]))
+    rows = [
+        list(columns),
+        *([_cell(v) for v in row] for row in zip(*columns.values(), strict=True)),
+    ]
+    more = len(answers) - ANSWERS_SHOWN
+    return [*aligned(rows), *([f"  and {more:,} more"] if more > 0 else [])]
+
+
+def _cell(value: Any) -> str:
+    """A value of a prediction on one line; what is not text is spelled as in Python."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1 else f"{value:.6g}"
+    text = str(value)
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= CELL_CHARACTERS else f"{text[:CELL_CHARACTERS]}..."
 
 
 def describe_backtest(result: Result) -> list[str]:
@@ -59,16 +91,16 @@ def describe_backtest(result: Result) -> list[str]:
             values = [fold["frozen"][metric], fold["rolling"][metric]]
             values += [fold["baselines"][name].get(metric) for name in names]
             cutoff, scored = short_time(fold["cutoff"]), f"{fold['scored']:,}"
-            rows.append([cutoff, str(fold["seed"]), scored, *map(_four_digits, values)])
+            rows.append([cutoff, str(fold["seed"]), scored, *map(four_digits, values)])
             is_last = number == len(folds) or folds[number]["cutoff"] != fold["cutoff"]
             if is_last and fold["cutoff"] in joint:
                 both = [joint[fold["cutoff"]][regime][metric] for regime in ("frozen", "rolling")]
-                rows.append([cutoff, "all", scored, *map(_four_digits, both), *[""] * len(names)])
+                rows.append([cutoff, "all", scored, *map(four_digits, both), *[""] * len(names)])
         means = [summary["model"], summary["rolling"], *map(summary["baselines"].get, names)]
-        rows.append(["mean", "", "", *map(_four_digits, means)])
+        rows.append(["mean", "", "", *map(four_digits, means)])
         if summary["together"]:
             both = [summary["together"][regime] for regime in ("frozen", "rolling")]
-            rows.append(["mean", "all", "", *map(_four_digits, both), *[""] * len(names)])
+            rows.append(["mean", "all", "", *map(four_digits, both), *[""] * len(names)])
         with_trees = f", {describe_trees({'share': share})}" if share else ""
         lines += ["", f"{title}, {metric}, frozen at each cutoff{with_trees}", *aligned(rows)]
         if summary["std"] is not None:
@@ -79,7 +111,8 @@ def describe_backtest(result: Result) -> list[str]:
     return lines[1:]
 
 
-def _four_digits(value: float | None) -> str:
+def four_digits(value: float | None) -> str:
+    """A loss or a metric; "-" where there is none."""
     return "-" if value is None else f"{value:.4f}"
 
 
@@ -104,7 +137,7 @@ def _row(title: str, scores: Result, first: str, others: list[str]) -> list[str]
             scores["differences"][first], scores["difference_intervals"][first], sign="+"
         )
     value = _with_interval(scores["metrics"][first], (scores.get("intervals") or {}).get(first))
-    return [title, value, difference, *(_number(scores["metrics"][name]) for name in others)]
+    return [title, value, difference, *(metric_text(scores["metrics"][name]) for name in others)]
 
 
 def _notes(result: Result) -> list[str]:
@@ -112,6 +145,7 @@ def _notes(result: Result) -> list[str]:
     lines = [f"  {describe_probe(result['probe'])}"] if "probe" in result else []
     if result["scored"]:
         lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
+    lines += [f"  {line}" for line in describe_base_rate(result)]
     lines += _told_by_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):
@@ -123,6 +157,9 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + describe_runs(result["runs"]))
     if "trees" in result:
         lines.append(f"  {describe_trees(result['trees'])}")
+    left_out = max((b.get("left_out", 0) for b in result["baselines"].values()), default=0)
+    if left_out:
+        lines.append(f"  {describe_left_out(left_out)}")
     missing = {b["missing"]: None for b in result["baselines"].values() if "missing" in b}
     return [*lines, *(f"  no boosted trees: {reason}" for reason in missing)]
 
@@ -139,16 +176,34 @@ def describe_trees(trees: Result) -> str:
     return f"trees on history have {trees['share']} of each answer"
 
 
+def describe_left_out(count: int) -> str:
+    """How many columns of parents the trees were not shown."""
+    return f"trees do not see {count:,} columns of parents: the anchor has too many parents"
+
+
 def _told_by_columns(result: Result) -> list[str]:
-    """A line where the anchor's own columns say so much that the answer may be among them."""
+    """A line where columns of the anchor and its parents say so much that the answer may be among
+    them."""
     metrics = result["baselines"].get("own_columns", {}).get("metrics", {})
     for name in ("auroc", "r2"):
         if (metrics.get(name) or 0.0) >= TOO_GOOD:
             return [
-                f"  the anchor's own columns alone have {name} {metrics[name]:.3f}: if they hold"
-                " the answer, hide them (hidden_columns of the task)"
+                f"  the columns of the anchor and its parents alone have {name}"
+                f" {metrics[name]:.3f}: if they hold the answer, hide them (hidden_columns of the"
+                " task)"
             ]
     return []
+
+
+def describe_base_rate(result: Mapping[str, Any]) -> list[str]:
+    """A line where few seeds are true: how many, and whether any is called true."""
+    true, scored = result.get("true"), result.get("scored")
+    if true is None or not scored or true >= RARE * scored:
+        return []
+    line = f"{true / scored:.1%} of the {scored:,} {result['split']} seeds are true"
+    if not result["called_true"]:
+        line += "; no row is called true, as no probability is above 0.5"
+    return [line]
 
 
 def describe_probe(probe: Result) -> str:
@@ -162,7 +217,7 @@ def describe_probe(probe: Result) -> str:
 def _parts(result: Result, first: str) -> list[str]:
     """The first metric on parts of the seeds: of the model with its interval, of the baselines."""
     parts = [(HISTORY_PARTS[name], part) for name, part in (result.get("history") or {}).items()]
-    parts += [(_time_range(part), part) for part in result.get("obs_time") or ()]
+    parts += [(time_range(part), part) for part in result.get("obs_time") or ()]
     if not parts:
         return []
     named = [title_of(name) for name in result["baselines"]]
@@ -170,16 +225,19 @@ def _parts(result: Result, first: str) -> list[str]:
     rows = [["", "seeds", "anchors", f"{first} {whose}", *named]]
     for title, part in parts:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))
-        theirs = [_number(baseline["metrics"][first]) for baseline in part["baselines"].values()]
+        theirs = [
+            metric_text(baseline["metrics"][first]) for baseline in part["baselines"].values()
+        ]
         rows.append([title, f"{part['scored']:,}", f"{part['anchors']:,}", ours, *theirs])
     return ["", *aligned(rows)]
 
 
-def _time_range(part: Result) -> str:
+def time_range(part: Mapping[str, Any]) -> str:
     """One time or two, without a time of day where both are midnights."""
-    low, high = (short_time(part[end]) for end in ("from", "to"))
+    whole = [str(part.get(end, "")) for end in ("from", "to")]
+    low, high = map(short_time, whole)
     if len(low) != len(high):
-        low, high = part["from"], part["to"]
+        low, high = whole
     return low if low == high else f"{low} to {high}"
 
 
@@ -198,13 +256,6 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 def _with_interval(value: float | None, interval: list[float] | None, sign: str = "") -> str:
     if interval is None or value is None:
-        return _number(value, sign)
-    return f"{_number(value, sign)} [{_number(interval[0], sign)}, {_number(interval[1], sign)}]"
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    """Four significant digits at most, and no more than four behind the point."""
-    if value is None:
-        return "-"
-    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
-    return f"{value:{sign}.{digits}f}"
+        return metric_text(value, sign)
+    low, high = (metric_text(end, sign) for end in interval)
+    return f"{metric_text(value, sign)} [{low}, {high}]"

@@ -285,7 +285,7 @@ def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: bool) -> Lin
         return Line(about="batches", settings={}, said=f"live: {said}")
     draws = cfg.child_order == "uniform" or cfg.staleness is not None or cfg.cell_dropout > 0
     if draws and row["kept_batches"] < row["needed_batches"]:
-        said += "; their contexts repeat, where live ones are drawn anew: more prebatch_epochs"
+        said += "; their contexts repeat, while live ones are drawn anew: more prebatch_epochs"
     if row["kept_bytes"] > MEMORY_SHARE * free:
         said = f"made before and kept on a disk (`confluence prebatch`): {said}"
         return Line(about="batches", settings={}, said=said)

@@ -4,9 +4,9 @@
                                 score what was asked after it, the database frozen at the cutoff
     for each cutoff:            score the runs of all seeds together (`several_runs.py`)
 
-The seeds of train are dealt anew at each cutoff (`PastConfig`, docs/2-sampling.md, "Splits by
-time"); those of val and test are in no batch, and their labels in no context. Every fit is a run in
-a folder of its own, so a stopped backtest goes on where it was.
+The seeds of train are dealt anew at each cutoff (`PastConfig`, docs/reference/sampling.md, "Splits
+by time"); those of val and test are in no batch, and their labels in no context. Every fit is a run
+in a folder of its own, so a stopped backtest goes on where it was.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def write_metadata(
     if before not in (None, path.read_text(encoding="utf-8")) and not is_edited_here:
         (out / BEFORE).write_text(str(before), encoding="utf-8")
         how = "inferred" if given is None else "written"
-        say(f"{path} is {how} anew; what it said is in {out / BEFORE}")
+        say(f"{path} is {how} anew; its old content is in {out / BEFORE}")
     tell_assumptions(assumed, path, strict=strict, say=say)
     return path
 
@@ -183,7 +183,7 @@ def build_store(
     if store.exists() and keep and not same:
         raise FileExistsError(
             f"'{out}' holds a run of another source or other metadata, or the source has changed."
-            " Replace it by --overwrite, or choose another folder"
+            " Replace it with --overwrite, or choose another folder"
         )
     if store.exists() and same and (keep or files is not None):
         # A server does not say what changed, and what a run learned from stays.
@@ -269,13 +269,13 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
     if question.target_type is None and entry["bad_targets"]:
         raise ValueError(
             f"{entry['bad_targets']:,} of {entry['rows']:,} values of '{question.target}' are"
-            " neither true nor false: say what they are by --target-type (numerical, categorical,"
+            " neither true nor false: give their type with --target-type (numerical, categorical,"
             " timestamp; boolean: these are NULL)"
         )
     if entry["split"] == "hash":
         say(
             f"train, val and test of {task} differ by {entry['anchor_table']}, not by time: give"
-            " --split-column to learn from the past and be tested on what came later"
+            " --split-column to learn from the past and be tested on later answers"
         )
 
 
@@ -298,7 +298,7 @@ def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
 def _check_same(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if found := checkpoint.differences(record, wanted):
         raise FileExistsError(
-            f"'{out}' holds another run: {'; '.join(found)}. Replace it by --overwrite, or choose"
+            f"'{out}' holds another run: {'; '.join(found)}. Replace it with --overwrite, or choose"
             " another folder"
         )
 
@@ -331,7 +331,7 @@ def train_or_load(
         done = None
     settings = {**overrides, "verify": "header"}  # it was verified when it was built or found
     if done is not None:
-        say(f"training on {task} goes on after step {done} of {cfg.steps}")
+        say(f"resuming the training on {task} after step {done} of {cfg.steps}")
         return train(store, task=task, out=out, preset=preset, resume=True, **settings)
     say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
     return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **settings)

@@ -3,7 +3,7 @@
     store ──► sampler of each rank ──► batches of E epochs, passes over val ──┐
       └─────► labels, vectors, metadata, scales ──────────────────────────────┴──► a pack
 
-What a pack is, byte by byte: `data/pack.py`; how it is used: docs/15-packs.md.
+What a pack is, byte by byte: `data/pack.py`; how it is used: docs/guides/packs.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from confluence.data.pack import (
     write_arrays,
     write_manifest,
 )
-from confluence.data.packed_store import Progress, label_arrays
+from confluence.data.packed_store import label_arrays
+from confluence.data.progress import Progress
 from confluence.data.replay import Order, positions_of
 from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
 from confluence.data.unfinished import check_free, publishing
@@ -82,7 +83,9 @@ def _check(cfg: Config, store: Any, *, epochs: int | None, ranks: int) -> None:
             " (--prebatch memory keeps their batches)"
         )
     if current().size > 1:
-        raise ValueError("prebatch works in one process: `ranks` says for how many it writes")
+        raise ValueError(
+            "prebatch works in one process: `ranks` is the number of ranks it writes for"
+        )
     for name, number in (("epochs", epochs), ("ranks", ranks)):
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}, expected at least 1")
@@ -140,7 +143,7 @@ class PackWriter:
             out: what it will be called.
         """
         self._work = work
-        self._progress = Progress(f"writing '{out}'")
+        self._progress = Progress(f"writing '{out}'", in_units)
         self.total = 0  # bytes that all of it is about to have
         self.files: dict[str, Any] = {}  # what the manifest says of each
         self.layouts: list[Layout] = []

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from headwater import SemanticType
+from headwater.console import say
 from numpy.typing import NDArray
 
 from confluence.answers.read_out import clamped
 from confluence.config import Config
+from confluence.data.progress import Progress
 from confluence.data.stores import TaskPlace
 from confluence.data.tasks import (
     Floats,
@@ -50,6 +52,7 @@ from confluence.report.page import keep_result
 from confluence.scores import linear
 from confluence.scores.evaluate import Predictions, evaluate
 from confluence.scores.linear import Ridge, Softmax
+from confluence.scores.verdict import OF_PROBE
 from confluence.training.step import batch_shape, compiled_by_shape
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
@@ -90,9 +93,19 @@ def probe(
         target, labels = read_target(place.store, sampler, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
         models = [run.params, reader.first_weights(run.config)]
-        train = reader.read(models, sampler.epoch("train", task=place.name), limit=TRAIN_SEEDS)
-        wanted = reader.read(models, sampler.epoch(split, task=place.name))
-    probes = [fit_probe(h, train.seeds, labels, target) for h in train.vectors]
+        told = Told(place.title)
+        passes = [sampler.epoch(each, task=place.name) for each in ("train", split)]
+        count = min(sampler.num_seeds("train", place.name), TRAIN_SEEDS)
+        train = reader.read(
+            models, passes[0], limit=TRAIN_SEEDS, each=told.contexts("train", count)
+        )
+        count = sampler.num_seeds(split, place.name)
+        wanted = reader.read(models, passes[1], each=told.contexts(split, count))
+    probes = [
+        fit_probe(h, train.seeds, labels, target, each=told.regressions(KINDS[target.stype], who))
+        for h, who in zip(train.vectors, ("the run's", "first"), strict=True)
+    ]
+    told.line(f"scoring {count:,} answers and baselines")
     answers = [
         read_scores(fitted.linear.scores(h), target)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
@@ -105,7 +118,7 @@ def probe(
             **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
         },
         has_history=visible_history(place.store, cfg, target, labels, split),
-        resamples=resamples,
+        resamples=resamples, answer=OF_PROBE,
     )  # fmt: skip
     result |= {
         "task": place.title,
@@ -119,6 +132,30 @@ def probe(
     }
     keep_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
     return result
+
+
+class Told:
+    """What a probe is at, in lines on stderr."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+
+    def line(self, doing: str) -> None:
+        """What begins."""
+        say(f"probe of {self._title}: {doing}")
+
+    def contexts(self, split: str, count: int) -> Callable[[int], None]:
+        """So many contexts of a split are to be read; call it with how many are."""
+        progress = self._progress(f"reading {split}", f", {count:,} contexts")
+        return lambda done: progress(done, count)
+
+    def regressions(self, kind: str, whose: str) -> Progress:
+        """Regressions are to be fitted to the vectors of some weights."""
+        return self._progress(f"{kind} on the vectors of {whose} weights")
+
+    def _progress(self, doing: str, more: str = "") -> Progress:
+        self.line(doing + more)
+        return Progress(f"probe of {self._title}: {doing}", "{:,}".format)
 
 
 def find_task_place(run: Run, task: str | None) -> TaskPlace:
@@ -175,9 +212,11 @@ class Reader:
         return init(jax.random.key(cfg.seed), cfg, self._tables.columns.shape[1])
 
     def read(
-        self, models: Sequence[Params], batches: Iterable[Any], *, limit: int | None = None
-    ) -> Vectors:
-        """The vectors at the targets of a pass, or of its first seeds."""
+        self, models: Sequence[Params], batches: Iterable[Any], *, limit: int | None = None,
+        each: Callable[[int], None] = lambda count: None,
+    ) -> Vectors:  # fmt: skip
+        """The vectors at the targets of a pass, or of its first seeds. each: called with how many
+        are read."""
         bodies = [_without_heads(params) for params in models]
         parts: list[list[NDArray[np.float32]]] = [[] for _ in models]
         info: dict[str, list[NDArray[Any]]] = {"seed_index": [], "anchor_rows": [], "obs_time": []}
@@ -193,6 +232,7 @@ class Reader:
                 for name, values in info.items():
                     values.append(np.array(batch.info[name])[:contexts])
                 count += contexts
+                each(count)
                 if count == limit:
                     break
 
@@ -228,8 +268,9 @@ def _jitted_context(cfg: Config, row_shape: RowShape) -> Any:
 
 
 def fit_probe(
-    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task
-) -> linear.Fitted:
+    vectors: NDArray[np.float32], seeds: NDArray[np.int64], labels: Labels, task: Task, *,
+    each: linear.Each = lambda done, total: None,
+) -> linear.Fitted:  # fmt: skip
     """A regression from the vectors of seeds to their labels; those without one are left out."""
     known = labels.is_known[seeds]
     if not known.any():
@@ -237,10 +278,11 @@ def fit_probe(
     seeds, vectors = seeds[known], vectors[known]
     targets, anchors = labels.targets[seeds], labels.anchor_rows[seeds]
     if task.stype == SemanticType.CATEGORICAL:
-        return linear.fit(Softmax(task.category_limit), vectors, targets.astype(np.int64), anchors)
+        kind, targets = Softmax(task.category_limit), targets.astype(np.int64)
+        return linear.fit(kind, vectors, targets, anchors, each=each)
     if task.stype == SemanticType.BOOLEAN:
-        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors)
-    return linear.fit(Ridge(), vectors, targets, anchors)
+        return linear.fit(Softmax(2), vectors, (targets > 0.5).astype(np.int64), anchors, each=each)
+    return linear.fit(Ridge(), vectors, targets, anchors, each=each)
 
 
 def read_scores(scores: Floats, task: Task) -> tuple[Floats, Floats]:

@@ -18,7 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import headwater
 import numpy as np
+from headwater.errors import TimeNeededError
+from headwater.notebook import CELL_BYTES, counted, html_line, html_table, short, short_lines
 from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
@@ -50,6 +53,7 @@ from confluence.folder.trackers import NAMES_FILE, check_installed, own_places
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import Params
 from confluence.ranks.group import current
+from confluence.report.evaluation import Evaluation
 from confluence.report.evaluation_files import (
     EVALUATION,
     RESULTS,
@@ -62,6 +66,7 @@ from confluence.report.page import PAGE, keep_result
 from confluence.runs.ask import ask
 from confluence.runs.sizing import check_budget, fitting_budget
 from confluence.scores.evaluate import evaluate, time_text
+from confluence.scores.verdict import of_model
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.training.session import Session
 from confluence.training.warm_start import check_start
@@ -69,9 +74,10 @@ from confluence.trees.label_row_check import check_label_rows
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
 VisibleUntil: TypeAlias = Time | None
+TASKS_SHOWN = 20  # in a line each, where a run shows itself
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """A trained model.
 
@@ -85,6 +91,33 @@ class Run:
     params: Params
     stores: tuple[str, ...] = ()  # paths, in the run's order
     seeds: tuple[Seeds, ...] = ()  # where masked cells were learned, by store
+
+    def __repr__(self) -> str:
+        tasks = (f"task {place.title} of {place.store}" for place in self.places)
+        stores = () if self.places else (f"masked cells of {store}" for store in self.stores)
+        lines = [short(f"<{self._headline(40)}>")]
+        return "\n".join(lines + short_lines([*tasks, *stores], TASKS_SHOWN, "task"))
+
+    def _repr_html_(self) -> str:
+        tasks = [[place.title, place.store] for place in self.places]
+        stores = [] if self.places else [["masked cells", store] for store in self.stores]
+        usual = Config().to_dict()
+        settings = [
+            [name, value] for name, value in self.config.to_dict().items() if value != usual[name]
+        ]
+        parts = [
+            html_line(self._headline(CELL_BYTES)),
+            html_table(["task", "store"], [*tasks, *stores], "task"),
+            html_table(["setting", "value (other than the default)"], settings, "setting"),
+        ]
+        return "".join(parts)
+
+    def _headline(self, most: int) -> str:
+        parameters = sum(int(np.prod(value.shape)) for value in self.params.values())
+        return (
+            f"Run '{short(self.out, most)}': step {self.step:,} of {self.config.steps:,},"
+            f" {counted(parameters, 'parameter')}"
+        )
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -112,7 +145,7 @@ class Run:
         visible_until: VisibleUntil = None, resamples: int | None = None,
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
         verify: str = "once",
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> Evaluation:  # fmt: skip
         """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
         whose name says how they were asked for (`evaluation_files.py`).
 
@@ -134,7 +167,7 @@ class Run:
             split, task=task, regime=regime, visible_until=visible_until,
             resamples=resamples, trees=trees, others=others, tree_share=tree_share, verify=verify,
         )  # fmt: skip
-        return scoring.result() if current().is_first else {}
+        return Evaluation(scoring.result() if current().is_first else {})
 
     def scoring(
         self, split: str, *, task: str | None = None, regime: str | None = None,
@@ -181,14 +214,14 @@ class Run:
                 asked.predictions, labels, target, split=split, metric=cfg.metric,
                 visible_until=cfg.visible_until, trees=beside,
                 has_history=visible_history(place.store, cfg, target, labels, split),
-                resamples=resamples,
+                resamples=resamples, answer=of_model(tree_share),
             )  # fmt: skip
             return {**result, **asked.made, "task": place.title, "step": self.step}
 
         return Scoring(self.out, self.results(task), score)
 
     def predict(
-        self, *, split: str | None = None, keys: Sequence[Any] | None = None,
+        self, *unnamed: Any, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None,
         others: Sequence[Run] = (), tree_share: float = 0.0, verify: str = "once",
@@ -210,6 +243,11 @@ class Run:
         Where this process has joined others all call this alike, share the questions and get all
         answers; rank 0 writes the file, and the others wait for it.
         """
+        if unnamed:
+            raise TypeError(
+                f"predict got a {type(unnamed[0]).__name__} without a name: give keys=..., such as"
+                " predict(keys=[42, 77], at='2026-11-01'), keys_file=... or split='test'"
+            )
         file = Path(path) if path is not None and current().is_first else None
         if file is not None:
             check_output(file)
@@ -225,6 +263,11 @@ class Run:
             raise TypeError(
                 f"keys is the text {keys!r}, which would be a key per letter: give a list"
             )
+        if isinstance(keys, Mapping) or hasattr(keys, "columns"):  # iterates over its columns
+            raise TypeError(
+                f"keys is a {type(keys).__name__}, expected a list: give the column of keys, or a"
+                " list of tuples for a composite key"
+            )
         # They are read more than once.
         keys = None if keys is None else list(keys)
         at = list(at) if isinstance(at, Iterable) and not isinstance(at, str) else at
@@ -235,9 +278,14 @@ class Run:
         def batches(opened: Any) -> Any:
             if split is not None:
                 return opened.epoch(split, task=place.name)
-            if asked is not None:
-                return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
-            return opened.batches_for(place.name, keys=keys, obs_time=at)
+            try:
+                if asked is not None:
+                    return opened.batches_for(place.name, rows=asked.rows, obs_time=asked.obs_times)
+                return opened.batches_for(place.name, keys=keys, obs_time=at)
+            except TimeNeededError as error:
+                raise headwater.TaskError(
+                    f"{error.why}: give at=, such as at='2026-11-01' (--at on the command line)"
+                ) from error
 
         said = ask(
             self, place, cfg, batches, split=split, others=others, tree_share=tree_share,
@@ -283,9 +331,9 @@ class Run:
         check_split(split)
         return probe(self, split, **options)
 
-    def evaluations(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[Evaluation]:
         """All evaluations in the run's folder: of every task, split, regime and checkpoint."""
-        return read_results(self.out)
+        return [Evaluation(result) for result in read_results(self.out)]
 
     def _held_out(self, split: str) -> dict[str, Any]:
         """The loss of masked cells in the contexts of a split."""

@@ -91,7 +91,7 @@ class Sizing:
         """
         if self.bytes_per_cell <= 0:
             raise SizingError(
-                f"{self._told()}: no more memory for more cells, so nothing can be said of larger"
+                f"{self._told()}: no more memory for more cells, so nothing is known of larger"
                 " ones; give --cell-budget a number"
             )
         cells = (self.fraction * self.limit_bytes - self.fixed_bytes) / self.bytes_per_cell

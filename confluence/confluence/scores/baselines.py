@@ -19,18 +19,31 @@ from confluence.data.tasks import NO_TIME, TRAIN, Floats, Labels, Task
 from confluence.trees.history import label_lists
 from confluence.trees.time_lists import Moments
 
+CONSTANT, HISTORY = "global_constant", "history"  # names in a result
 TITLES = {  # for people, by the name in a result
-    "global_constant": "global constant",
+    CONSTANT: "global constant",
     "per_entity": "per entity",
     "own_columns": "trees, own columns",
-    "history": "trees, history",
+    HISTORY: "trees, history",
     "untrained": "probe, untrained",
+}
+SUBJECTS = {  # the same in a sentence
+    CONSTANT: "a constant",
+    "per_entity": "a constant for each entity",
+    "own_columns": "trees on own columns",
+    HISTORY: "trees on history",
+    "untrained": "the probe of untrained weights",
 }
 
 
 def title_of(baseline: str) -> str:
     """What people call a baseline."""
     return TITLES.get(baseline, baseline.replace("_", " "))
+
+
+def subject_of(baseline: str) -> str:
+    """What a sentence calls a baseline."""
+    return SUBJECTS.get(baseline, baseline.replace("_", " "))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,14 +109,14 @@ def baselines(
     own = np.array([constant(h) if h.size else overall for h in histories], np.float64)
     without = sum(1 for h in histories if not h.size)
     found = {
-        "global_constant": Baseline(
+        CONSTANT: Baseline(
             about={"constant": f"{name} of the train labels", "value": overall},
             values=np.full(rows.size, overall),
         ),
         "per_entity": Baseline(
             about={
                 "constant": f"{name} of the entity's train labels known by then",
-                "fallback": "global_constant",
+                "fallback": CONSTANT,
                 "fallback_share": without / rows.size if rows.size else 0.0,
             },
             values=own,

@@ -2,7 +2,8 @@
 
     predictions, labels ──► the rows scored ──► metrics, intervals, differences     `metrics`
                                       ├──► the same apart by visible history        `history`
-                                      └──► and by obs_time                          `obs_time`
+                                      ├──► and by obs_time                          `obs_time`
+                                      └──► one sentence: who is best                `verdict`
 
 Seeds without a label are never scored, nor are NULL targets; both are counted. Intervals come from
 draws of anchors (`bootstrap.py`); a difference is the model's metric less the baseline's.
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from headwater import SemanticType
 from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
@@ -22,10 +24,10 @@ from confluence.data.tasks import NO_TIME, SPLITS, Floats, Labels, Task
 from confluence.scores import bootstrap
 from confluence.scores.baselines import Baseline, baselines
 from confluence.scores.bootstrap import Part
-from confluence.scores.metrics import MEASURES, Measured, metrics_of
+from confluence.scores.metrics import MEASURES, Measured, main_metric, metrics_of
+from confluence.scores.verdict import MODEL, Answer, Scoreboard, judge, of_model
 
 TIME_BUCKETS = 4  # most of them
-MODEL = "model"  # beside the names of baselines
 WHOLE = "whole"  # beside the names of parts
 
 
@@ -45,6 +47,7 @@ def evaluate(
     predictions: Predictions, labels: Labels, task: Task, *, split: str, metric: str,
     visible_until: str | None = None, trees: Mapping[str, Mapping[str, Any]] | None = None,
     has_history: NDArray[np.bool_] | None = None, resamples: int | None = 0,
+    answer: Answer | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score one pass over a split. The result is plain and can be written as JSON.
 
@@ -53,7 +56,8 @@ def evaluate(
         has_history: of each seed of the task, from `visible_history`; None: the
             result is not told apart by it.
         resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
-            no intervals, and no parts.
+            no intervals, no parts and no verdict.
+        answer: whose the predictions are; None: the model's.
     """
     if resamples is not None and resamples < 0:
         raise ValueError(f"resamples is {resamples}, expected at least 0")
@@ -69,7 +73,7 @@ def evaluate(
     parts = {WHOLE: np.arange(rows.size)}
     if resamples != 0:
         parts |= history_parts(rows, has_history) | time_parts(labels.obs_times[rows])
-    found, drawn = scores.measure(parts, resamples)
+    found, drawn, samples = scores.measure(parts, resamples)
     whole = found.pop(WHOLE)
     for name, baseline in beside.items():
         whole["baselines"][name] = {**baseline.about, **whole["baselines"][name]}
@@ -82,6 +86,7 @@ def evaluate(
         "scored": whole.pop("scored"),
         "null": int(np.sum(labels.is_labelled[index] & ~scored)),
         "unlabelled": int(np.sum(~labels.is_labelled[index])),
+        **_true_counts(labels.targets[rows], predictions.values[scored], task),
         **whole,
     }
     if resamples != 0:
@@ -91,12 +96,25 @@ def evaluate(
         }  # fmt: skip
         named = {name: part for name, part in found.items() if name in HISTORY_PARTS}
         result["history"] = named or None
+        board = Scoreboard.of(*main_metric(task.stype, metric), whole, samples.get(WHOLE, {}))
+        verdict = judge(
+            board, answer or of_model(), targets=labels.targets[rows], anchors=whole["anchors"],
+            stype=task.stype,
+        )  # fmt: skip
+        result["verdict"] = dataclasses.asdict(verdict)
         result["obs_time"] = [
             {**_time_range(labels.obs_times[rows[parts[name]]]), **part}
             for name, part in found.items()
             if name not in named
         ]
     return result
+
+
+def _true_counts(targets: Floats, values: Floats, task: Task) -> dict[str, int]:
+    """Of a boolean task: how many of the rows scored are true, and how many are called true."""
+    if task.stype != SemanticType.BOOLEAN:
+        return {}
+    return {"true": int(np.sum(targets > 0.5)), "called_true": int(np.sum(values > 0.5))}
 
 
 def check_complete(index: NDArray[np.int64], labels: Labels, task: Task, split: str) -> None:
@@ -124,8 +142,9 @@ class Scores:
 
     def measure(
         self, parts: Mapping[str, NDArray[np.int64]], resamples: int | None
-    ) -> tuple[dict[str, dict[str, Any]], bootstrap.Resamples]:
-        """Metrics, intervals and differences of everyone in each part (places among `rows`)."""
+    ) -> tuple[dict[str, dict[str, Any]], bootstrap.Resamples, dict[str, dict[str, Measured]]]:
+        """Metrics, intervals and differences of everyone in each part (places among `rows`); the
+        resamples, and every metric of everyone over them."""
         anchors = self.labels.anchor_rows[self.rows]
         drawn = bootstrap.draw(anchors, resamples)
         measured = {
@@ -136,14 +155,15 @@ class Scores:
             for name, part in parts.items()
         }
         samples = bootstrap.resample(measured, drawn) if drawn.count else {}
-        return {
+        found = {
             name: {
                 "scored": int(part.rows.size),
                 "anchors": int(np.unique(anchors[part.rows]).size),
                 **self._compared(part, samples.get(name, {})),
             }
             for name, part in measured.items()
-        }, drawn
+        }  # fmt: skip
+        return found, drawn, samples
 
     def _said(self) -> list[tuple[str, Floats]]:
         found = [(name, baseline.values) for name, baseline in self.beside.items()]

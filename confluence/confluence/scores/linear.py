@@ -12,7 +12,7 @@ weights. Cost O(n D²), and O(n D K) per product with the Hessian.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ STEP_TOLERANCE = 1e-6  # of softmax: the mean change of a weight by which it is 
 BLOCK_SCORES = 4_000_000  # scores that exist at once
 
 Ints = NDArray[np.int64]
+Each = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ class Fitted:
 
 def fit(
     kind: Ridge | Softmax, features: NDArray[Any], targets: NDArray[Any], groups: NDArray[Any],
-    strength: float | None = None,
+    strength: float | None = None, *, each: Each = lambda done, total: None,
 ) -> Fitted:  # fmt: skip
     """Fit on all rows; without a strength, with the one that tells held out groups best.
 
@@ -158,18 +159,20 @@ def fit(
         features: [n,D], in no particular order.
         targets: [n] float for `Ridge`, class numbers for `Softmax`.
         groups: [n]; rows of one group are never on both sides of a fold.
+        each: called with how many of how many regressions are fitted.
     """
     if strength is None:
         part = slice(FOLD_ROWS)
-        strength = choose_strength(kind, features[part], targets[part], groups[part])
+        strength = choose_strength(kind, features[part], targets[part], groups[part], each=each)
     standard = Standard(features)
     weight, bias = kind.fit(standard(features), targets, strength)
     return Fitted(linear=standard.undone(weight, bias), strength=strength)
 
 
 def choose_strength(
-    kind: Ridge | Softmax, features: NDArray[Any], targets: NDArray[Any], groups: NDArray[Any]
-) -> float:
+    kind: Ridge | Softmax, features: NDArray[Any], targets: NDArray[Any], groups: NDArray[Any], *,
+    each: Each = lambda done, total: None,
+) -> float:  # fmt: skip
     """The strength with the least loss on groups that were held out in turn, the first of equals.
 
     Where all rows are of one group nothing can be held out, and it is 1.
@@ -186,6 +189,7 @@ def choose_strength(
             start = kind.fit(inside, targets[~out], strength, start)
             scores = outside @ start[0] + start[1]
             totals[number] += kind.losses(scores, targets[out]).sum()
+            each(fold * len(STRENGTHS) + number + 1, int(folds.max() + 1) * len(STRENGTHS) + 1)
     return STRENGTHS[int(np.argmin(totals))]
 
 

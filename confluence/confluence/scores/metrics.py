@@ -159,6 +159,14 @@ def plain(value: float | np.floating[Any]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
+def metric_text(value: float | None, sign: str = "") -> str:
+    """Four significant digits at most, and no more than four behind the point."""
+    if value is None:
+        return "-"
+    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
+    return f"{value:{sign}.{digits}f}"
+
+
 def main_metric(stype: SemanticType, metric: str) -> tuple[str, int]:
     """The metric by which models are compared, and its sign: 1 where larger is better, else -1."""
     if stype == SemanticType.BOOLEAN:

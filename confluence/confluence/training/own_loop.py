@@ -8,7 +8,8 @@
 The layers, heads and losses are those that `confluence.train` uses. What a run reads from the store
 and its labels is chosen here from shapes: the text width from the tables, the most categories of a
 target from the number of rows of the category table, the windows of dense attention from the batch.
-All functions are pure and may be called inside `jax.jit`; docs/14-own-training-loop.md has a loop.
+All functions are pure and may be called inside `jax.jit`; docs/guides/own-training-loop.md has a
+loop.
 """
 
 from __future__ import annotations
@@ -205,9 +206,9 @@ def compute_loss(
 
         loss of a context = BCE(null) + (1 - is_null) * loss of the target's type
 
-    docs/4-model.md, section 3, defines the losses of the types. Contexts without a label, and empty
-    places of a batch, count nothing; a batch without a labelled context has the loss 0. Masked
-    cells are left out: a loss of them needs `confluence.train` or `confluence.pretrain`.
+    docs/reference/model.md, section 3, defines the losses of the types. Contexts without a label,
+    and empty places of a batch, count nothing; a batch without a labelled context has the loss 0.
+    Masked cells are left out: a loss of them needs `confluence.train` or `confluence.pretrain`.
 
     Args:
         output: of `RelationalTransformer.apply` for this batch.

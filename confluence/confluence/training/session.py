@@ -81,6 +81,8 @@ class Session:
         """Train up to the last step, from a checkpoint's step if given, and save."""
         cfg = self.config
         width = int(self.record["embedder"]["dim"])
+        if self.group.is_first:
+            self._say_plan(resume_step or 0)
         state, losses = self._first_state(width, resume_step)
         try:
             with self._log(losses, resume_step) as log, StopRequest() as stop:
@@ -101,7 +103,7 @@ class Session:
         if done < cfg.steps:
             raise TrainingStopped(
                 f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
-                f" '{self.out}': the same command goes on from there"
+                f" '{self.out}': the same command resumes from there"
                 " (`train` and `pretrain`: with --resume)",
                 stop.signal_number or 0,
             )
@@ -150,6 +152,15 @@ class Session:
     def _parts(self) -> int:
         """In how many parts the batches of a step are computed, on each rank."""
         return parts_of(self.stores[0].sampler, self.config.batch_size // self.group.size)
+
+    def _say_plan(self, done: int) -> None:
+        """What comes, before the compiler makes people wait: nothing else is seen until then."""
+        cfg = self.config
+        steps = f"{cfg.steps:,} steps" if done == 0 else f"steps {done + 1:,} to {cfg.steps:,}"
+        say(
+            f"compiling for {jax.devices()[0].device_kind}, then training {steps} of"
+            f" {cfg.batch_size * cfg.accumulate:,} contexts in '{self.out}'"
+        )
 
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
         cfg = self.config
@@ -332,7 +343,7 @@ class Session:
         if not steps:
             return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
         return (
-            f"{said}saved is step {steps[-1]} in '{self.out}', the same command goes on from there"
+            f"{said}saved is step {steps[-1]} in '{self.out}', the same command resumes from there"
             " (`train` and `pretrain`: with --resume)"
         )
 

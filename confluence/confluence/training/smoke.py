@@ -1,9 +1,10 @@
 """Synthetic batches, and a short training run on them that needs no store.
 
-The batches follow docs/3-batch.md to the letter: row 0 is the task's seed row with an obs_time and
-the target, row 1 its anchor, the rest are rows of three tables that point at earlier rows. One
-batch per type of target, with masked cells of every type beside it; thirty steps over the four must
-bring the loss down to 70 %, and both of its parts down, the tasks' and that of the masked cells.
+The batches follow docs/reference/batch.md to the letter: row 0 is the task's seed row with an
+obs_time and the target, row 1 its anchor, the rest are rows of three tables that point at earlier
+rows. One batch per type of target, with masked cells of every type beside it; thirty steps over the
+four must bring the loss down to 70 %, and both of its parts down, the tasks' and that of the masked
+cells.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ features, same trees.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ FITS = 4  # of small trees whose answers are averaged; they differ by what each 
 LEAST_FEATURES = 8  # of a tree, where there are so many
 LEAF_SHARE = 25  # of the rows that are learned from, one in so many is enough for a leaf
 MOST_IN_LEAF = 40  # as are so many rows
-MISSING = "LightGBM is not installed: pip install 'confluence[baselines]'"
 SMALL: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 8,
@@ -47,6 +47,25 @@ SETTINGS: dict[str, Any] = {
     "force_row_wise": True,
     "verbosity": -1,
 }
+
+
+class NoTreesError(RuntimeError):
+    """LightGBM cannot be loaded on this machine."""
+
+
+def load_lightgbm() -> Any:
+    """LightGBM, imported when trees are first needed: `confluence --help` does not wait for it.
+
+    Raises:
+        NoTreesError: a library of the system is missing, and pip cannot install it.
+    """
+    try:
+        return importlib.import_module("lightgbm")
+    except OSError as error:
+        hint = ""
+        if "libgomp" in str(error):
+            hint = ": install GCC's OpenMP library (Debian and Ubuntu: apt-get install libgomp1)"
+        raise NoTreesError(f"LightGBM cannot be loaded ({error}){hint}") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,10 +158,8 @@ def _dataset(
     features: Features, labels: Floats, weights: Floats, settings: dict[str, Any],
     rows: NDArray[np.bool_] | slice = slice(None), like: Any = None,
 ) -> Any:  # fmt: skip
-    import lightgbm
-
     categories = [f for f, is_category in enumerate(features.is_category) if is_category]
-    return lightgbm.Dataset(
+    return load_lightgbm().Dataset(
         features.values[rows], label=labels[rows], weight=weights[rows], params=settings,
         categorical_feature=categories, reference=like, free_raw_data=False,
     )  # fmt: skip
@@ -150,8 +167,7 @@ def _dataset(
 
 def _fit(settings: dict[str, Any], data: Any, rounds: int, until: Any = None) -> Any:
     """Boosted trees; with `until` as many as tell that data best."""
-    import lightgbm
-
+    lightgbm = load_lightgbm()
     stop = [lightgbm.early_stopping(PATIENCE, verbose=False)] if until is not None else []
     return lightgbm.train(
         settings, data, num_boost_round=rounds, callbacks=stop,

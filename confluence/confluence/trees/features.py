@@ -2,7 +2,8 @@
 
     time_lists.py ──► counts and recencies    ┐
     history.py    ──► values, known labels    ├──► Features, by question
-    own_columns.py ─► the anchor's own row    ┘
+    own_columns.py ─► rows of the anchor and  ┘
+                      its parents
 
 Where the database is frozen, or ends before the question, what is visible is older than the
 question; train seeds, which lie before that, would see fresh data. So each of them is shown COPIES

@@ -1,20 +1,29 @@
-"""Features of the anchor's own columns, all there is without relations: a baseline of their own.
+"""Features of the anchor's own columns, those of its parents and of their parents: a baseline.
 
-    sampler that stops at the anchor ──► which cells may be seen    [m,F] bool
-    Store.column                     ──► their values               [m,F] float64, NaN otherwise
-                                     ──► Features for trees
+    sampler that walks to parents alone ──► which rows and cells may be seen    [m,F] bool
+    Store.column                        ──► their values               [m,F] float64, NaN otherwise
+                                        ──► Features for trees
 
-What may be seen is not decided here: a sampler whose contexts end at the anchor's row shows just
-the cells that the model is shown of that row, so `known_at`, hidden columns, the target and a
-frozen database mean the same to the trees as to the model. Features are numbers, truth values,
-categories, times as their age in days at obs_time, and the age of the row; never texts or keys.
-Cost: one small sequence per question.
+    rental.staff_id       staff      A way is a foreign key of the anchor's table, or one of these
+    rental.inventory_id   inventory  and a key of the parent's table. Ways come in the order in
+    ... > inventory.film_id   film   which a context visits the rows at their ends.
+
+What may be seen is not decided here: the contexts of a sampler that goes two hops and has no room
+for children show just the cells that the model is shown of these rows, so `known_at`, hidden
+columns, the target, the times of parents and a frozen database mean the same to the trees as to the
+model. Features are numbers, truth values, categories, times as their age in days at obs_time, and
+the age of the anchor's row; never texts or keys. Rows at the ends of all ways have MAX_PARENT_CELLS
+cells at most; the columns of the ways behind are left out, and counted. Cost: one small sequence
+per question.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import headwater
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,60 +31,226 @@ from confluence.config import Config
 from confluence.data.tasks import NO_TIME, US_PER_DAY, Floats, Task, open_sampler
 from confluence.data.verification import open_store
 from confluence.trees.boosted import Features
-from confluence.trees.time_lists import Questions
+from confluence.trees.time_lists import Ints, Questions
 
 FEATURE_STYPES = ("numerical", "boolean", "categorical", "timestamp")
-SAMPLE_BATCH = 256  # sequences per batch of the sampler
+SAMPLE_BATCH = 256  # most sequences per batch of the sampler
+MOST_PLACES = 1 << 25  # rows times columns of a batch
+MAX_PARENT_CELLS = 1_000  # of the rows at the ends of all ways
+MAX_HOPS = 2
+NO_ROW = 65_535  # in `parents`: there is none in the context, or an earlier key has it
+NULL_TARGET_PADDING = 8 | 16 | 32  # bits of `cells`
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Way:
+    """From the anchor to a row that it, or a parent of it, points at."""
+
+    name: str  # such as "rental.inventory_id > inventory.film_id"; empty for the anchor itself
+    table: int  # of the row
+    hops: int
+    before: int = -1  # which way this one goes on from
+    slot: int = -1  # of the key among those of the table before, as in `parents` of a batch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ways:
+    """The anchor first, then the ways to its parents, then those to their parents."""
+
+    kept: tuple[Way, ...]
+    cells: int  # most of a context of all these rows
+    left_out: int  # columns that would be features, of rows at the ends of further ways
+
+
+def find_ways(metadata: Mapping[str, Any], table: int, most: int = MAX_PARENT_CELLS) -> Ways:
+    """The ways from an anchor's table; where their rows have too many cells, the first of them."""
+    found = [Way(name="", table=table, hops=0)]
+    for number, way in enumerate(found):  # grows as it is read: first in, first out
+        if way.hops == MAX_HOPS:
+            break
+        entry = metadata["tables"][way.table]
+        names = [one["name"] for one in metadata["tables"]]
+        for slot, key in enumerate(entry["foreign_keys"]):
+            name = f"{entry['name']}.{'+'.join(key['columns'])}"
+            found.append(
+                Way(
+                    name=f"{way.name} > {name}" if way.name else name, before=number, slot=slot,
+                    table=names.index(key["references"]["table"]), hops=way.hops + 1,
+                )
+            )  # fmt: skip
+    cells = np.cumsum([len(_columns(metadata, way.table)) for way in found[1:]])
+    count = int(np.searchsorted(cells, most, side="right"))
+    return Ways(
+        kept=tuple(found[: count + 1]),
+        cells=len(_columns(metadata, table)) + (int(cells[count - 1]) if count else 0),
+        left_out=sum(len(_features(metadata, way.table)) for way in found[count + 1 :]),
+    )
+
+
+def _columns(metadata: Mapping[str, Any], table: int) -> list[Mapping[str, Any]]:
+    """The columns of a table."""
+    return list(metadata["columns"][slice(*metadata["tables"][table]["column_range"])])
+
+
+def _features(metadata: Mapping[str, Any], table: int) -> list[tuple[int, Mapping[str, Any]]]:
+    """The columns of a table that may be features, and their places in it."""
+    about = enumerate(_columns(metadata, table))
+    return [(place, column) for place, column in about if column["stype"] in FEATURE_STYPES]
+
+
+def columns_left_out(store_path: str, task: Task) -> int:
+    """How many columns of parents are no features, as there are too many."""
+    with open_store(store_path) as store:
+        entry = store.metadata["tasks"][task.index]
+        return find_ways(store.metadata, store.table_index(entry["anchor_table"])).left_out
 
 
 def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) -> Features:
     """Features of some questions in their order, as of each one's time: their own cutoffs are for
-    what happened to the anchor, what its row says does not age with them."""
+    what happened to the anchor, what rows say does not age with them."""
     store = open_store(store_path)
     entry = store.metadata["tasks"][task.index]
-    table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
-    low, high = table["column_range"]
-    anchor = 1 if entry["kind"] == "derived" else 0  # local row of the anchor
-    about = store.metadata["columns"][low:high]
-    chosen = [c for c, column in enumerate(about) if column["stype"] in FEATURE_STYPES]
-    sampler = open_sampler(
-        store_path, cfg, task.name, max_hops=0, max_rows=2, identifier_cells="none",
-        default_sequence_length=high - low + 3, default_batch_size=SAMPLE_BATCH,
-        layout="dense", child_counts=False, label_rows=0, peer_labels=0, staleness=None,
-    )  # fmt: skip
-    times = questions.moments.obs_times
-    ages, seen = [np.empty(0, np.float64)], [np.empty((0, len(chosen)), bool)]
-    with sampler:
-        rows = questions.anchor_rows
-        for batch in sampler.batches_for(task.name, rows=rows, obs_time=times) if rows.size else ():
-            count = int(batch["num_sequences"][0])
-            seen.append(visible_columns(batch, anchor, low, high)[:count, chosen])
-            ages.append(batch["row_ages"][:count, anchor].astype(np.float64))
-    columns = [about[c] for c in chosen]
-    local = questions.anchor_rows - table["row_range"][0]
-    values = np.column_stack(
-        [np.empty((local.size, 0))]
-        + [store.column(table["name"], column["name"])["numbers"][local] for column in columns]
-    )
-    is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
-    values = np.where(np.concatenate(seen), as_ages(values, times, is_time), np.nan)
-    age = np.concatenate(ages)
+    ways = find_ways(store.metadata, store.table_index(entry["anchor_table"]))
+    reader = ParentReader(store, ways)
+    rows, visible, age = reader.read_all(store_path, cfg, task, questions)
+    times, parts = questions.moments.obs_times, [np.empty((rows.shape[0], 0))]
+    names: list[str] = []
+    is_category: list[bool] = []
+    for number, way in enumerate(ways.kept):
+        columns = [column for _, column in _features(store.metadata, way.table)]
+        values = reader.values(way.table, rows[:, number])
+        is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
+        parts.append(np.where(visible[number], as_ages(values, times, is_time), np.nan))
+        names += [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
+        is_category += [column["stype"] == "categorical" for column in columns]
     return Features(
         index=questions.index,
-        values=np.column_stack([values, np.where(age >= 0, age, np.nan)]),
-        names=(*(column["name"] for column in columns), "row age"),
-        is_category=(*(column["stype"] == "categorical" for column in columns), False),
+        values=np.column_stack([*parts, np.where(age >= 0, age, np.nan)]),
+        names=(*names, "row age"),
+        is_category=(*is_category, False),
     )
 
 
-def visible_columns(batch: Any, anchor: int, low: int, high: int) -> NDArray[np.bool_]:
-    """Which columns of its table a batch shows of each anchor. → [B,high-low]"""
-    shown = (batch["is_padding"] == 0) & (batch["is_target"] == 0)
-    shown &= batch["seq_row_ids"] == anchor
-    sequence, cell = np.nonzero(shown)
-    visible = np.zeros((shown.shape[0], high - low), bool)
-    visible[sequence, batch["column_ids"][sequence, cell] - low] = True
-    return visible
+class ParentReader:
+    """Reads from contexts which row is at the end of each way, and what is visible of it."""
+
+    def __init__(self, store: headwater.Store, ways: Ways) -> None:
+        self._store = store
+        self._ways = ways.kept
+        self._most_cells = ways.cells
+        self._tables = store.metadata["tables"]
+        ranges = np.array([table["column_range"] for table in self._tables], np.int64)
+        self._lows = ranges[:, 0]
+        self._widest = max(int(np.diff(ranges[way.table])[0]) for way in self._ways)
+
+    def read_all(
+        self, store_path: str, cfg: Config, task: Task, questions: Questions
+    ) -> tuple[Ints, list[NDArray[np.bool_]], Floats]:
+        """What `read` returns, of all questions [m], and the ages of the anchors' rows. [m]"""
+        is_derived = self._store.metadata["tasks"][task.index]["kind"] == "derived"
+        anchor = int(is_derived)  # local row
+        ages, rows = [np.empty(0)], [np.empty((0, len(self._ways)), np.int64)]
+        seen = [[np.empty((0, len(self._feature_places(way))), bool)] for way in self._ways]
+        size = MOST_PLACES // (len(self._ways) * self._widest)
+        sampler = open_sampler(
+            store_path, cfg, task.name, max_hops=self._ways[-1].hops, bfs_child_width=1,
+            max_rows=1 + len(self._ways), default_sequence_length=self._most_cells + 3,
+            default_batch_size=max(1, min(SAMPLE_BATCH, size)), identifier_cells="foreign_keys",
+            layout="compact", with_rows=True, child_counts=False, label_rows=0, peer_labels=0,
+            staleness=None,
+        )  # fmt: skip
+        asked, times = questions.anchor_rows, questions.moments.obs_times
+        with sampler:
+            pass_over = (
+                sampler.batches_for(task.name, rows=asked, obs_time=times) if asked.size else ()
+            )
+            for batch in pass_over:
+                count = int(batch["num_sequences"][0])
+                found, visible = self.read(batch, anchor)
+                rows.append(found[:count])
+                for of_way, columns in zip(seen, visible, strict=True):
+                    of_way.append(columns[:count])
+                ages.append(batch["row_ages"][:count, anchor].astype(np.float64))
+        return np.concatenate(rows), [np.concatenate(s) for s in seen], np.concatenate(ages)
+
+    def read(self, batch: Any, anchor: int) -> tuple[Ints, list[NDArray[np.bool_]]]:
+        """Rows at the ends of ways [B,ways], -1 where none is visible; and of each way which of the
+        columns that may be features are visible [B,columns]."""
+        shown, row_ids = self._shown(batch), batch.info["row_ids"].astype(np.int64)
+        sequences = np.arange(len(row_ids))
+        local = np.full((sequences.size, len(self._ways)), NO_ROW)
+        local[:, 0] = anchor
+        visible = []
+        for number, way in enumerate(self._ways):
+            if way.before >= 0:
+                local[:, number] = self._parents(batch, shown, row_ids, local[:, way.before], way)
+            is_there = local[:, number] != NO_ROW
+            at = shown[sequences, np.where(is_there, local[:, number], 0)]
+            visible.append(at[:, self._feature_places(way)] & is_there[:, None])
+        is_there = local != NO_ROW
+        rows = row_ids[sequences[:, None], np.where(is_there, local, 0)]
+        return np.where(is_there, rows, -1), visible
+
+    def _feature_places(self, way: Way) -> list[int]:
+        return [place for place, _ in _features(self._store.metadata, way.table)]
+
+    def _shown(self, batch: Any) -> NDArray[np.bool_]:
+        """Which columns, by their places in its table, a batch shows of each local row. NULL and
+        the target are not shown. [B,R,widest]"""
+        counts = np.diff(batch["row_starts"].astype(np.int64), axis=1)
+        found = np.zeros((*counts.shape, self._widest), bool)
+        is_cell = batch["cells"] & 32 == 0
+        sequence, _ = np.nonzero(is_cell)
+        row = np.repeat(np.tile(np.arange(counts.shape[1]), len(counts)), counts.ravel())
+        tables = batch["row_tables"].astype(np.int64)[sequence, row]
+        keep = (batch["cells"][is_cell] & NULL_TARGET_PADDING == 0) & (tables < len(self._tables))
+        sequence, row, tables = sequence[keep], row[keep], tables[keep]
+        place = batch["cell_columns"][is_cell][keep].astype(np.int64) - self._lows[tables]
+        inside = place < self._widest  # children, which no way leads to, may be wider
+        found[sequence[inside], row[inside], place[inside]] = True
+        return found
+
+    def values(self, table: int, rows: Ints) -> Floats:
+        """The columns of a table that may be features at some of its rows, which are global; NaN
+        where there is none (-1) or NULL. [m,columns]"""
+        low, entry = int(self._tables[table]["row_range"][0]), self._tables[table]["name"]
+        names = [column["name"] for _, column in _features(self._store.metadata, table)]
+        found = np.full((rows.size, len(names)), np.nan)
+        for place, name in enumerate(names):
+            numbers = self._store.column(entry, name)["numbers"]
+            found[rows >= 0, place] = numbers[rows[rows >= 0] - low]
+        return found
+
+    def _parents(
+        self, batch: Any, shown: NDArray[np.bool_], row_ids: Ints, before: Ints, way: Way
+    ) -> Ints:
+        """The local row that each row `before` points at, NO_ROW where it is not visible. [B]"""
+        sequences, is_there = np.arange(before.size), before != NO_ROW
+        at = np.where(is_there, before, 0)
+        parents = batch["parents"].astype(np.int64)[sequences, at]  # [B,P]
+        found = np.where(is_there, parents[:, way.slot], NO_ROW)
+        table = self._ways[way.before].table
+        keys = self._tables[table]["foreign_keys"]
+        names = [column["name"] for column in _columns(self._store.metadata, table)]
+        places = [names.index(name) for name in keys[way.slot]["columns"]]
+        for slot in range(way.slot):
+            if keys[slot]["references"]["table"] != keys[way.slot]["references"]["table"]:
+                continue
+            # `parents` has each parent once, for its first key. The edge of this key is visible if
+            # the columns of the key are.
+            again = is_there & (found == NO_ROW) & (parents[:, slot] != NO_ROW)
+            again &= shown[sequences, at][:, places].all(axis=1)
+            for b in np.flatnonzero(again):
+                points_at = self._parent_of(int(row_ids[b, at[b]]), table, way.slot)
+                if points_at == int(row_ids[b, parents[b, slot]]):
+                    found[b] = parents[b, slot]
+        return found
+
+    def _parent_of(self, row: int, table: int, slot: int) -> int | None:
+        """What a row of a table points at by one of its keys."""
+        before = sum(len(entry["foreign_keys"]) for entry in self._tables[:table])
+        parent: int | None = self._store.core.parent(row, before + slot)
+        return parent
 
 
 def as_ages(values: Floats, obs_times: NDArray[np.int64], is_time: NDArray[np.bool_]) -> Floats:

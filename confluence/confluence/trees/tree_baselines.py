@@ -1,6 +1,6 @@
-"""Boosted trees on the anchor's own columns, and on what happened to it before.
+"""Boosted trees on the columns of the anchor and its parents, and on what happened to it before.
 
-    own_columns.py ──► the anchor's row                       ┐
+    own_columns.py ──► rows of the anchor and its parents     ┐
     history.py     ──► counts, recencies and means of rows    ├──► LightGBM ──► an answer
                        that point at it, its known labels     ┘                 per question
 
@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 from confluence.config import Config
 from confluence.data.tasks import NO_TIME, SPLITS, Floats, Labels, Task, weights_by_age
 from confluence.data.verification import open_store
-from confluence.trees.boosted import MISSING, Features, TreeAnswers, fit_and_predict
+from confluence.trees.boosted import (
+    Features,
+    NoTreesError,
+    TreeAnswers,
+    fit_and_predict,
+    load_lightgbm,
+)
 from confluence.trees.features import (
     anchors_of,
     at_places,
@@ -35,15 +41,16 @@ from confluence.trees.features import (
     until_of,
 )
 from confluence.trees.history import History, label_lists
-from confluence.trees.own_columns import own_columns
+from confluence.trees.own_columns import columns_left_out, own_columns
 from confluence.trees.time_lists import ALWAYS, Ints, Moments, Questions
 
 FRESH, OLD, UNTIMED = range(3)  # kinds of questions, by what they see
 HELD_OUT = 0.2  # of the train seeds, by which the number of trees is chosen
 HISTORY_MODEL = (
     "boosted trees on counts, recencies and means of the rows that point at the anchor, its known"
-    " labels and its own columns"
+    " labels, its own columns and those of its parents"
 )
+OWN_MODEL = "boosted trees on the columns of the anchor, its parents and their parents"
 
 
 def visible_history(
@@ -78,34 +85,30 @@ def tree_baselines(
             known already.
 
     Returns: "own_columns" and "history", each {"model", "features", "values"} with values float64
-    by seed of the task, NaN outside the split; or {"missing": reason}.
+    by seed of the task, NaN outside the split, and "left_out", columns of parents that are too many
+    to be features; or {"missing": reason}.
     """
-    if (reason := why_missing()) is not None:
-        return {name: {"missing": reason} for name in ("own_columns", "history")}
+    try:
+        load_lightgbm()
+    except NoTreesError as error:
+        return {name: {"missing": str(error)} for name in ("own_columns", "history")}
     index = np.flatnonzero(labels.splits == SPLITS[split])
     trees = HistoryTrees(store_path, cfg, task, labels)
+    count = columns_left_out(store_path, task)
+    left_out = {"left_out": count} if count else {}
     wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
 
     def baseline(model: str, answers: TreeAnswers) -> dict[str, Any]:
         values = np.full(labels.targets.size, np.nan)
         values[index] = answers.values
-        return {"model": model, "features": list(answers.features), "values": values}
+        return {"model": model, "features": list(answers.features), "values": values, **left_out}
 
     own = trees.answers(*wanted, own_columns_alone=True)
     history = trees.answers(*wanted) if history is None else history
     return {
-        "own_columns": baseline("boosted trees on the anchor's own columns", own),
+        "own_columns": baseline(OWN_MODEL, own),
         "history": baseline(HISTORY_MODEL, history),
     }
-
-
-def why_missing() -> str | None:
-    """Why there are no trees here; None where there are."""
-    try:
-        import lightgbm  # noqa: F401
-    except (ImportError, OSError) as error:  # OSError: its OpenMP library is missing
-        return MISSING if isinstance(error, ImportError) else f"LightGBM: {error}"
-    return None
 
 
 class HistoryTrees:

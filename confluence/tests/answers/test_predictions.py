@@ -13,6 +13,9 @@ import bakery
 import duckdb
 import headwater
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 from untrained import untrained_run
 
@@ -151,6 +154,15 @@ def test_parquet_has_the_rows_of_the_csv_with_types(
     assert [path.name for path in (tmp_path / "sub").iterdir()] == ["p.PARQUET"]
 
 
+def test_answers_are_written_to_a_path_that_is_a_text(run: confluence.Run, tmp_path: Path) -> None:
+    answers = run.predict(split="val", path=tmp_path / "given.csv")
+    answers.write(f"{tmp_path}/sub/p.csv")
+    written = (tmp_path / "sub" / "p.csv").read_text(encoding="utf-8")
+    assert written == (tmp_path / "given.csv").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"'p\.txt' ends in neither \.csv nor \.parquet"):
+        answers.write("p.txt")
+
+
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
     run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +170,7 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
     with pytest.raises(ValueError, match=r"'.*p\.txt' ends in neither \.csv nor \.parquet"):
         run.predict(split="val", path=tmp_path / "p.txt")
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
-    with pytest.raises(ImportError, match=r"pip install 'headwater\[build\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'duckdb<2'$"):
         run.predict(split="val", path=tmp_path / "p.parquet")
     with pytest.raises(ImportError, match="Parquet needs duckdb, which is not installed"):
         import_duckdb()
@@ -182,8 +194,37 @@ def test_keys_of_text_are_taken_as_they_are(
     command[3] = asked.replace(",Aachen", "\n\nAachen\n")
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == rows
+    assert main(command) == 0  # for people: the rows, though they are in a file
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table] == ["key", "007", "Ulm,", "12", "Aachen", "4"]
+    assert table[1].split()[1:3] == [AT, str(rows[0]["prediction"])]
+    assert table[-1] == f"4 predictions in {path}"
     with pytest.raises(TypeError, match="keys is the text '007', which would be a key per letter"):
         moods.predict(keys="007", at=AT)
+
+
+@pytest.mark.parametrize("series", [pandas.Series, polars.Series])
+def test_a_series_is_a_list_of_keys_that_is_given_by_name(
+    moods: confluence.Run, series: Any
+) -> None:
+    names = ["007", "Aachen"]
+    expected = moods.predict(keys=names, at=AT)
+    assert moods.predict(keys=series(names), at=series([AT, AT])) == expected
+    with pytest.raises(TypeError) as caught:
+        moods.predict(series(names))
+    assert str(caught.value) == (
+        "predict got a Series without a name: give keys=..., such as"
+        " predict(keys=[42, 77], at='2026-11-01'), keys_file=... or split='test'"
+    )
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table, dict])
+def test_a_table_of_keys_is_refused(moods: confluence.Run, frame: Any) -> None:
+    """The names of its columns were taken for keys."""
+    with pytest.raises(
+        TypeError, match=r"^keys is a \w+, expected a list: give the column of keys"
+    ):
+        moods.predict(keys=frame({"name": ["007", "Aachen"]}), at=AT)
 
 
 def test_an_unknown_key_is_one_error_with_the_nearest(
@@ -210,8 +251,16 @@ def test_times_have_an_offset_or_are_utc(run: confluence.Run, tmp_path: Path) ->
     assert each[1]["obs_time"] == "2025-03-11T00:00:00"
     with pytest.raises(ValueError, match="seeds of a split have times of their own"):
         run.predict(split="val", at=AT)
-    with pytest.raises(headwater.TaskError, match="needs an obs_time"):
-        run.predict(keys=[key], path=path)
+    file = tmp_path / "keys.csv"
+    file.write_text("key_city,key_number\nAachen,3\n")
+    for asked in ({"keys": [key]}, {"keys_file": file}):
+        with pytest.raises(headwater.TaskError) as caught:
+            run.predict(**asked, path=path)
+        assert str(caught.value) == (
+            "task 'next_sale' needs the time of each question, without which its contexts would"
+            " show everything that ever happened: give at=, such as at='2026-11-01' (--at on the"
+            " command line)"
+        )
 
 
 def test_a_time_far_from_all_seeds_is_told(run: confluence.Run, tmp_path: Path) -> None:
@@ -321,8 +370,8 @@ def test_all_problems_of_a_file_come_at_once(store: Path, tmp_path: Path) -> Non
     with pytest.raises(KeyFileError) as caught:
         read_keys(file, opened, "next_sale")
     assert str(caught.value) == (
-        f"'{file}' has 4 problems: line 4: 2 values, not 3; line 5: 'yesterday' is no ISO 8601 time"
-        " such as '2026-11-01'; line 6: no obs_time, and no time for all is given; lines 3, 7:"
+        f"'{file}' has 4 problems: line 4: 2 values, not 3; line 5: 'yesterday' is not an ISO 8601"
+        " time such as '2026-11-01'; line 6: no obs_time, and no time for all is given; lines 3, 7:"
         " table 'shops' has no rows with the keys ('Achen', '1'), ('Aachen', '99'), did you mean"
         " ('Aachen', 1) and ('Aachen', 9)?"
     )

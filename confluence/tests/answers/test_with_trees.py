@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +286,25 @@ def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
 # ---- the commands
 
 
+def test_of_several_tasks_each_has_its_verdict(
+    run: confluence.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bakery asks about 12 shops and 5 cities, which are too few to conclude from."""
+    arguments = ["evaluate", str(run.out), "--split", "val", "--no-trees", "--resamples", "200"]
+    assert main([*arguments, "--json"]) == 0
+    told = {found["task"]: found for found in json.loads(capsys.readouterr().out)["tasks"]}
+    assert told.keys() == {"next_sale", "mood"}
+    sentences = []
+    for found in told.values():
+        verdict, anchors = found["verdict"], found["anchors"]
+        assert verdict["kind"] == "unknown" and anchors < 20
+        assert f"are of {anchors} anchors, and it takes 20" in verdict["text"]
+        sentences.append(verdict["text"])
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in sentences] == sentences
+
+
 def test_the_commands_take_a_share(
     run: confluence.Run, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,18 +332,22 @@ def test_a_backtest_scores_the_model_with_trees(
     found = json.loads((tmp_path / "b" / "backtest-trees-1.0.json").read_text())
     assert found["tree_share"] == 1.0
     task = found["tasks"]["next_sale"]
-    assert task["std"] == 0.0  # of two seeds the trees are the same
-    assert task["model"] == task["baselines"]["history"] == task["together"]["frozen"]
+    # Of two seeds the trees are the same; their errors are added up in the order of the batches.
+    assert task["std"] == pytest.approx(0.0, abs=1e-12)
+    assert task["model"] == pytest.approx(task["baselines"]["history"], rel=1e-12)
+    assert task["model"] == pytest.approx(task["together"]["frozen"], rel=1e-12)
     assert main(arguments) == 0  # the fits are there; they are scored alone
     alone = json.loads((tmp_path / "b" / "backtest.json").read_text())
     assert alone["tree_share"] == 0.0
     assert alone["tasks"]["next_sale"]["model"] != task["model"]
 
 
-def test_without_lightgbm_a_share_is_refused(
-    run: confluence.Run, monkeypatch: pytest.MonkeyPatch
+def test_without_openmp_a_share_is_refused_and_an_evaluation_prints_the_reason(
+    run: confluence.Run, no_openmp: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(ValueError, match=r"tree_share is 0.5, and there are no trees: LightGBM is"):
+    refused = re.escape(f"tree_share is 0.5, which needs boosted trees: {no_openmp}")
+    with pytest.raises(ValueError, match=refused):
         run.evaluate("val", task="next_sale", tree_share=0.5, **PLAIN)
-    assert run.evaluate("val", task="next_sale", **PLAIN)["metrics"]
+    result = run.evaluate("val", task="next_sale", **{**PLAIN, "trees": True})
+    assert result["metrics"]
+    assert f"  no boosted trees: {no_openmp}" in describe_evaluation(result)

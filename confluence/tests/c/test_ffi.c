@@ -587,6 +587,22 @@ static void operands_that_do_not_go_together_are_refused(void **state) {
     assert_float_equal(o->out[0], spoiled, 0);
 }
 
+/* A wheel that was built with a newer JAX runs with it, too. */
+static void the_interface_is_that_of_the_oldest_jax(void **state) {
+    (void)state;
+    for (int is_backward = 0; is_backward < 2; is_backward++) {
+        XLA_FFI_Metadata metadata = {.struct_size = XLA_FFI_Metadata_STRUCT_SIZE};
+        XLA_FFI_Metadata_Extension extension = {
+            .extension_base = {.type = XLA_FFI_Extension_Metadata},
+            .metadata = &metadata,
+        };
+        struct frame f = {.frame = {.extension_start = &extension.extension_base}};
+        assert_null(call(&f, is_backward));
+        assert_int_equal(metadata.api_version.major_version, 0);
+        assert_int_equal(metadata.api_version.minor_version, 3); /* of JAX 0.10.0 */
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair, close_pair)
     const struct CMUnitTest tests[] = {
@@ -598,6 +614,7 @@ int main(void) {
         TEST(a_row_that_is_not_there_is_named),
         TEST(contexts_that_are_not_in_the_batch_are_refused),
         TEST(operands_that_do_not_go_together_are_refused),
+        TEST(the_interface_is_that_of_the_oldest_jax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

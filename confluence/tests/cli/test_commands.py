@@ -10,7 +10,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -20,9 +20,16 @@ from confluence.cli.commands import Told, describe_summary, overrides_of
 from confluence.cli.main import main
 from confluence.config import PRESETS, Config
 from confluence.ranks.stop import TrainingStopped
-from confluence.report.tables import describe_evaluation
+from confluence.report.tables import (
+    describe_answers,
+    describe_base_rate,
+    describe_evaluation,
+)
 from confluence.runs.pipeline import Question
 from confluence.value_checks import settings_of
+
+if TYPE_CHECKING:
+    from confluence.answers.prediction_files import Answers
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +105,38 @@ def test_a_stop_has_the_status_of_its_signal(
     assert capsys.readouterr().err == f"confluence: {error}\n"
 
 
+PROCESS = """
+import atexit, signal, sys
+from confluence.cli import commands
+
+def interrupt(*_):
+    signal.raise_signal(signal.SIGINT)
+
+class Held:
+    def __del__(self):
+        interrupt()
+
+def page(options):
+    held = Held() if when == "released" else None
+    interrupt()
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+when, sys.argv[1:] = sys.argv[1], ["page", "runs/x"]
+commands.page_command = page
+if when == "shut down":
+    atexit.register(interrupt)
+import confluence.__main__
+"""
+
+
+@pytest.mark.parametrize("when", ["released", "shut down"])
+def test_ctrl_c_once_more_ends_the_process_without_a_word(when: str) -> None:
+    """It was "Exception ignored in" what was reached, with a traceback."""
+    command = [sys.executable, "-c", PROCESS, when]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "confluence: interrupted\n")
+
+
 def test_resume_and_overwrite_exclude_each_other_and_a_checkpoint_is_a_word_or_a_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -163,6 +202,13 @@ except SystemExit:
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.endswith("[]\n")
+
+
+def test_help_names_the_sql_of_a_query() -> None:
+    """People with PostgreSQL or SQLite wrote that of their database."""
+    assert "--query QUERY file with the query of a new task, in DuckDB's SQL" in help_of(
+        "run", "--help"
+    )
 
 
 def test_help_shows_what_people_set_and_all_of_it_if_asked() -> None:
@@ -262,6 +308,57 @@ def test_the_summary_is_a_table_of_model_and_baselines() -> None:
         "  2025-02-01 to 2025-03-01    900       90  0.9000 [0.8000, 0.9500]      0.6000"
         "                   -",
     ]
+
+
+@pytest.mark.parametrize(
+    ("true", "called", "line"),
+    [
+        (50, 0, "4.2% of the 1,200 test seeds are true; no row is called true, as no probability is"
+                " above 0.5"),
+        (119, 3, "9.9% of the 1,200 test seeds are true"),
+        (0, 1, "0.0% of the 1,200 test seeds are true"),
+        (120, 0, None),
+    ],
+)  # fmt: skip
+def test_a_base_rate_under_a_tenth_is_named(true: int, called: int, line: str | None) -> None:
+    result = {"split": "test", "scored": 1200, "true": true, "called_true": called}
+    assert describe_base_rate(result) == ([] if line is None else [line])
+    assert describe_base_rate({"split": "test", "scored": 1200}) == []  # of numbers
+
+
+def test_a_base_rate_is_among_the_notes_of_the_table() -> None:
+    result = {
+        "task": "churn", "split": "test", "regime": "rolling", "visible_until": None,
+        "scored": 1200, "anchors": 100, "unlabelled": 0, "null": 0, "true": 50, "called_true": 9,
+        **scores(0.86), "baselines": {"per_entity": scores(0.55, fallback_share=0.25)},
+    }  # fmt: skip
+    assert "  4.2% of the 1,200 test seeds are true" in describe_evaluation(result)
+
+
+class Sure(list[dict[str, Any]]):
+    """Answers that are not of a store."""
+
+    def columns(self, start: int, stop: int) -> dict[str, list[Any]]:
+        return {name: [row[name] for row in self[start:stop]] for name in self[0]}
+
+
+def test_the_first_predictions_are_a_table_and_keys_are_spelled_out() -> None:
+    keys: list[Any] = ["Ulm\n\x1b[2J", "Ü" * 70, *range(2, 23)]
+    answers = Sure(
+        {"key": key, "obs_time": "2024-05-01T00:00:00", "prediction": place == 0,
+         "probability": 1 / (place + 1)}
+        for place, key in enumerate(keys)
+    )  # fmt: skip
+    lines = describe_answers(cast("Answers", answers))
+    assert len(lines) == 1 + 20 + 1 and lines[-1] == "  and 3 more"
+    assert [lines[place].split() for place in (0, 1, 2, 3)] == [
+        ["key", "obs_time", "prediction", "probability"],
+        ["Ulm\\n\\x1b[2J", "2024-05-01", "true", "1"],
+        ["Ü" * 60 + "...", "2024-05-01", "false", "0.5000"],
+        ["2", "2024-05-01", "false", "0.3333"],
+    ]
+    assert len({len(line) for line in lines[:-1]}) == 1
+    assert len(describe_answers(cast("Answers", Sure(answers[:20])))) == 21
 
 
 def test_every_setting_is_an_option() -> None:

@@ -30,13 +30,16 @@ ANSWERS = {
     "word": "CASE WHEN id < 50 AND id % 2 = 0 THEN 'good' ELSE 'bad' END",
     "untold": "CASE WHEN id < 50 THEN id % 2 = 0 END",
 }  # fmt: skip
-GIVEN = ("late", "early", "unscored", "flat", "word", "untold")
+KEYS = {"nobody": "id + 100", "unasked": "CASE WHEN id BETWEEN 40 AND 49 THEN id + 100 ELSE id END"}
+ANSWERS |= dict.fromkeys(KEYS, "id % 2 = 0")
+GIVEN = ("unasked", "late", "early", "unscored", "flat", "word", "untold")
 STYPES = {"nan": "numerical", "seven": "numerical", "flat": "numerical", "word": "categorical"}
 
 
 def task_of(name: str) -> dict[str, Any]:
     entry = {
-        "query": f"SELECT id, {ANSWERS[name]} AS answer, {PART} FROM t", "anchor_table": "t",
+        "query": f"SELECT {KEYS.get(name, 'id')} AS id, {ANSWERS[name]} AS answer, {PART} FROM t",
+        "anchor_table": "t",
         "target_column": "answer", "target_stype": STYPES.get(name, "boolean"),
     }  # fmt: skip
     return {**entry, "split_column": "part"} if name in GIVEN else entry
@@ -85,6 +88,10 @@ BY_PART = "(train 20 true, 20 false; val 5 true, 5 false; test "
         ("nan", "all labels of split 'train' are NULL or NaN, there is nothing to learn from"),
         ("seven", "labels of split 'train' are 7, there is nothing to learn from"),
         ("seven", NO_SPLIT),
+        ("nobody", "split 'train' has no seeds to learn from (train 0 seeds; val 0 seeds; test 0"
+         " seeds). All 60 rows of the task are dropped: 60 have a key that names no row of t, such"
+         " as '100' (looked for in t.id): select keys of that column, or name the columns that"
+         ' hold them with "anchor_key"'),
     ],
 )  # fmt: skip
 def test_labels_of_one_value_are_named_with_the_counts_of_each_split(
@@ -95,6 +102,20 @@ def test_labels_of_one_value_are_named_with_the_counts_of_each_split(
         check_scored(store, task, Config(), "test")
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"task '{task}': ")
+
+
+def test_a_split_whose_rows_were_all_dropped_says_why(store: Path) -> None:
+    """It was told to correct the column that says which seed is in which split."""
+    with pytest.raises(TaskError) as caught:
+        check_scored(store, "unasked", Config(), "val")
+    assert (
+        str(caught.value)
+        .partition("; test 5 true, 5 false). ")[2]
+        .startswith(
+            "All 10 rows of split 'val' are dropped: 10 have a key that names no row of t, such as"
+            " '140' (looked for in t.id)"
+        )
+    )
 
 
 def test_labels_that_differ_are_no_fault(store: Path) -> None:

@@ -21,10 +21,11 @@ from confluence.data.pack import (
     Layout,
     Pack,
     PackError,
+    in_units,
     write_arrays,
     write_manifest,
 )
-from confluence.data.packed_store import Progress
+from confluence.data.progress import Progress
 
 
 def batch(first: int) -> headwater.Batch:
@@ -216,7 +217,7 @@ def test_progress_is_printed_once_something_takes_long(
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     calls: list[int] = []
-    progress = Progress("writing 'p'", each=lambda: calls.append(1))
+    progress = Progress("writing 'p'", in_units, each=lambda: calls.append(1))
     for seconds, done in ((1.0, 5e6), (2.5, 10e6), (9.0, 20e6), (13.0, 26e6)):
         now[0] = seconds
         progress(int(done), 40_000_000)

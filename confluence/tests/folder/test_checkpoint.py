@@ -146,10 +146,10 @@ def test_a_run_goes_on_only_with_the_same_store_embedder_task_and_model(cfg: Con
     with pytest.raises(CheckpointError) as caught:
         check_resume(out, record, wanted)
     assert str(caught.value) == (
-        "the run in 'runs/churn' cannot go on: the task was 'churn' and is 'rating'; the store's"
-        " fingerprint was 'abc' and is 'def'; the embedder was {'name': 'hash', 'dim': 16} and is"
-        " {'name': 'bert', 'dim': 384}; width was 16 and is 32. Change that back, choose another"
-        " folder, or start again (`train` and `pretrain`: with --overwrite)"
+        "the run in 'runs/churn' cannot be resumed: the task was 'churn' and is 'rating'; the"
+        " store's fingerprint was 'abc' and is 'def'; the embedder was {'name': 'hash', 'dim': 16}"
+        " and is {'name': 'bert', 'dim': 384}; width was 16 and is 32. Change that back, choose"
+        " another folder, or start again (`train` and `pretrain`: with --overwrite)"
     )
 
 

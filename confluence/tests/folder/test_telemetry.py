@@ -22,7 +22,7 @@ from confluence.folder.telemetry import DURATION, NO_SPANS, check_protocol, inst
 from confluence.folder.trackers import Sinks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
-EXTRA = "not installed: pip install 'confluence[{}]'"
+ABSENT = "not installed: `make test-extras` brings it"
 SETTINGS = {"config": {"width": 16, "split_ratios": (0.8, 0.1, 0.1)}, "tasks": {"churn": 1.0}}
 STEPS = 6
 
@@ -30,7 +30,7 @@ STEPS = 6
 @pytest.fixture
 def sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenTelemetry, and an environment that says nothing of it."""
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason=EXTRA.format("otel"))
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason=ABSENT)
     for signal in ("", "TRACES_", "METRICS_"):
         for what in ("ENDPOINT", "PROTOCOL"):
             monkeypatch.delenv(f"OTEL_EXPORTER_OTLP_{signal}{what}", raising=False)
@@ -230,7 +230,7 @@ def test_names_are_what_opentelemetry_takes() -> None:
 
 
 def test_the_driver_of_nvidia_has_what_is_asked_of_it() -> None:
-    pynvml = pytest.importorskip("pynvml", reason=EXTRA.format("nvidia"))
+    pynvml = pytest.importorskip("pynvml", reason=ABSENT)
     for name in (
         "nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID",
         "nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo",

@@ -395,7 +395,7 @@ def fails(*_: Any) -> Any:
 @pytest.mark.parametrize(
     ("nvml", "problem"),
     [
-        (None, r"pip install 'confluence[nvidia]'"),
+        (None, "needs nvidia-ml-py: pip install nvidia-ml-py"),
         (driver(nvmlInit=fails), "cannot be read: Not Supported"),
         (driver(nvmlDeviceGetUtilizationRates=fails), "cannot be read: Not Supported"),
         (driver(nvmlDeviceGetName=lambda handle: "NVIDIA T4"), "is NVIDIA T4, not NVIDIA V100"),

@@ -146,6 +146,16 @@ def test_positions_of_masked_cells_are_those_of_the_batch(shop_store: Path) -> N
         assert (used // 96).tolist() == np.argwhere(given >= 0)[:, 0].tolist()
 
 
+def test_rows_of_the_store_beside_a_batch_are_not_taken_for_those_of_its_cells(
+    shop_store: Path,
+) -> None:
+    """Both are called `row_ids`."""
+    options = {"default_batch_size": 4, "default_sequence_length": 32, "max_rows": 8}
+    _, compact = next(batches_of(shop_store, "device", with_rows=True, **options))
+    assert "row_ids" in compact
+    assert as_flat(compact).keys() == as_flat(dict(compact)).keys() != compact.keys()
+
+
 @pytest.mark.parametrize("put", [dict, to_device])
 def test_a_packed_batch_is_refused_with_what_to_use_instead(put: Any, shop_store: Path) -> None:
     """`to_device` dropped `segment_ids`, and all contexts of a sequence were one to the model."""
@@ -218,8 +228,9 @@ def test_arrays_that_nobody_reads_are_not_made(shop_store: Path) -> None:
         return str(wanted.lower(arrays).compile().as_text())
 
     assert " gather(" in operations("timestamp_values")
-    assert " while(" in operations("row_ids")  # a scatter, on a processor
-    for operation in (" sort(", " gather(", " scatter(", " while("):
+    scatters = (" scatter(", " while(")  # until JAX 0.10 a processor's scatter is a loop
+    assert any(operation in operations("row_ids") for operation in scatters)
+    for operation in (" sort(", " gather(", *scatters):
         assert operation not in operations("is_null", "column_ids", "numeric_values")
 
 

@@ -137,7 +137,7 @@ def test_the_ranks_with_the_fewest_beats_are_the_silent_ones() -> None:
         f"rank 0 is silent, last at 'step 7': rank 1 has waited {limit}, at 'step 8'"
     )
     assert explained(8, 8) == (
-        f"no rank has gone on {limit}, last at 'step 8': none is behind the others"
+        f"no rank has made progress {limit}, last at 'step 8': none is behind the others"
     )
     assert explained(8, 8, rank=1, answers=False) == (
         f"rank 0 is silent: it has not answered {limit}, last at 'step 8'"

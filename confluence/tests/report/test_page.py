@@ -16,6 +16,7 @@ from confluence.config import Config
 from confluence.folder.log_events import curve, of_kind, read_events
 from confluence.report.charts import POINTS, Axis, Line, histogram, line_chart, short, thinned
 from confluence.report.page import write_page
+from confluence.report.page_style import STYLE
 
 EVIL = "<script>alert('x')</script>"
 EVIL_TASK = "<script>alert('x')<script>"  # a task's name holds no slash
@@ -155,7 +156,7 @@ def test_a_run_of_several_tasks_shows_them_all(tmp_path: Path) -> None:
         "shop/mood on test", "shop--mood/evaluation-test.json",
     ):  # fmt: skip
         assert shown in texts, shown
-    assert any(text.startswith("tasks churn, shop/mood · ") for text in texts)
+    assert texts.count("churn, shop/mood") == 2  # the page's title, and its heading
 
 
 def test_masked_cells_have_their_loss_by_type(tmp_path: Path) -> None:
@@ -188,7 +189,10 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
             "own_columns": {"missing": "lightgbm is not installed", "metrics": {"mae": None}},
         },
         "history": {"with": part, "without": {**part, "metrics": {"mae": 123456.0}}},
-        "obs_time": [{"from": "2004", "to": "2005", **part}],
+        "obs_time": [
+            {"from": "2004-01-01T00:00:00", "to": "2005-01-01T00:00:00", **part},
+            {"from": "2006-01-01T00:00:00", "to": "2006-01-01T00:00:00", **part},
+        ],
         "resampling": {"resamples": 1000, "level": 0.95, "clusters": "anchors"},
     }  # fmt: skip
     (tmp_path / "evaluation-test.json").write_text(json.dumps(result))
@@ -197,11 +201,51 @@ def test_a_page_shows_what_an_evaluation_has(tmp_path: Path) -> None:
     for shown in (
         "position on test", "frozen at 2005-01-01 · 40 of 55 seeds scored · 21 anchors"
         " · 15 unlabelled", "2.500", "2.250 to 2.750", "the model's mae less this", "-0.5000",
-        "-0.7500 to -0.2500", "with history", "123,456.0", "2004 to 2005",
+        "-0.7500 to -0.2500", "with history", "123,456.0", "2004-01-01 to 2005-01-01", "2006-01-01",
         "trees, own columns: lightgbm is not installed",
         "intervals: 95 % of 1,000 draws of anchors", "evaluation-val.json cannot be read.",
     ):  # fmt: skip
         assert shown in texts, (shown, texts)
+
+
+VERDICT = {
+    "kind": "baseline", "text": "Trees on history are better than the model by 0.0620 <auroc>.",
+    "metric": "auroc", "baseline": "history", "better_by": -0.062, "interval": [-0.08, -0.04],
+}  # fmt: skip
+
+
+def test_the_title_is_the_question_and_the_answer_comes_before_the_training(tmp_path: Path) -> None:
+    write_log(tmp_path / "run-7", START, train_line(10, 1.0), END)
+    result = {"task": "churn", "split": "test", "metrics": {"auroc": 0.7}, "verdict": VERDICT}
+    (tmp_path / "run-7" / "evaluation-test.json").write_text(json.dumps(result))
+    texts = outline(write_page(tmp_path / "run-7")).texts
+    assert texts.count("churn") >= 2  # the page's title, and its heading
+    assert any(text.startswith("run run-7 · finished after 30 steps · on cpu") for text in texts)
+    shown = ["In short", VERDICT["text"], "Evaluation", "churn on test", "Training", "1.23M"]
+    places = [texts.index(text) for text in shown]
+    assert places == sorted(places)
+
+
+def test_of_several_evaluations_each_has_its_sentence(tmp_path: Path) -> None:
+    write_log(tmp_path, START, train_line(10, 1.0))
+    same = {**VERDICT, "text": "The model and trees on history do not differ."}
+    frozen = {"regime": "frozen", "visible_until": "2025-01-01", "step": 400, "verdict": same}
+    for name, more in (("test", {"verdict": VERDICT, "regime": "rolling"}), ("test-2", frozen),
+                       ("val", {}), ("val-2", {"verdict": 7})):  # fmt: skip
+        result = {"task": "churn", "split": name[:4], "metrics": {"auroc": 0.7}, **more}
+        (tmp_path / f"evaluation-{name}.json").write_text(json.dumps(result))
+    texts = outline(write_page(tmp_path)).texts
+    first = texts.index("In short") + 1
+    assert texts[first : first + 5] == [
+        "churn on test · frozen at 2025-01-01 · weights of step 400", same["text"],
+        "churn on test · rolling", VERDICT["text"], "Evaluation",
+    ]  # fmt: skip
+
+
+def test_names_in_the_first_column_are_not_broken_letter_by_letter() -> None:
+    """On a telephone the column of "model" and "trees, history" was three letters wide."""
+    (rule,) = (line for line in STYLE.splitlines() if line.startswith("th:first-child"))
+    assert "min-width: 7em" in rule and "overflow-wrap" not in rule
 
 
 def test_no_name_can_become_markup(tmp_path: Path) -> None:
@@ -230,7 +274,7 @@ def test_no_name_can_become_markup(tmp_path: Path) -> None:
         "metrics": {EVIL: EVIL},
         "baselines": {EVIL: {"metrics": {EVIL: 1.0}, "constant": EVIL, "fallback": EVIL,
                              "fallback_share": 0.5}},
-        "obs_time": [{"from": EVIL, "to": EVIL, "metrics": {}}],
+        "obs_time": [{"from": EVIL, "to": EVIL, "metrics": {}}], "verdict": {"text": EVIL},
     }  # fmt: skip
     (out / "evaluation-<i>.json").write_text(json.dumps(evaluation))
     page = outline(write_page(out))

@@ -195,7 +195,7 @@ def test_metadata_that_were_edited_in_place_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "metadata.json"
     edited = path.read_text().replace('"refunded_at"', '"never"', 1)
     path.write_text(edited)
-    assert "is inferred anew; what it said is in" in "".join(inferred(tmp_path, source))
+    assert "is inferred anew; its old content is in" in "".join(inferred(tmp_path, source))
     assert (tmp_path / "metadata.before.json").read_text() == edited
     said: list[str] = []
     path.write_text(edited)

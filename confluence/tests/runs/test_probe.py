@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -163,6 +165,7 @@ def test_a_probe_is_scored_like_an_evaluation_and_repeats(pretrained: Run) -> No
     assert found["probe"]["width"] == 16
     assert found["scored"] > 10
     assert found["probe"]["train_seeds"] > 50
+    assert "the model" not in found["verdict"]["text"].lower()
     assert {"global_constant", "per_entity", "own_columns", "history", "untrained"} == set(
         found["baselines"]
     )
@@ -191,7 +194,16 @@ def test_the_command_has_files_of_their_own_and_the_page_shows_them(
     out = str(pretrained.out)
     arguments = ["probe", out, "--task", "subscribed", "--no-trees", "--resamples", "0"]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
+    written = capsys.readouterr()
+    said, told = written.out, written.err.splitlines()
+    first = re.fullmatch(r"probe of subscribed: reading train, ([0-9]+) contexts", told[0])
+    assert first is not None and int(first[1]) > 100
+    assert told[1].startswith("probe of subscribed: reading val, ")
+    assert told[2:4] == [
+        f"probe of subscribed: logistic regression on the vectors of {whose} weights"
+        for whose in ("the run's", "first")
+    ]
+    assert told[4].startswith("probe of subscribed: scoring ")
     assert "a linear probe: logistic regression on 16 numbers of each context" in said
     assert "probe, untrained" in said
     assert main([*arguments, "--visible-until", "2024-03-01", "--json"]) == 0
@@ -206,6 +218,21 @@ def test_the_command_has_files_of_their_own_and_the_page_shows_them(
     assert "subscribed on val, linear probe" in page
     assert main(["probe", out, "--task", "nothing"]) == 1
     assert "no task 'nothing': the run's stores have churn, " in capsys.readouterr().err
+
+
+def test_a_probe_that_takes_long_says_how_far_it_is(
+    pretrained: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twelve minutes passed without a line. Each look at the clock is 11 seconds after the last."""
+    now = iter(range(0, 1_000_000, 11))
+    clock = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr("confluence.data.progress.time", clock)
+    pretrained.probe(task="subscribed", **QUICK)
+    told = capsys.readouterr().err
+    assert re.search(r"subscribed: reading train: [0-9]+ of [0-9]+, [1-9][0-9]* s left", told)
+    assert re.search(r"subscribed: reading train: ([0-9]+) of \1, 0 s left", told)
+    whole = re.findall(r"weights: ([0-9]+) of 31, [0-9]+ s left", told)
+    assert [int(done) for done in whole] == [*range(1, 31)] * 2  # of 5 folds, 6 strengths, 1 last
 
 
 def test_questions_that_cannot_be_are_refused(pretrained: Run) -> None:

@@ -72,6 +72,33 @@ def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
         run.evaluate("val")
 
 
+def test_a_run_and_its_evaluations_show_themselves_in_2_kb(trained: confluence.Run) -> None:
+    """They took 64,591 and 35,772 characters, most of them weights and intervals."""
+    here = dataclasses.replace(trained, out=Path("runs/churn"))
+    count = sum(value.size for value in trained.params.values())
+    (store,) = trained.stores
+    assert repr(here).splitlines() == [
+        f"<Run 'runs/churn': step 80 of 80, {count:,} parameters>",
+        f"  task subscribed of {store}" if len(store) < 70 else repr(here).splitlines()[1],
+    ]
+    html = here._repr_html_()
+    assert f"<td>subscribed</td><td>{store}</td>" in html and "<td>width</td><td>16</td>" in html
+    evil = [
+        dataclasses.replace(trained.place(), title=f"<b>{n}", store="\x1b[31m" + "ü" * 900)
+        for n in range(113)
+    ]
+    several = dataclasses.replace(trained, places=tuple(evil), out=Path("ü" * 200))
+    assert len(repr(several).encode()) < 2_000 and "\x1b" not in repr(several)
+    assert repr(several).splitlines()[-1] == "  ... and 94 more tasks"
+    assert "<b>" not in several._repr_html_() and "&lt;b&gt;0" in several._repr_html_()
+    found = trained.evaluate("test", trees=False)
+    assert isinstance(found, dict) and len(repr(found).encode()) < 2_000
+    assert str(found).startswith("subscribed on test, rolling, ")
+    assert "<td>model</td>" in found._repr_html_()
+    (read,) = [other for other in trained.evaluations() if other == found]
+    assert repr(read) == repr(found)
+
+
 def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
     trained: confluence.Run,
 ) -> None:

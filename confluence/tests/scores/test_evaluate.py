@@ -221,3 +221,18 @@ def test_a_label_is_known_when_the_store_says_so() -> None:
     assert histories(labels, [1]) == [[]]
     later = labels_of([*ROWS[:2], (7, 25, 1.0, 2)], label_times=known[:3])
     assert histories(later, [2]) == [[1.0, 0.0]]
+
+
+def test_true_rows_and_those_called_true_are_counted() -> None:
+    """Of test one seed is true and none has a probability above one half."""
+    labels = labels_of([(7, 1, 1.0, 0), (7, 5, 1.0, 2), (8, 2, 0.0, 2), (9, 6, 0.0, 2)])
+    result = evaluate(
+        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]), labels, task_of(SemanticType.BOOLEAN),
+        split="test", metric="auroc",
+    )  # fmt: skip
+    assert (result["scored"], result["true"], result["called_true"]) == (3, 1, 0)
+    number = evaluate(
+        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]), labels, task_of(SemanticType.NUMERICAL),
+        split="test", metric="mae",
+    )  # fmt: skip
+    assert "true" not in number

@@ -163,7 +163,7 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
     train_or_load(
         shop_store, "subscribed", out, preset="tiny", overrides=overrides, say=said.append
     )  # fmt: skip
-    assert said == [f"training on subscribed goes on after step 4 of {STEPS}"]
+    assert said == [f"resuming the training on subscribed after step 4 of {STEPS}"]
     assert_same(everything(out), everything(whole))
 
 
@@ -185,7 +185,7 @@ def test_signals_that_ask_for_a_stop_save_and_say_how_to_go_on(
     assert step in (6, 7)  # metrics of step 5 are read while step 6 runs
     assert (
         f"confluence: stopped by {name} after step {step} of {STEPS} and saved in '{out}': the same"
-        " command goes on from there (`train` and `pretrain`: with --resume)\n"
+        " command resumes from there (`train` and `pretrain`: with --resume)\n"
     ) in stopped.stderr
     assert main(arguments(shop_store, out)) == 1  # not by accident
     with pytest.warns(UserWarning, match=f"is at step {step} of {STEPS}; --resume finishes it"):

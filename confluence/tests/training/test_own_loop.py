@@ -203,7 +203,7 @@ def test_the_selector_is_that_of_the_seed() -> None:
 
 
 def test_the_guide_maps_the_types_alike() -> None:
-    guide = Path(__file__).resolve().parents[3] / "docs" / "14-own-training-loop.md"
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guides" / "own-training-loop.md"
     text = f'jnp.array({PLACES.tolist()})[batch["target_stype"]]'
     assert text in guide.read_text(encoding="utf-8")
 

@@ -1,9 +1,9 @@
-"""Boosted trees on the anchor's own columns: what they may see, and that they learn it."""
+"""Boosted trees on the columns of the anchor and its parents: what they see of a shop, and where
+LightGBM cannot be loaded. What they see of parents by hand: `test_parent_columns.py`."""
 
 from __future__ import annotations
 
 import sqlite3
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,36 +53,50 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
     cfg = preset("tiny", visible_until=until)
     task, labels = labelled(shop_store, cfg, "subscribed")
     found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "train"))
+    own = ("signed_up_on", "region", "birth_year", "newsletter", "closed_at")
+    up = "customers.recommended_by"
     assert found.names == (
-        "signed_up_on", "region", "birth_year", "newsletter", "closed_at", "row age",
+        *own, *(f"{up} > {name}" for name in own), *(f"{up} > {up} > {name}" for name in own),
+        "row age",
     )  # fmt: skip
-    assert found.is_category == (False, True, False, False, False, False)
+    assert found.is_category == (*(False, True, False, False, False) * 3, False)
     store, source = headwater.Store(shop_store), customers(shop_database)
     regions = sorted({row["region"] for row in source.values()})
     kinds = set()
     for seed, values in zip(found.index, found.values, strict=True):
-        row = source[store.row(int(labels.anchor_rows[seed]))["key"]["customer_id"]]
+        anchor = row = source[store.row(int(labels.anchor_rows[seed]))["key"]["customer_id"]]
         now = labels.obs_times[seed] / US_PER_DAY
         seen_until = min(now, days(until)) if until else now
-        closed = np.nan if row["closed_at"] is None else days(row["closed_at"])
-        kinds.add("open" if np.isnan(closed) else "closed" if closed <= seen_until else "later")
-        expected = [
-            now - days(row["signed_up_on"]),
-            regions.index(row["region"]),
-            np.nan if row["birth_year"] is None else row["birth_year"],
-            row["newsletter"],
-            now - closed if closed <= seen_until else np.nan,  # not before it is known
-            now - days(row["signed_up_on"]) - 1,  # a day is over at its end
-        ]
+        expected: list[Any] = []
+        for _ in range(3):  # the customer, who recommended it, and who recommended that one
+            if not row or (row is not anchor and days(row["signed_up_on"]) + 1 > seen_until):
+                expected += [np.nan] * len(own)
+                row = {}
+                continue
+            closed = np.nan if row["closed_at"] is None else days(row["closed_at"])
+            kinds.add("open" if np.isnan(closed) else "closed" if closed <= seen_until else "later")
+            expected += [
+                now - days(row["signed_up_on"]),
+                regions.index(row["region"]),
+                np.nan if row["birth_year"] is None else row["birth_year"],
+                row["newsletter"],
+                now - closed if closed <= seen_until else np.nan,  # not before it is known
+            ]
+            row = source.get(row["recommended_by"], {})
+        kinds.add("recommended twice" if not np.isnan(expected[-5]) else "fewer")
+        # A day is over at its end.
+        expected.append(now - days(anchor["signed_up_on"]) - 1)
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-3)
-    assert kinds == {"open", "closed", "later"}
+    assert kinds == {"open", "closed", "later", "recommended twice", "fewer"}
 
 
 def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Path) -> None:
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, "rating")
     found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "val"))
-    assert found.names == ("written_at", "rating", "row age")
+    own = [name for name in found.names if ">" not in name]
+    assert own == ["written_at", "rating", "row age"]
+    assert "reviews.product_id > products.category_id > parent_category" not in found.names
     assert np.isnan(found.values[:, 1]).all()  # the target of a cell task
     np.testing.assert_allclose(found.values[:, 0], 0.0, atol=1e-3)  # written at obs_time
 
@@ -108,12 +122,10 @@ def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
         assert np.array_equal(~np.isnan(baseline["values"]), labels.splits == SPLITS["val"])
 
 
-def test_without_lightgbm_the_line_says_so(
-    shop_store: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_openmp_an_evaluation_has_the_reason_and_no_trees(
+    shop_store: Path, no_openmp: str
 ) -> None:
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, "subscribed")
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
     result = tree_baselines(str(shop_store), cfg, task, labels, "val")
-    missing = {"missing": "LightGBM is not installed: pip install 'confluence[baselines]'"}
-    assert result == {"own_columns": missing, "history": missing}
+    assert result == {"own_columns": {"missing": no_openmp}, "history": {"missing": no_openmp}}

@@ -38,6 +38,15 @@ class TaskError(HeadwaterError):
     """A task cannot do what was asked, for example sample a split that has no seeds."""
 
 
+class TimeNeededError(TaskError):
+    """Keys are asked about without a time, which their task needs; `why` is the message without
+    the parameter that takes it, for callers whose own has another name."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}: give obs_time")
+        self.why = why
+
+
 @contextmanager
 def named(parameter: str, value: object) -> Iterator[None]:
     """Errors about a parameter say which it is, and what was given."""

@@ -2,17 +2,21 @@
 
 Python discards an exception in a destructor or in a callback of the garbage collector, whichever
 library's it is, and others catch all there are; the command then goes on as if nobody had asked it
-to end. DuckDB makes an error of its own of it.
+to end. DuckDB makes an error of its own of it. One that comes after the command, while the
+process ends, ends it without a word.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+INTERRUPTED = 130  # exit status, as a shell has it: 128 and the number of the signal
 AGAIN_S = 5.0  # after which a command that goes on is interrupted again
 AT_ONCE_S = 0.01  # where Python says that it discarded the interrupt
 DUCKDB_SAYS = "Query interrupted"  # its RuntimeError
@@ -67,6 +71,29 @@ class Interrupts:
             self._again_after(AT_ONCE_S)
         else:
             self._before[2](what)
+
+
+def run_process(main: Callable[[], int]) -> NoReturn:
+    """A command as a process: run it, and exit with its status.
+
+    Ctrl-C while its last words are written, what it held is released or the interpreter shuts down
+    ends the process at once: Python would print a traceback there, or "Exception ignored".
+    """
+    before = sys.unraisablehook
+
+    def discarded(what: Any) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            os._exit(INTERRUPTED)
+        before(what)
+
+    sys.unraisablehook = discarded
+    try:
+        status = main()
+    except KeyboardInterrupt:  # once more, while the command reported the first
+        status = INTERRUPTED
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    sys.exit(status)
 
 
 def _is_under_way(handled: BaseException | None) -> bool:

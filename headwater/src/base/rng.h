@@ -1,7 +1,8 @@
 /*
  * Randomness that is a function of its key: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel
  * random numbers: as easy as 1, 2, 3", SC 2011). A sequence's stream is keyed by what the sequence
- * is (docs/2-sampling.md, "Random draws"), never by who makes it, so any thread can make it.
+ * is (docs/reference/sampling.md, "Random draws"), never by who makes it, so any thread can make
+ * it.
  */
 #ifndef HWI_RNG_H
 #define HWI_RNG_H

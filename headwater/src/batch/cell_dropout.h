@@ -1,8 +1,8 @@
 /*
- * Cell dropout: cells that a train context is made without (docs/2-sampling.md, "Cell dropout").
- * The walk is over and its masked cells are chosen: rows, edges and masked cells are those of the
- * whole context. Then the lists of its cells are cut to those that are kept, and the rows move up.
- * O(cells), with two multiplications for the draw of each.
+ * Cell dropout: cells that a train context is made without (docs/reference/sampling.md, "Cell
+ * dropout"). The walk is over and its masked cells are chosen: rows, edges and masked cells are
+ * those of the whole context. Then the lists of its cells are cut to those that are kept, and the
+ * rows move up. O(cells), with two multiplications for the draw of each.
  */
 #ifndef HWI_CELL_DROPOUT_H
 #define HWI_CELL_DROPOUT_H

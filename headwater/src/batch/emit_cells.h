@@ -1,7 +1,7 @@
 /*
  * The cells of a context in the arrays of a batch, by one driver for both layouts. Dense has an
  * array for each of a cell's values. Compact has 11 bytes per cell: a byte of type and flags, its
- * column, one value lane and one word of calendar; docs/3-batch.md, "Compact".
+ * column, one value lane and one word of calendar; docs/reference/batch.md, "Compact".
  */
 #ifndef HWI_EMIT_CELLS_H
 #define HWI_EMIT_CELLS_H

@@ -6,7 +6,7 @@
  *     staging  a a a . . .   b b b b . .   c c . . . .        batch_size sequences of S
  *     flat     a a a b b b b c c . . .                        N cells
  *
- * docs/3-batch.md, "Flat".
+ * docs/reference/batch.md, "Flat".
  */
 #ifndef HWI_FLAT_H
 #define HWI_FLAT_H

@@ -2,7 +2,7 @@
  * Levelling: contexts of different lengths dealt to batches of nearly equal ones. Longest first,
  * each goes to the emptiest batch that has a place left (Graham 1969, "longest processing time"),
  * and within a batch in the same way to the ranks. What is left of the differences is that of the
- * means of whole blocks. docs/3-batch.md, "Flat".
+ * means of whole blocks. docs/reference/batch.md, "Flat".
  */
 #ifndef HWI_LEVEL_H
 #define HWI_LEVEL_H

@@ -1,8 +1,8 @@
 /*
  * Masked cells: cells of a context whose values are taken out of the inputs, for a model to predict
- * (docs/2-sampling.md, "Masked cells"; docs/3-batch.md, "Masked cells"). They are chosen when the
- * walk is over, from words of the seed's stream that no walk takes, so that a context holds the
- * same cells with and without. O(cells) with a word for each that may be chosen.
+ * (docs/reference/sampling.md, "Masked cells"; docs/reference/batch.md, "Masked cells"). They are
+ * chosen when the walk is over, from words of the seed's stream that no walk takes, so that a
+ * context holds the same cells with and without. O(cells) with a word for each that may be chosen.
  */
 #ifndef HWI_MASKED_CELLS_H
 #define HWI_MASKED_CELLS_H

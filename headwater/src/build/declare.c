@@ -210,7 +210,7 @@ static hw_status check_column(hw_builder *b, uint32_t table, const hw_column_spe
          (given->stype != HW_TIMESTAMP && given->stype != HW_IGNORED))) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "column '%s.%s' cannot be the temporal column: the table is not temporal, "
-                        "has one already, or the column is no timestamp",
+                        "has one already, or the column is not a timestamp",
                         owner->name, name);
     }
     for (uint32_t i = owner->info.column_start; i < b->column_count; i++) {
@@ -339,8 +339,8 @@ static hw_status check_task(const hw_builder *b, const hw_task_spec *given, hw_e
         uint32_t at = given->target_column - anchor->column_start;
         if (at >= anchor->column_count) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "the target of task '%s' is no column of its anchor table '%s'", name,
-                            b->tables[given->anchor_table].name);
+                            "the target of task '%s' is not a column of its anchor table '%s'",
+                            name, b->tables[given->anchor_table].name);
         }
         stype = b->columns[given->target_column].info.stype;
     }

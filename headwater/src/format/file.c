@@ -80,7 +80,7 @@ static hw_status check_header(struct hwi_file *file, hw_error *error) {
     }
     if (header->file_bytes != file->bytes) {
         return hwi_fail(error, HW_BAD_STORE,
-                        "the file has %llu bytes, its header says %llu (in '%s', byte %u)",
+                        "the file has %llu bytes, its header has %llu (in '%s', byte %u)",
                         (unsigned long long)file->bytes, (unsigned long long)header->file_bytes,
                         file->path, (unsigned)offsetof(struct hwi_file_header, file_bytes));
     }

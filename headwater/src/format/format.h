@@ -1,6 +1,6 @@
 /*
  * The byte layout of a store: the only place where it is written down in code. The writer and the
- * reader both include this header; docs/1-format.md explains it with the same names.
+ * reader both include this header; docs/reference/store-format.md explains it with the same names.
  *
  * Every file is
  *
@@ -76,7 +76,7 @@ enum hwi_section_kind {
     HWI_SECTION_OBS_TIMES = 49, /* int64 us; INT64_MAX = everything is visible */
     HWI_SECTION_TARGETS = 50, /* uint64: float64 bits, int64 us, 0/1, or index in the block */
     HWI_SECTION_STATES = 51, /* uint8: label state | split << 4 */
-    HWI_SECTION_SEED_HASHES = 52, /* uint64 hash of the anchor key (docs/2-sampling.md, splits) */
+    HWI_SECTION_SEED_HASHES = 52, /* uint64 hash of the anchor key (docs/reference/sampling.md) */
     HWI_SECTION_POSITIONS = 53, /* uint32 position in the query's result */
     HWI_SECTION_LABEL_TIMES = 54, /* int64 us when the label is known; INT64_MAX = never; only if
                                      HWI_TASK_LABEL_TIMES */

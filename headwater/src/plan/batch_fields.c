@@ -1,7 +1,7 @@
 /*
  * The batch format as one table, and the memory of a batch made from it: every array in one slab,
- * each 64-byte aligned. Python's BATCH_FIELDS, the binding's loop and docs/3-batch.md all come from
- * this table.
+ * each 64-byte aligned. Python's BATCH_FIELDS, the binding's loop and docs/reference/batch.md all
+ * come from this table.
  */
 #include "plan/batch_fields.h"
 

@@ -73,7 +73,7 @@ static const hw_option_field FIELDS[] = {
      "threads that make batches; by default the usable cores, at most 16"},
     {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "batches made ahead, at most; 0: each is made when it is asked for, without threads; by default"
-     " 3, or as many as keep all threads at work (docs/6-tuning.md)"},
+     " 3, or as many as keep all threads at work (docs/guides/tuning.md)"},
     {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "the same of the stream of val"},
     {"text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
@@ -88,7 +88,7 @@ static const hw_option_field FIELDS[] = {
     {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
      "adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask"},
     {"packing", HW_OPTION_FLAG, AT(packing), 1, {0}, 0, 1, NULL, CONTENTS,
-     "puts several contexts into a sequence (docs/3-batch.md, \"Packing\")"},
+     "puts several contexts into a sequence (docs/reference/batch.md, \"Packing\")"},
     {"contexts_per_batch", HW_OPTION_UINT32, AT(contexts_per_batch), 1, {0}, 1, HWI_MAX_BATCH,
      NULL, 0, "seeds that a batch owns with packing; by default as many as fit uncut"},
     {"level_block", HW_OPTION_UINT32, AT(level_block), 1, {HWI_LEVEL_BLOCK}, 1, HWI_MAX_LEVEL_BLOCK, NULL, 0,
@@ -100,15 +100,16 @@ static const hw_option_field FIELDS[] = {
      CONTENTS, "probability that a train seed sees all that it may (staleness_max_days)"},
     {"staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
      HWI_MAX_STALE_DAYS, NULL, CONTENTS,
-     "a train seed sees less by a gap of up to so many days (docs/2-sampling.md, \"Staleness\")"},
+     "a train seed sees less by a gap of up to so many days (docs/reference/sampling.md,"
+     " \"Staleness\")"},
     {"child_counts", HW_OPTION_FLAG, AT(child_counts), 1, {0}, 0, 1, NULL, CONTENTS,
      "three cells per foreign key that points at a row: how many of its children are visible, and"
      " the ages of the last and the first"},
     {"label_rows", HW_OPTION_UINT32, AT(label_rows), 1, {0}, 0, HWI_MAX_SEQUENCE, NULL, CONTENTS,
      "most rows with the known labels of the anchor's earlier seeds, in contexts of derived tasks"},
     {"time_split", HW_OPTION_TIMES, AT(time_split), 2, {0}, 0, 0, NULL, CONTENTS,
-     "(at, until): deals the seeds of train anew, for a backtest (docs/2-sampling.md, \"Splits by"
-     " time\")"},
+     "(at, until): deals the seeds of train anew, for a backtest (docs/reference/sampling.md,"
+     " \"Splits by time\")"},
     {"train_on_val", HW_OPTION_FLAG, AT(train_on_val), 1, {0}, 0, 1, NULL, CONTENTS,
      "the seeds of val are train's, for the last fit before test; val then has none"},
     {"objective", HW_OPTION_WORD, AT(objective), 1, {HW_OBJECTIVE_TASK}, 0,
@@ -121,12 +122,12 @@ static const hw_option_field FIELDS[] = {
     {"max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
      CONTENTS, "M, masked cells of one type in a sequence; by default chosen from a sample"},
     {"never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
-     CONTENTS, "columns that are never masked, besides those of docs/2-sampling.md"},
+     CONTENTS, "columns that are never masked, besides those of docs/reference/sampling.md"},
     {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
     {"cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,
      "probability, less than 1, that a cell is left out of a train context; never the target, a"
-     " masked cell or a row's first (docs/2-sampling.md, \"Cell dropout\")"},
+     " masked cell or a row's first (docs/reference/sampling.md, \"Cell dropout\")"},
     {"context_length", HW_OPTION_UINT32, AT(context_length), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
      CONTENTS, "with packing: most cells of a context, at most S, which is the default"},
     {"max_context_rows", HW_OPTION_UINT32, AT(max_context_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,

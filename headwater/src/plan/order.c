@@ -1,7 +1,8 @@
 /*
  * Order: which seed a position holds, and which task a batch trains. Nothing is shuffled or stored:
  * an epoch is a keyed permutation, computed where it is needed, so a run resumes at any position in
- * O(1) and every rank agrees without a message. docs/2-sampling.md, "Order", is the exact text.
+ * O(1) and every rank agrees without a message. docs/reference/sampling.md, "Order", is the exact
+ * text.
  */
 #include "plan/order.h"
 

@@ -18,7 +18,7 @@
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-/* docs/2-sampling.md, "Staleness". */
+/* docs/reference/sampling.md, "Staleness". */
 static hw_status plan_staleness(struct hwi_plan *plan, hw_error *error) {
     double share = plan->options.staleness_zero_share, days = plan->options.staleness_max_days;
     double seconds = floor(days * 86400 + 0.5);

@@ -1,8 +1,8 @@
 /*
- * The sample of contexts from which the shape of batches follows (docs/2-sampling.md, "Budgets"):
- * positions 0, 1, ... of epoch 0 of the first split of a task that has seeds, of all ranks. They
- * are walked one by one and not emitted, so that the sample needs the scratch of one walk and
- * nothing of the size of a batch.
+ * The sample of contexts from which the shape of batches follows (docs/reference/sampling.md,
+ * "Budgets"): positions 0, 1, ... of epoch 0 of the first split of a task that has seeds, of all
+ * ranks. They are walked one by one and not emitted, so that the sample needs the scratch of one
+ * walk and nothing of the size of a batch.
  */
 #ifndef HWI_CONTEXT_SAMPLE_H
 #define HWI_CONTEXT_SAMPLE_H

@@ -1,4 +1,4 @@
-/* How large flat batches are: docs/3-batch.md, "Flat". */
+/* How large flat batches are: docs/reference/batch.md, "Flat". */
 #ifndef HWI_FLAT_SHAPE_H
 #define HWI_FLAT_SHAPE_H
 

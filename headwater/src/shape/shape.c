@@ -1,7 +1,7 @@
 /*
  * The shape of a sampler's batches: what the options leave open follows from a sample of contexts,
- * walked once when the sampler opens. docs/2-sampling.md, "Budgets", and docs/3-batch.md,
- * "Packing".
+ * walked once when the sampler opens. docs/reference/sampling.md, "Budgets", and
+ * docs/reference/batch.md, "Packing".
  */
 #include "shape/shape.h"
 

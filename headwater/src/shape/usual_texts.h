@@ -1,6 +1,6 @@
 /*
  * How many rows of texts a batch usually needs: few, as contexts of one batch share texts, and as
- * few contexts have as many as the largest. docs/2-sampling.md, "Budgets".
+ * few contexts have as many as the largest. docs/reference/sampling.md, "Budgets".
  */
 #ifndef HWI_USUAL_TEXTS_H
 #define HWI_USUAL_TEXTS_H

@@ -1,7 +1,7 @@
 /*
  * Whole foreign keys and columns of an open store at once, for whoever computes over tables rather
  * than walks: features of baselines, reports. Each value comes with the time at which it may be
- * seen, so that the rules of docs/2-sampling.md can be followed outside too.
+ * seen, so that the rules of docs/reference/sampling.md can be followed outside too.
  */
 #include <math.h>
 
@@ -69,7 +69,7 @@ hw_status hw_store_edges(const hw_store *store, uint32_t key, uint64_t *starts, 
     return HW_OK;
 }
 
-/* When a cell of a visible row is known, by docs/2-sampling.md, "Columns known later". */
+/* When a cell of a visible row is known, by docs/reference/sampling.md, "Columns known later". */
 static int64_t cell_time(const hw_store *store, const struct hwi_table *table,
                          const struct hwi_column_info *info, uint32_t local) {
     switch ((enum hwi_known_kind)info->known_kind) {

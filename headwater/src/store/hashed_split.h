@@ -4,7 +4,8 @@
 
 #include "headwater.h"
 
-/* By hash of the anchor's key, docs/2-sampling.md, "Splits": the same for each seed of an anchor.
+/* By hash of the anchor's key, docs/reference/sampling.md, "Splits": the same for each seed of an
+ * anchor.
  */
 uint8_t hwi_hashed_split(const hw_sampler_options *options, uint64_t key_hash, uint64_t name_hash);
 

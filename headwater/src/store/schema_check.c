@@ -61,7 +61,7 @@ static hw_status check_table(const struct hwi_schema *schema, uint32_t t, hw_err
     }
     if (is_temporal != (table->temporal_column != HWI_NONE) ||
         (is_temporal && table->temporal_column - table->column_start >= table->column_count)) {
-        return bad(schema, "TABLES", t, "the temporal column is no column of the table", error);
+        return bad(schema, "TABLES", t, "the temporal column is not a column of the table", error);
     }
     /* Rows with time are a prefix, or a suffix where rows without time come first. */
     if (table->timed_start > table->row_count ||
@@ -106,7 +106,7 @@ static hw_status check_known(const struct hwi_schema *schema, uint32_t c, hw_err
         return HW_OK;
     }
     if (column->known_column - table->column_start >= table->column_count) {
-        return bad(schema, "COLUMNS", c, "known_column is no column of the table", error);
+        return bad(schema, "COLUMNS", c, "known_column is not a column of the table", error);
     }
     const struct hwi_column_info *source = &schema->columns[column->known_column];
     if (source->null_bit == HWI_NONE ||
@@ -255,7 +255,7 @@ static hw_status check_target(const struct hwi_schema *schema, uint32_t k, uint3
     if (task->flags & HWI_TASK_CELL) {
         if (task->target_column - anchor->column_start >= anchor->column_count ||
             task->obs_time_column != HWI_NONE) {
-            return bad(schema, "TASKS", k, "the target is no column of the anchor table", error);
+            return bad(schema, "TASKS", k, "the target is not a column of the anchor table", error);
         }
     } else {
         uint32_t obs_time = *next_column;

@@ -246,14 +246,14 @@ static void verify_times(struct table_check *check) {
     }
 }
 
-/* What was counted on the way against what the schema says. */
+/* What was counted on the way against what the schema has. */
 static void verify_counts(struct table_check *check) {
     const hw_store *store = check->v->store;
     const struct hwi_table_info *info = check->table->info;
     for (uint32_t slot = 0; slot < info->key_count; slot++) {
         const struct hwi_key_info *key = &store->keys[info->key_start + slot];
         if (check->edge_counts[slot] != key->edge_count) {
-            report(check->v, "foreign key %u of table '%s' has %llu edges, the schema says %llu",
+            report(check->v, "foreign key %u of table '%s' has %llu edges, the schema has %llu",
                    info->key_start + slot, check->name,
                    (unsigned long long)check->edge_counts[slot],
                    (unsigned long long)key->edge_count);
@@ -263,7 +263,7 @@ static void verify_counts(struct table_check *check) {
         const struct hwi_key_info *key = &store->keys[check->table->incoming[slot]];
         if (check->list_counts[slot] != key->edge_count) {
             report(check->v,
-                   "table '%s' lists %llu children by foreign key %u, the schema says "
+                   "table '%s' lists %llu children by foreign key %u, the schema has "
                    "%llu",
                    check->name, (unsigned long long)check->list_counts[slot],
                    check->table->incoming[slot], (unsigned long long)key->edge_count);
@@ -275,7 +275,7 @@ static void verify_counts(struct table_check *check) {
             (check->null_counts[i] != column->null_count ||
              column->value_count + column->null_count != info->row_count)) {
             report(check->v,
-                   "column %u has %llu NULLs and %u rows, the schema says %llu and %llu "
+                   "column %u has %llu NULLs and %u rows, the schema has %llu and %llu "
                    "values (table '%s')",
                    info->column_start + i, (unsigned long long)check->null_counts[i],
                    info->row_count, (unsigned long long)column->null_count,

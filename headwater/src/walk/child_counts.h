@@ -1,7 +1,8 @@
 /*
  * What a context says of the children it does not hold: for each foreign key that points at a
  * visited row, how many of its children the seed may see, and how old the last and the first are.
- * Three cells behind the row's own, with columns of their own; docs/2-sampling.md, "Child counts".
+ * Three cells behind the row's own, with columns of their own; docs/reference/sampling.md, "Child
+ * counts".
  */
 #ifndef HWI_CHILD_COUNTS_H
 #define HWI_CHILD_COUNTS_H

@@ -1,7 +1,7 @@
 /*
  * Label rows: seeds of the same task whose answers are known by now, as rows of the task's own.
- * Those of the same anchor, and those of other anchors, its peers; docs/2-sampling.md, "Label rows"
- * and "Peer labels".
+ * Those of the same anchor, and those of other anchors, its peers; docs/reference/sampling.md,
+ * "Label rows" and "Peer labels".
  */
 #ifndef HWI_LABEL_ROWS_H
 #define HWI_LABEL_ROWS_H

@@ -1,6 +1,6 @@
 /*
- * What a seed may see: the rules of docs/2-sampling.md, "Seeds and time", one function each. They
- * fail closed: where a time is missing, the cell or row is not shown.
+ * What a seed may see: the rules of docs/reference/sampling.md, "Seeds and time", one function
+ * each. They fail closed: where a time is missing, the cell or row is not shown.
  */
 #include "walk/visible.h"
 

@@ -1,6 +1,7 @@
 /*
  * What a seed may see: times against cutoffs, withheld cells, columns known later. The rules of
- * docs/2-sampling.md, "Seeds and time"; the walk asks here and decides nothing of it itself.
+ * docs/reference/sampling.md, "Seeds and time"; the walk asks here and decides nothing of it
+ * itself.
  */
 #ifndef HWI_VISIBLE_H
 #define HWI_VISIBLE_H

@@ -1,7 +1,7 @@
 /*
  * The walk of one seed: which rows its context holds, in which order, with which cells and edges.
  * It writes only to its own scratch (struct hwi_walk), sized once for the limits of the plan;
- * batch/emit.c then emits the scratch into a batch. docs/2-sampling.md is the exact text.
+ * batch/emit.c then emits the scratch into a batch. docs/reference/sampling.md is the exact text.
  *
  * A walk goes in steps. A step ends where the next read would wait for memory: it asks for the
  * lines, returns, and reads them when it is called again. A thread that has several walks in hand

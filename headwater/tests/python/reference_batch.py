@@ -291,7 +291,7 @@ class BatchMaker:
 
 
 def usual_texts(order: Order, shape: Mapping[str, int]) -> int:
-    """Rows of texts that a batch usually needs (docs/2-sampling.md, "Budgets")."""
+    """Rows of texts that a batch usually needs (docs/reference/sampling.md, "Budgets")."""
     size, tasks = order.options.batch_size, order.tasks
     quota, usual = (shape["text_budget"] - 1) // size, 0
     for task in tasks:

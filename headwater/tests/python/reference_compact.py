@@ -1,4 +1,4 @@
-"""The dense arrays out of a compact batch, in plain Python: docs/3-batch.md, "Compact"."""
+"""The dense arrays out of a compact batch, in plain Python: docs/reference/batch.md, "Compact"."""
 
 from __future__ import annotations
 

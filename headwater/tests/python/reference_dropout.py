@@ -1,4 +1,5 @@
-"""Cell dropout of docs/2-sampling.md, "Cell dropout": a whole context in, what is left of it out.
+"""Cell dropout of docs/reference/sampling.md, "Cell dropout": a whole context in, what is left of
+it out.
 
 Written from that page; shares no code with the library.
 """

@@ -1,7 +1,7 @@
 """Flat batches in plain Python: which contexts of compact batches each has, and where they lie.
 
 Contexts are taken from compact batches of the same seeds, so that everything about their contents
-is the business of other tests. Written from docs/3-batch.md, "Flat".
+is the business of other tests. Written from docs/reference/batch.md, "Flat".
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Masked cells of docs/2-sampling.md, "Masked cells", and the lists of docs/3-batch.md, in Python.
+"""Masked cells of docs/reference/sampling.md, "Masked cells", and the lists of
+docs/reference/batch.md, in Python.
 
 Which cells of a finished context are masked, and what that does to the arrays of a batch. Written
 from these pages; shares no code with the library.

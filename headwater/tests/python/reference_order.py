@@ -1,4 +1,5 @@
-"""The order of docs/2-sampling.md: random draws (section 2), splits (5), who comes when (6).
+"""The order of docs/reference/sampling.md: random draws (section 2), splits (5), who comes when
+(6).
 
 Written from that page and the published algorithms it names; shares no code with the library.
 """

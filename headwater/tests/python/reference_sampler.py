@@ -1,4 +1,4 @@
-"""The sampler of docs/2-sampling.md, written from that page alone, as plainly as it can be.
+"""The sampler of docs/reference/sampling.md, written from that page alone, as plainly as it can be.
 
 It shares no code and no data structure with the library, and nothing here is fast. `sample` turns
 one seed into a `Context`; which seed comes when is in reference_order.py, and what the arrays of a

@@ -29,7 +29,7 @@ def _rows(page: str, columns: int) -> list[list[str]]:
 def test_the_batch_page_lists_exactly_the_arrays_of_the_library() -> None:
     page = {
         cells[0].strip("`"): (cells[1], cells[2], cells[3].replace("\\|", "|"))
-        for cells in _rows("3-batch.md", 5)
+        for cells in _rows("reference/batch.md", 5)
     }
     library = {
         field.name: (f"[{', '.join(field.dims)}]", field.dtype, field.when or "")
@@ -46,7 +46,7 @@ def test_the_format_page_lists_exactly_the_sections_of_the_header() -> None:
         )
     }
     page = {}
-    for cells in _rows("1-format.md", 4):
+    for cells in _rows("reference/store-format.md", 4):
         name, number = cells[0].split()[:2] if " " in cells[0] else (cells[0], "")
         if number.isdigit():
             page[name] = int(number)
@@ -57,7 +57,8 @@ def test_the_format_page_gives_the_sizes_that_the_header_asserts() -> None:
     asserted = dict(
         re.findall(r"static_assert\(sizeof\(struct (hwi_\w+)\) == (\d+)", FORMAT_H.read_text())
     )
-    page = dict(re.findall(r"`(hwi_\w+_info)` \((\d+)\)", (DOCS / "1-format.md").read_text()))
+    text = (DOCS / "reference" / "store-format.md").read_text()
+    page = dict(re.findall(r"`(hwi_\w+_info)` \((\d+)\)", text))
     assert page
     for name, size in page.items():
         assert asserted[name] == size, name
@@ -76,7 +77,7 @@ def test_the_tuning_page_lists_every_figure_of_stats(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     with headwater.Sampler(db_path=path, default_sequence_length=32) as sampler:
         figures = set(sampler.stats())
-    text = (DOCS / "6-tuning.md").read_text()
+    text = (DOCS / "guides" / "tuning.md").read_text()
     listed = text[text.index("## Every figure") :]
     page = {name for cells in _table(listed) for name in re.findall(r"`(\w+)`", cells[0])}
     assert page == figures

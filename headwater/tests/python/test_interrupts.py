@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -152,3 +153,36 @@ def test_an_error_after_ctrl_c_is_an_interrupt(
     monkeypatch.setattr("headwater.cli.commands.verify", broken)
     assert cli.main(["verify", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "headwater: interrupted (no space)\n"
+
+
+PROCESS = """
+import atexit, signal, sys
+from headwater.cli import commands, main
+
+def interrupt(*_):
+    signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+when, sys.argv[1:] = sys.argv[1], ["verify", "store"]
+commands.verify = interrupt
+if when == "reported":
+    main.say = interrupt
+if when == "shut down":
+    atexit.register(interrupt)
+import headwater.__main__
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("once", "headwater: interrupted\n"),
+        ("reported", ""),
+        ("shut down", "headwater: interrupted\n"),
+    ],
+)
+def test_ctrl_c_once_more_ends_the_process_without_a_word(when: str, told: str) -> None:
+    """There was a traceback, or "Exception ignored in", of the function that it reached."""
+    command = [sys.executable, "-c", PROCESS, when]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", told)

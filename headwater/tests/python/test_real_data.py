@@ -22,7 +22,7 @@ from headwater.metadata.schema import TASK_KEYS, Schema
 from headwater.sampling.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "9-real-data.md"
+PAGE = ROOT / "docs" / "guides" / "real-data.md"
 
 
 @pytest.mark.parametrize("name", SOURCES)

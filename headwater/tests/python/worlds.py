@@ -1,7 +1,8 @@
 """Databases for the tests: small ones made by hand, and any number of random ones.
 
-A random world has everything that section 1 to 4 of docs/2-sampling.md speaks of, on a grid of
-times so coarse that ties, rows at the very moment of the question, and later ones are all common.
+A random world has everything that section 1 to 4 of docs/reference/sampling.md speaks of, on a grid
+of times so coarse that ties, rows at the very moment of the question, and later ones are all
+common.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The leakage audit of a store: it compares what contexts show with what they may show.
 
     findings.py   what is said           stored.py    the store's files, without the library
-    view.py       a batch, flat          rules.py     docs/2-sampling.md, a second time
+    view.py       a batch, flat          rules.py     docs/reference/sampling.md, a second time
     contexts.py   rows, cells, links     counts.py    child counts
     questions.py  seeds and splits       declared.py  the store against its metadata
     columns.py    what gives the target away          tables.py  what looks written later

@@ -1,4 +1,4 @@
-"""Every row, cell and link of a context held against the rules of docs/2-sampling.md.
+"""Every row, cell and link of a context held against the rules of docs/reference/sampling.md.
 
 The rules are applied to the numbers in the store's files by code that shares nothing with the
 sampler: no walk, no search in sorted lists, only "may this be here?". So it is cheap, and wrong

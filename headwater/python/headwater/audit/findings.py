@@ -1,8 +1,8 @@
 """What an audit says: leaks, which are certain, and what a person should check.
 
-A leak is something a context shows although the rules of docs/2-sampling.md or the metadata forbid
-it, or a column that is the target under another name. Everything that a person has to judge is `to
-check`: it comes with its evidence and never fails an audit.
+A leak is something a context shows although the rules of docs/reference/sampling.md or the metadata
+forbid it, or a column that is the target under another name. Everything that a person has to judge
+is `to check`: it comes with its evidence and never fails an audit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ CHECKS = {
     "rows": "every row is visible at its cutoff",
     "known": "no cell is shown before it is known",
     "hidden": "hidden columns are on older rows alone, no target is on the anchor or its equals",
-    "labels": "no label of a val or test seed is shown, beyond what context_labels says",
+    "labels": "no label of a val or test seed is shown, beyond what context_labels allows",
     "edges": "every link is one of the database, known and not withheld; no row without one",
-    "target": "each context has one masked target, and the seed it says",
+    "target": "each context has one masked target, and the seed that it names",
     "counts": "counts of children count visible ones only",
-    "times": "the index of times says what the time columns say",
+    "times": "the index of times agrees with the time columns",
     "declared": "the store keeps the rules that its metadata declare",
     "splits": "no question stands in two splits",
     "columns": "no column is the target under another name",
@@ -140,7 +140,7 @@ class AuditReport:
             lines.append("  no task, so no contexts: only the tables are looked at")
         lines += _section("leaks", self.leaks) + _section("to check", self.to_check)
         failed = {finding.check for finding in self.leaks}
-        lines.append("what was examined:")
+        lines.append("examined:")
         for check, meaning in CHECKS.items():
             state = "LEAK" if check in failed else "ok" if self.examined[check] else "-"
             lines.append(f"  {state:<4}  {self.examined[check]:>11,}  {meaning}")

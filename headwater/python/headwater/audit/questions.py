@@ -81,7 +81,7 @@ def check_times(stored: Stored, task: StoredTask, findings: Findings) -> None:
             f"show all rows of {', '.join(timed[:EXAMPLES_MAX])}, whatever their times"
         )
         if stored.metadata["tasks"][task.number].get("sees_everything"):
-            text += ', as its "sees_everything" says'
+            text += ', as its "sees_everything" states'
         findings.to_check("no time", task.name, text, timeless)
 
 

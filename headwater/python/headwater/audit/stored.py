@@ -1,4 +1,4 @@
-"""The files of a store as NumPy arrays, read by docs/1-format.md alone.
+"""The files of a store as NumPy arrays, read by docs/reference/store-format.md alone.
 
 An audit must not ask what it audits. Nothing here goes through the C library: the structures are
 written down a second time, from the normative page, and a field that moved would show as a store

@@ -58,7 +58,7 @@ from headwater.sources.database import (
     time_zones,
 )
 from headwater.sources.open import load_source
-from headwater.sources.source import Source, SourceData, brief
+from headwater.sources.source import Source, SourceData, brief, source_text
 from headwater.sources.value_sql import to_timestamp
 from headwater.store.inspection import file_sizes
 from headwater.user_cache import cache_folder
@@ -120,7 +120,7 @@ def build(
             report = _Build(workspace, options).run()
         except EmbedderError as error:
             workspace.keep = workspace.is_resumable
-            kept = "; what is done is kept, the same command goes on from there"
+            kept = "; finished work is kept, and the same command resumes from there"
             raise EmbedderError(f"{error}{kept if workspace.keep else ''}") from error
         except KeyboardInterrupt:
             workspace.keep = True
@@ -215,7 +215,7 @@ class _Options:
                 label_files += [self.label_directory() / str(name) for name in names]
         depends_on = {
             "duckdb": import_duckdb().__version__,
-            "source": self.source if isinstance(self.source, Mapping) else os.fspath(self.source),
+            "source": self.source if isinstance(self.source, Mapping) else source_text(self.source),
             "selection": dataclasses.asdict(self.selection),
             "metadata": document,
             "labels": file_facts(label_files),
@@ -286,7 +286,7 @@ class _Build:
                     f"the build needs a larger memory_limit: {brief(error)}"
                 ) from error
             if isinstance(error, duckdb.Error):
-                raise SourceError(f"DuckDB cannot go on: {brief(error)}") from error
+                raise SourceError(f"DuckDB cannot continue: {brief(error)}") from error
             raise
         finally:
             if self.previous is not None:

@@ -1,13 +1,14 @@
 """What a build did: the store's metadata.json and the summary printed at the end.
 
-`store_metadata` gives the dict of docs/1-format.md, metadata.json: facts of the store only, no path
-and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about this build:
-where it is and how large.
+`store_metadata` gives the dict of docs/reference/store-format.md, metadata.json: facts of the store
+only, no path and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about
+this build: where it is and how large.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +17,12 @@ from typing import Any
 from headwater import binding
 from headwater.build.convert import Conversion
 from headwater.build.encode import Encoder, Layout, StoreColumn
-from headwater.build.task_seeds import FOREVER_US, NEWER, TaskSeeds
+from headwater.build.task_seeds import FOREVER_US, TaskSeeds
 from headwater.embedding.previous_store import change_lines
 from headwater.metadata.schema import SPLITS
+from headwater.notebook import counted, html_line, html_list, html_table, short, short_lines
 from headwater.sources.value_sql import LAST_US
+from headwater.store.dropped_seeds import SAME_DAY, empty_lines, reason_text
 from headwater.store.inspection import (
     NO_TIMES,
     bytes_text,
@@ -28,8 +31,11 @@ from headwater.store.inspection import (
     timeless_of,
 )
 
+TABLES_SHOWN, TASKS_SHOWN = 13, 5  # in a line each, where a report shows itself
+TABLE_COUNTS = ("rows", "edges", "dangling", "null keys")
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BuildReport:
     """Counts of a finished build; `str()` is the summary for people, `to_dict()` for programs."""
 
@@ -61,11 +67,13 @@ class BuildReport:
         return lines + losses_of(self.metadata)
 
     def notes(self) -> list[str]:
-        """What is as the metadata say and yet often a mistake: rows that are never shown, and
-        rows that are shown at any time and so may tell the future."""
-        lines = list(self.source_notes)
+        """What is as the metadata say and yet often a mistake: first tasks that have no seeds, or
+        hardly any; then rows that are never shown, and rows that are shown at any time and so may
+        tell the future."""
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
-        by_day = {t["name"] for t in self.metadata["tables"] if t["time_resolution"] == "day"}
+        tasks = self.metadata["tasks"]
+        first = {task["name"]: empty_lines(task, timed[task["anchor_table"]]) for task in tasks}
+        lines = [line for found in first.values() for line in found] + list(self.source_notes)
         for table in self.metadata["tables"]:
             name, hidden = table["name"], table["null_time"] == "hidden"
             if hidden and table["untimed"]:
@@ -83,7 +91,7 @@ class BuildReport:
                     f"point at {parents[0]}, which has one"
                 )
         lines += timeless_of(self.metadata)
-        for task in self.metadata["tasks"]:
+        for task in tasks:
             for name, column in timed.items():
                 if column is not None and f"{name}.{column}" in task["hidden_columns"]:
                     lines.append(
@@ -105,11 +113,9 @@ class BuildReport:
                     f"{count:,} questions of task {task['name']} are asked more than once: rows of"
                     " one anchor and time" + (f", {several:,} with several answers" * bool(several))
                 )
-            if task["dropped"].get(NEWER) and task["anchor_table"] in by_day:
-                lines.append(
-                    f"a day of {task['anchor_table']} counts when it is over: what task"
-                    f" {task['name']} asks on the day of its anchor is dropped"
-                )
+            if (count := task["dropped"].get(SAME_DAY)) and not first[task["name"]]:
+                why = reason_text(task, timed[task["anchor_table"]], SAME_DAY, count)
+                lines.append(f"task {task['name']}: {why}")
         return lines
 
     def change_lines(self) -> list[str]:
@@ -170,21 +176,67 @@ class BuildReport:
         lines.append(bytes_text(self.store_bytes, self.metadata["csv_bytes"]))
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        tables = (
+            f"{name}: {counted(rows, 'row')}, {counted(edges, 'edge')}"
+            for name, rows, edges, *_ in _table_counts(self.metadata)
+        )
+        tasks = (
+            f"task {task['name']}: "
+            + ", ".join(f"{split} {task['seeds'][split]:,}" for split in SPLITS)
+            for task in self.metadata["tasks"]
+        )
+        lines = [short(f"<BuildReport of '{short(self.path, 40)}': {self._headline()}>")]
+        lines += short_lines(tables, TABLES_SHOWN, "table")
+        lines += short_lines(tasks, TASKS_SHOWN, "task")
+        found = (len(self.assumed), len(self.losses()), len(self.notes()))
+        lines.append("  {:,} assumed, {:,} not taken as it was, {:,} to check".format(*found))
+        return "\n".join([*lines, "  print(report) shows all of it"])
+
+    def _repr_html_(self) -> str:
+        tables = [[name, *(f"{n:,}" for n in of)] for name, *of in _table_counts(self.metadata)]
+        tasks = [
+            [task["name"], f"{task['kind']}, {task['target_stype']}",
+             *(f"{task['seeds'][part]:,}" for part in (*SPLITS, "unlabelled"))]
+            for task in self.metadata["tasks"]
+        ]  # fmt: skip
+        losses, notes = self.losses(), self.notes()
+        return (
+            html_line(f"{self.path}: {self._headline()}")
+            + html_table(["table", *TABLE_COUNTS], tables, "table")
+            + html_table(["task", "kind", *SPLITS, "unlabelled"], tasks, "task")
+            + html_list(
+                f"assumed, as no metadata were given ({len(self.assumed)}):", self.assumed, "line"
+            )
+            + html_list(f"not taken as it was ({len(losses)}):", losses, "line")
+            + html_list(f"to check ({len(notes)}):", notes, "line")
+        )
+
+    def _headline(self) -> str:
+        counts = f"{counted(len(self.metadata['tables']), 'table')}, "
+        counts += counted(len(self.metadata["tasks"]), "task")
+        return f"build {self.fingerprint[:12]}, {counts}"
+
 
 def _table_lines(metadata: dict[str, Any]) -> list[str]:
     names = [table["name"] for table in metadata["tables"]]
     width = max([len(name) for name in names] + [5])
-    lines = [f"  {'table':<{width}} {'rows':>12} {'edges':>12} {'dangling':>9} {'null keys':>10}"]
+    columns = zip(TABLE_COUNTS, (12, 12, 9, 10), strict=True)
+    lines = [f"  {'table':<{width}} {' '.join(f'{name:>{size}}' for name, size in columns)}"]
+    for name, rows, edges, dangling, nulls in _table_counts(metadata):
+        lines.append(f"  {name:<{width}} {rows:>12,} {edges:>12,} {dangling:>9,} {nulls:>10,}")
+    return lines
+
+
+def _table_counts(metadata: dict[str, Any]) -> Iterator[tuple[str, int, int, int, int]]:
+    """The name of each table, and the numbers that TABLE_COUNTS names."""
     for table in metadata["tables"]:
         low, high = table["row_range"]
         edges, dangling, nulls = (
             sum(key[what] for key in table["foreign_keys"])
             for what in ("edges", "dangling", "nulls")
         )
-        lines.append(
-            f"  {table['name']:<{width}} {high - low:>12,} {edges:>12,} {dangling:>9,} {nulls:>10,}"
-        )
-    return lines
+        yield table["name"], high - low, edges, dangling, nulls
 
 
 def _task_lines(task: dict[str, Any]) -> list[str]:
@@ -207,7 +259,7 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
 
 def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
     """The hidden columns of a task by table, and on how many rows they are never shown as these
-    have no time: docs/2-sampling.md, "Withheld cells"."""
+    have no time: docs/reference/sampling.md, "Withheld cells"."""
     hidden, lines = set(task["hidden_columns"]), []
     is_timed = {
         t["name"]: t["temporal_column"] is not None
@@ -352,7 +404,6 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "unlike_cells": seeds.unlike_cells,
         "repeated": dict(zip(("questions", "disagreeing"), seeds.repeated, strict=True)),
         "stats": seeds.balance,
-        "split": "given" if seeds.given_split else "hash",
         "latest_train_time": None if latest is None else iso_time(latest),
         "obs_time_range": None if span is None else list(map(iso_time, span)),
         "sees_everything": task.sees_everything,
@@ -362,8 +413,7 @@ def _task(layout: Layout, seeds: TaskSeeds, counts: dict[str, int]) -> dict[str,
         "allow_future_anchor": task.allow_future_anchor,
         "hidden_columns": [str(column) for column in seeds.hidden],
         "query": task.query,
-        "rows": seeds.row_count,
-        "dropped": seeds.dropped,
+        **seeds.entry(),
         "bad_targets": seeds.bad_target_count,
     }
 

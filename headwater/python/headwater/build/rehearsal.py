@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from headwater.build.encode import Layout
 from headwater.build.task_seeds import value_order
 from headwater.embedding.text_vectors import WINDOW_TEXTS, Embedding, category_phrase
 from headwater.embedding.vector_cache import VectorCache
+from headwater.metadata.schema import SPLITS
 from headwater.sources.database import Connection
 from headwater.sources.source import literal, quote
+from headwater.store.dropped_seeds import empty_lines
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -37,6 +39,7 @@ class Rehearsal:
     characters_to_embed: int = 0
     requests: int = 0
     tokens: int = 0  # estimated
+    notes: list[str] = field(default_factory=list)  # of tasks that have no seeds, or hardly any
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -50,6 +53,8 @@ class Rehearsal:
         ]
         if self.requests:
             lines.append(f"about {self.requests:,} requests and {self.tokens:,} tokens")
+        lines += [f"to check ({len(self.notes)}):"] if self.notes else []
+        lines += [f"  {note}" for note in self.notes]
         lines.append("nothing was written")
         return "\n".join(lines)
 
@@ -66,7 +71,7 @@ def rehearse(
     phrases = list(
         dict.fromkeys([*layout.column_phrases(), *_category_phrases(connection, layout)])
     )
-    found = Rehearsal(embedding.name, phrases=len(phrases))
+    found = Rehearsal(embedding.name, phrases=len(phrases), notes=_notes(layout))
     with embedding.open_cache(read_only=True) or nullcontext() as cache:
         _count(found, embedding, cache, phrases)
         for texts in _distinct_texts(connection, layout):
@@ -77,6 +82,18 @@ def rehearse(
     if file is not None:
         _write_texts(connection, layout, phrases, file)
     return found
+
+
+def _notes(layout: Layout) -> list[str]:
+    """What of the tasks a person should look at first."""
+    times = {table.table.name: table.table.temporal_column for table in layout.tables}
+    lines = []
+    for seeds in layout.tasks:
+        name, anchor = seeds.task.name, seeds.task.anchor_table
+        counts = dict(zip(SPLITS, seeds.split_counts, strict=True))
+        entry = {"name": name, "anchor_table": anchor, "seeds": counts, **seeds.entry()}
+        lines += empty_lines(entry, times[anchor])
+    return lines
 
 
 def _count(

@@ -2,9 +2,9 @@
 
 A task's rows come from its query, run in a DuckDB that may reach nothing but the tables,
 or from label tables (label_tables.py). `make_seeds` matches them to anchor rows,
-converts the target, settles observation time and split, drops what docs/2-sampling.md says is no
-seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it:
-(anchor, obs_time, target, labelled, split, position).
+converts the target, settles observation time and split, drops what docs/reference/sampling.md says
+is no seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it: (anchor,
+obs_time, target, labelled, split, position).
 """
 
 from __future__ import annotations
@@ -30,12 +30,38 @@ from headwater.sources.value_sql import (
     to_numerical,
     to_timestamp,
 )
+from headwater.store.dropped_seeds import (
+    NEWER,
+    NO_LABEL,
+    NOT_A_TIME,
+    NULL_KEY,
+    NULL_TIME,
+    SAME_DAY,
+    UNKNOWN_KEY,
+    dropped_text,
+)
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
 SHOWN_COLUMNS = 20  # of a result, in a message
-NEWER = "anchor newer than obs_time"  # why a row is no seed
 TIME_TYPES = ("DATE", ZONED_TYPE, "VARCHAR", *NAIVE_TYPES)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows that are not seeds, by reason (`store/dropped_seeds.py`)."""
+
+    counts: dict[str, int]
+    by_split: dict[str, dict[str, int]]  # where splits are given
+    unknown_key: dict[str, str] | None  # the first that names no row, and where it was looked for
+
+    def entry(self) -> dict[str, Any]:
+        """As metadata.json of a store has it."""
+        return {
+            "dropped": self.counts,
+            "dropped_by_split": self.by_split,
+            "unknown_key": self.unknown_key,
+        }
 
 
 @dataclass(frozen=True)
@@ -50,9 +76,10 @@ class TaskSeeds:
     hidden: tuple[ColumnRef, ...]
     categories: tuple[str, ...]  # of a derived categorical target
     row_count: int  # of the query's result or the label tables
-    dropped: dict[str, int]  # by reason
+    dropped: Dropped
     bad_target_count: int  # values that did not fit the target's type and became NULL
     seed_count: int
+    split_counts: tuple[int, ...]  # of a given split
     unlabelled_count: int
     repeated: tuple[int, int]  # (anchor, time)s of several seeds; of these with different targets
     null_target_count: int
@@ -69,6 +96,14 @@ class TaskSeeds:
     def label_times(self) -> bool:
         """Whether the seeds say when their labels are known (`known_at` in the relation)."""
         return self.task.label_window_us is not None or self.task.label_known_at is not None
+
+    def entry(self) -> dict[str, Any]:
+        """What became of the rows, as metadata.json of a store has it."""
+        return {
+            "split": "given" if self.given_split else "hash",
+            "rows": self.row_count,
+            **self.dropped.entry(),
+        }
 
 
 @dataclass(frozen=True)
@@ -364,15 +399,17 @@ class _SeedMaker:
             obs = f"{FOREVER_US}::BIGINT"
         null_key = " OR ".join(f"k{i} IS NULL" for i in range(len(parts)))
         newer = "false" if self.task.allow_future_anchor else "visible_at > obs_time"
+        same_day = f"visible_at - {DAY_US} <= obs_time" if self.anchor.days else "false"
         unlabelled = "labelled AND target IS NULL" if self.task.require_label else "false"
         self.connection.execute(
             "CREATE TABLE labels.matched AS SELECT *, CASE "
-            f"WHEN {null_key} THEN 'anchor key is NULL' "
-            "WHEN anchor IS NULL THEN 'no anchor row' "
-            "WHEN obs_time IS NULL AND obs_given THEN 'obs_time is no time' "
-            "WHEN obs_time IS NULL THEN 'obs_time is NULL' "
-            f"WHEN {newer} THEN '{NEWER}' "
-            f"WHEN {unlabelled} THEN 'no label' END AS reason "
+            f"WHEN {null_key} THEN {literal(NULL_KEY)} "
+            f"WHEN anchor IS NULL THEN {literal(UNKNOWN_KEY)} "
+            f"WHEN obs_time IS NULL AND obs_given THEN {literal(NOT_A_TIME)} "
+            f"WHEN obs_time IS NULL THEN {literal(NULL_TIME)} "
+            f"WHEN {newer} AND {same_day} THEN {literal(SAME_DAY)} "
+            f"WHEN {newer} THEN {literal(NEWER)} "
+            f"WHEN {unlabelled} THEN {literal(NO_LABEL)} END AS reason "
             f"FROM (SELECT s.*, p.rowid AS anchor, {at} AS visible_at, {obs} AS obs_time "
             f"FROM ({pieces}) s LEFT JOIN {self.anchor.relation} p ON {equal})"
         )
@@ -389,24 +426,45 @@ class _SeedMaker:
                 "expected train, val or test"
             )
 
-    def dropped(self) -> dict[str, int]:
+    def dropped(self) -> Dropped:
         rows = self.connection.execute(
-            "SELECT reason, count(*) FROM labels.matched WHERE reason IS NOT NULL "
-            "GROUP BY reason ORDER BY reason"
+            "SELECT reason, split, count(*) FROM labels.matched WHERE reason IS NOT NULL "
+            "GROUP BY reason, split ORDER BY reason, split"
         ).fetchall()
-        return dict(rows)
+        counts: dict[str, int] = {}
+        by_split: dict[str, dict[str, int]] = {}
+        for reason, split, count in rows:
+            counts[reason] = counts.get(reason, 0) + count
+            if split is not None:
+                by_split.setdefault(SPLITS[split], {})[reason] = count
+        return Dropped(counts, by_split, self.unknown_key() if UNKNOWN_KEY in counts else None)
+
+    def unknown_key(self) -> dict[str, str]:
+        """The first key that names no row, and the columns in which it was looked for."""
+        parts = self.anchor_columns
+        selected = ", ".join(f"CAST(k{i} AS VARCHAR)" for i in range(len(parts)))
+        key = one_row(
+            self.connection,
+            f"SELECT {selected} FROM labels.matched WHERE reason = {literal(UNKNOWN_KEY)} "
+            "ORDER BY position LIMIT 1",
+        )
+        return {
+            "column": f"{self.anchor.table.name}.{'+'.join(parts)}",
+            "key": ", ".join(shortened(part) for part in key),
+        }
 
     def count(self, condition: str) -> int:
         return count_rows(self.connection, f"SELECT count(*) FROM labels.matched WHERE {condition}")
 
-    def describe(self, row_count: int, dropped: dict[str, int], bad_targets: int) -> TaskSeeds:
+    def describe(self, row_count: int, dropped: Dropped, bad_targets: int) -> TaskSeeds:
         relation = f"seeds.s{self.index}"
         row = one_row(
             self.connection,
             f"SELECT count(*), count(*) FILTER (WHERE NOT labelled), "
             f"count(*) FILTER (WHERE labelled AND target IS NULL), "
             f"min(obs_time), max(obs_time), "
-            f"max(obs_time) FILTER (WHERE split = 0), min(obs_time) FILTER (WHERE split > 0) "
+            f"max(obs_time) FILTER (WHERE split = 0), min(obs_time) FILTER (WHERE split > 0), "
+            f"{', '.join(f'count(*) FILTER (WHERE split = {i})' for i in range(len(SPLITS)))} "
             f"FROM {relation}",
         )
         repeated = one_row(
@@ -436,6 +494,7 @@ class _SeedMaker:
             dropped=dropped,
             bad_target_count=bad_targets,
             seed_count=row[0],
+            split_counts=tuple(row[7:]),
             unlabelled_count=row[1],
             repeated=(repeated[0], repeated[1]),
             null_target_count=row[2],
@@ -478,20 +537,16 @@ class _SeedMaker:
             f"FROM {self.anchor.relation}) ON anchor = row WHERE target <> cell",
         )
 
-    def without_category(self, row_count: int, dropped: dict[str, int], seed_count: int) -> str:
+    def without_category(self, row_count: int, dropped: Dropped, seed_count: int) -> str:
         """Why a derived target has no category, of which a store needs one."""
         if seed_count:
             return (
                 f"{self.where} has no category to predict: '{self.task.target_column}' is NULL in "
                 f"all of its {seed_count:,} seeds; correct its query or label tables"
             )
-        if not row_count:
-            return f"{self.where} has no seed: it has no rows; correct its query or label tables"
-        reasons = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
-        return (
-            f"{self.where} has no seed: all of its {row_count:,} rows are dropped, {reasons}; "
-            "correct the keys or times that it asks about"
-        )
+        entry = {"anchor_table": self.task.anchor_table, "rows": row_count, **dropped.entry()}
+        why = dropped_text(entry, self.anchor.table.temporal_column)
+        return f"{self.where} has no seeds: {why}"
 
     def balance(self, relation: str) -> dict[str, Any]:
         """Classes with their counts, or five quantiles, over all labelled seeds."""

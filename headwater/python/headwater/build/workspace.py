@@ -34,6 +34,7 @@ from headwater.build.ownership import (
 )
 from headwater.errors import StoreError
 from headwater.sources.open import file_path
+from headwater.sources.source import source_text
 
 LOCK = ".lock"
 KEY_BYTES = 16
@@ -114,7 +115,7 @@ def source_files(source: Any, target: Path) -> list[Path] | None:
     of any other source."""
     if isinstance(source, Mapping):
         return None
-    text = os.fspath(source)
+    text = source_text(source)
     scheme, found, rest = text.partition("://")
     if not found:
         folder, store = Path(text), target.resolve()

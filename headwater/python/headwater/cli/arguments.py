@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     add_source(init)
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
     init.add_argument(
-        "--update", action="store_true", help="keep what the file says, add what is new"
+        "--update", action="store_true", help="keep the entries of the file, and add new ones"
     )
     init.add_argument(
         "--full", action="store_true", help="print every check and column, however many"
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "--embedder",
         default="hash",
         metavar="NAME",
-        help="of texts: hash (the default), sentence-transformers:NAME_OR_FOLDER, "
+        help="embedder of texts: hash (the default), sentence-transformers:NAME_OR_FOLDER, "
         "openai:MODEL@URL, or precomputed:FILE.parquet with columns text and vector",
     )
     _add_named_values(
@@ -46,7 +46,10 @@ def parser() -> argparse.ArgumentParser:
         "timeout_s, attempts, key_variable (OPENAI_API_KEY), device",
     )
     build.add_argument(
-        "--text-dim", type=int, metavar="N", help="width of `hash` (256), or asked of a model"
+        "--text-dim",
+        type=int,
+        metavar="N",
+        help="width of `hash` (256), or the width to request from a model",
     )
     build.add_argument(
         "--cache", metavar="DIR", help="vectors kept between builds (~/.cache/headwater)"
@@ -56,14 +59,16 @@ def parser() -> argparse.ArgumentParser:
         "--dry-run", action="store_true", help="count texts and requests; write nothing"
     )
     build.add_argument(
-        "--texts", metavar="FILE", help="of --dry-run: write the texts to a Parquet file"
+        "--texts", metavar="FILE", help="with --dry-run: write the texts to a Parquet file"
     )
     build.add_argument(
         "--seeds-dir",
         metavar="DIR",
-        help="where label tables are (in the folder of the metadata, and nowhere else)",
+        help="folder of label tables (default: only the folder of the metadata)",
     )
-    build.add_argument("--memory-limit", metavar="SIZE", help="of the process, such as 4GB")
+    build.add_argument(
+        "--memory-limit", metavar="SIZE", help="memory that the process may use, such as 4GB"
+    )
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
     build.set_defaults(command=commands.build, refuse=build.error)
 
@@ -86,7 +91,8 @@ def parser() -> argparse.ArgumentParser:
     _add_named_values(
         sample,
         "--sampler-option",
-        "in JSON or as a word, such as label_rows=4, peer_labels=16; repeatable",
+        "an option of the sampler, in JSON or as a word, such as label_rows=4, peer_labels=16; "
+        "repeatable",
     )
     add_no_verify(sample)
     sample.set_defaults(command=commands.sample)
@@ -101,39 +107,44 @@ def parser() -> argparse.ArgumentParser:
         "bench",
         help="throughput and latency, one JSON line per configuration",
         description="Every combination of the repeatable options (+) is measured in turn. "
-        "docs/7-performance.md says what the fields of a line mean.",
+        "docs/notebook/performance.md explains the fields of a line.",
     )
     bench.add_argument("store", metavar="STORE")
     _add_bench_options(bench)
     bench.set_defaults(command=commands.bench)
 
     for command in (init, build, inspect, sample, verify, bench):
-        command.add_argument("--json", action="store_true", help="for programs")
+        command.add_argument("--json", action="store_true", help="print JSON, for programs")
     return command_line
 
 
 def _add_audit(subparsers: Any) -> None:
     audit = subparsers.add_parser(
         "audit",
-        help="look for leaks in what contexts show; exit 1 on any",
+        help="look for leaks in contexts; exit 1 on any",
         description="Samples contexts of every task and split, and holds each row, cell and link "
-        "against the rules of docs/2-sampling.md, read from the store's files a second time. "
-        "Exit 1 on any leak; what only looks like one is listed as 'to check'.",
+        "against the rules of docs/reference/sampling.md, read from the store's files a second "
+        "time. Exit 1 on any leak; doubtful findings are listed as 'to check'.",
     )
     audit.add_argument("store", metavar="STORE")
-    audit.add_argument("--task", action="append", metavar="T", help="only this; repeatable")
     audit.add_argument(
-        "--seeds", type=int, metavar="N", help="of each task and split (1000, always the same)"
+        "--task", action="append", metavar="T", help="audit only this task; repeatable"
+    )
+    audit.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="seeds of each task and split (1000, always the same)",
     )
     _add_named_values(
         audit,
         "--sampler-option",
-        "what you will train with, in JSON or as a word: default_sequence_length=512, "
+        "an option you will train with, in JSON or as a word: default_sequence_length=512, "
         "visible_until=2010-01-01, label_rows=8, peer_labels=16, child_order=recent; "
         "repeatable",
     )
     add_no_verify(audit)
-    audit.add_argument("--json", action="store_true", help="for programs")
+    audit.add_argument("--json", action="store_true", help="print JSON, for programs")
     audit.set_defaults(command=commands.audit)
 
 
@@ -178,7 +189,7 @@ SOURCE_HELP = (
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """SOURCE and what chooses its tables."""
+    """SOURCE and the options that choose its tables."""
     parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
     for option, metavar, text in (
         (
@@ -186,7 +197,11 @@ def add_source(parser: argparse.ArgumentParser) -> None:
             "S",
             "read this schema (public, or main of DuckDB); repeatable, with wildcards",
         ),
-        ("--table", "T", "read only tables named so, such as 'a*'; repeatable; names a view too"),
-        ("--exclude-table", "T", "leave out tables named so; repeatable"),
+        (
+            "--table",
+            "T",
+            "read only tables of this name, such as 'a*'; repeatable; also names a view",
+        ),
+        ("--exclude-table", "T", "leave out tables of this name; repeatable"),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)

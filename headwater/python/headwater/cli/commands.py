@@ -36,17 +36,20 @@ def init(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.exists() and not options.update:
         raise ValueError(
-            f"'{output}' is there already; --update adds what is new to it, -o writes another"
+            f"'{output}' exists already; --update adds new entries to it, -o writes another file"
         )
     if options.update and not output.exists():
-        raise ValueError(f"'{output}' is not there, so there is nothing to update")
+        raise ValueError(f"'{output}' does not exist, so there is nothing to update")
     edited = Schema.load(output) if options.update else None
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
         draft.schema().save(output)
         tell(to_json(draft.to_dict()) if options.json else draft.text(full=options.full))
         if not options.json:
-            tell(f"\n{output} is written. Check it, above all the lines under 'to check'.")
+            tell(
+                f"\n{output} is written, and a build uses it as it is: every proposal is in it."
+                " Check it, above all the lines under 'to check', and edit what is wrong."
+            )
         return 0
     schema, told = update_schema(edited, draft)
     if schema != edited:
@@ -62,7 +65,7 @@ def _update_text(told: dict[str, list[str]]) -> str:
     titles = {
         "added": "added, each with a note",
         "gone": "in the file and not in the source",
-        "otherwise": "kept as in the file, though init would now say otherwise",
+        "otherwise": "kept as in the file, though init would now choose otherwise",
     }
     parts = []
     for kind, title in titles.items():
@@ -77,7 +80,7 @@ def build(options: argparse.Namespace) -> int:
     if options.out is None and not options.dry_run:
         options.refuse("OUT, the folder of the store, or --dry-run is needed")
     if options.texts is not None and not options.dry_run:
-        options.refuse("--texts is of --dry-run")
+        options.refuse("--texts needs --dry-run")
     if options.metadata is None:
         say("no --metadata given: the schema is inferred")
     display = ProgressDisplay(sys.stderr)

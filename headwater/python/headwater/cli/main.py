@@ -15,7 +15,12 @@ from typing import Any
 from headwater.cli.arguments import parser
 from headwater.console import keep_places, say
 from headwater.errors import HeadwaterError
-from headwater.interrupts import Interrupts, is_interrupt
+from headwater.interrupts import INTERRUPTED, Interrupts, is_interrupt, run_process
+
+
+def command() -> None:
+    """Entry point of the process."""
+    run_process(main)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _failed(error)
             said = "" if is_interrupt(error) else f" ({_message(error)})"
     say(f"headwater: interrupted{said}")
-    return 130
+    return INTERRUPTED
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -43,7 +48,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong; raises what is a fault of ours."""
+    """Print the error of a user; raise a fault of ours."""
     if not isinstance(error, (HeadwaterError, OSError, ValueError, ImportError, MemoryError)):
         raise error
     say(f"headwater: {_message(error)}")

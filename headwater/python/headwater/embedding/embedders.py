@@ -181,7 +181,7 @@ class SentenceTransformer(Embedder):
             from sentence_transformers import SentenceTransformer as Model
         except ImportError as error:
             raise ImportError(
-                "this embedder needs sentence-transformers: pip install 'headwater[embed]'"
+                "this embedder needs sentence-transformers: pip install sentence-transformers"
             ) from error
         try:
             return Model(self.path, device=self.options.device or None)

@@ -79,7 +79,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"the endpoint '{self.url}' is no http:// or https:// address")
+            raise ValueError(f"the endpoint '{self.url}' is not an http:// or https:// address")
         if parts.username or parts.password or parts.query:
             raise ValueError(
                 "the address of an endpoint must hold no password and no query: set the key in "
@@ -239,7 +239,7 @@ class Endpoint:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             shown = self._hide(data[:SHOWN_TEXT].decode("utf-8", "replace"))
             raise EmbedderError(
-                f"'{self.address}' answered what is no list of embeddings: {shown!r}"
+                f"'{self.address}' did not answer with a list of embeddings: {shown!r}"
             ) from error
         if sorted(indexes) != list(range(len(texts))):
             raise EmbedderError(
@@ -261,7 +261,7 @@ class Endpoint:
             ) from error
         if vectors.ndim != 2:
             raise EmbedderError(
-                f"'{self.address}' answered embeddings that are no lists of numbers"
+                f"'{self.address}' answered with embeddings that are not lists of numbers"
             )
         usage = answer.get("usage")
         tokens = usage.get("total_tokens") if isinstance(usage, dict) else None

@@ -62,6 +62,7 @@ class TableDraft:
     time_reason: str = "none"
     time_resolution: str | None = None
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    first_checks: list[str] = field(default_factory=list)  # before those of all tables
     checks: list[str] = field(default_factory=list)
 
     @property
@@ -100,7 +101,7 @@ class TableDraft:
             graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
             on_duplicate_key=self.on_duplicate_key,
             csv=None if csv == CsvFormat() else csv,
-            note="; ".join(self.checks),
+            note="; ".join(self.first_checks + self.checks),
         )
 
 
@@ -146,6 +147,8 @@ class Draft:
 
     def _checks(self) -> Iterator[tuple[str, str, str]]:
         """Table (or database, or task), column and what is to be checked."""
+        for table in self.tables:
+            yield from ((table.name, "", check) for check in table.first_checks)
         yield from ((self.name, "", check) for check in self.checks)
         for table in self.tables:
             yield from ((table.name, "", check) for check in table.checks)

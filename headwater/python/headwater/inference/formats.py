@@ -156,5 +156,5 @@ def _advice(form: str | None) -> str:
         given = ' and a "format" as strptime takes it, or write them as ISO 8601'
     return (
         "no row gets its time from it, so contexts may show what came later; to have times, set "
-        f"stype timestamp{given}; what does not fit becomes NULL"
+        f"stype timestamp{given}; values that do not fit become NULL"
     )

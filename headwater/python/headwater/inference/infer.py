@@ -15,7 +15,13 @@ from headwater.inference.facts import column_facts
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.row_names import suggest_names_left_out
 from headwater.inference.task_drafts import draft_tasks
-from headwater.inference.times import draft_known_at, draft_parent_times, draft_times
+from headwater.inference.times import (
+    check_late_parents,
+    draft_known_at,
+    draft_parent_times,
+    draft_times,
+    newer_parents,
+)
 from headwater.inference.types import draft_type, key_type
 from headwater.inference.values import suggest_value_tables
 from headwater.metadata.check import csv_formats
@@ -76,8 +82,10 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
         _draft_types(table)
     for table in tables:
         draft_times(connection, table)
+    newer = newer_parents(connection, tables)
+    check_late_parents(tables, newer)
     for table in tables:
-        draft_known_at(connection, tables, table)
+        draft_known_at(connection, table, newer)
     draft_parent_times(tables)
     suggest_value_tables(connection, tables)
     suggest_names_left_out(tables)

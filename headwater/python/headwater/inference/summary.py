@@ -109,7 +109,8 @@ def _tables_text(tables: Sequence[TableDraft]) -> str:
     lines = [["  table", "rows", "columns", "key", "time", "refers to", "to check"]]
     for table in tables:
         parents = dict.fromkeys(key.table for key in table.every_key())
-        checks = len(table.checks) + sum(len(column.checks) for column in table.columns)
+        checks = len(table.first_checks) + len(table.checks)
+        checks += sum(len(column.checks) for column in table.columns)
         lines.append(
             [
                 f"  {table.name}",

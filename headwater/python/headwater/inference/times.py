@@ -46,6 +46,10 @@ LATER_SHARE = 0.01
 EARLIER_SHARE_MAX = 0.01
 SAME_ROWS_SHARE = 0.98
 NEWER_SHARE = 0.5
+NEARLY_ALL = 0.9
+
+NewerParents = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
+"""By table and columns of a foreign key: rows that name one, and those that name a newer one."""
 
 
 def draft_times(connection: Connection, table: TableDraft) -> None:
@@ -109,7 +113,7 @@ def _has_times(facts: ColumnFacts) -> bool:
     )
 
 
-def draft_known_at(connection: Connection, tables: Sequence[TableDraft], table: TableDraft) -> None:
+def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
     """Propose known_at for the columns of a timed table that look written later than their row."""
     if table.temporal_column is None or table.source.row_count == 0:
         return
@@ -128,7 +132,7 @@ def draft_known_at(connection: Connection, tables: Sequence[TableDraft], table: 
         ):
             continue
         if not _propose_companion(connection, table, column, late) and not _propose_newer(
-            connection, tables, table, column
+            table, column, newer
         ):
             _propose_name(column)
 
@@ -178,26 +182,76 @@ def _propose_companion(
     return False
 
 
-def _propose_newer(
-    connection: Connection, tables: Sequence[TableDraft], table: TableDraft, column: ColumnDraft
-) -> bool:
-    """A foreign key whose rows are newer than its own was written when they were there."""
-    if column.foreign_key is None or table.temporal_column is None:
-        return False
-    parent = next(other for other in tables if other.name == column.foreign_key.table)
-    if parent.temporal_column is None or not (
-        parent.column(parent.temporal_column).taken_from is None
-        and table.column(table.temporal_column).taken_from is None
-    ):
-        return False
-    own, other = _stamp(table, table.temporal_column), _stamp(parent, parent.temporal_column)
-    row = one_row(
-        connection,
-        f"SELECT count(*), count(*) FILTER (WHERE p.t > c.t) FROM "
-        f"(SELECT {key_text(table, column.name)} AS k, {own} AS t FROM raw.t{table.source.index}) "
-        f"c JOIN (SELECT {key_text(parent, column.foreign_key.column)} AS k, {other} AS t "
-        f"FROM raw.t{parent.source.index}) p ON c.k = p.k",
+def newer_parents(connection: Connection, tables: Sequence[TableDraft]) -> NewerParents:
+    """Of each foreign key between tables with times of their own: how many rows name a row, and how
+    many of these name one that is newer."""
+    found: NewerParents = {}
+    for table in tables:
+        for key in table.every_key():
+            parent = next(other for other in tables if other.name == key.table)
+            own, other = _own_stamp(table), _own_stamp(parent)
+            if own is None or other is None:
+                continue
+            names = [f"k{j}" for j in range(len(key.columns))]
+            ours = [f"{key_text(table, c)} AS {k}" for c, k in zip(key.columns, names, strict=True)]
+            theirs = [
+                f"{key_text(parent, c)} AS {k}" for c, k in zip(key.references, names, strict=True)
+            ]
+            row = one_row(
+                connection,
+                f"SELECT count(*), count(*) FILTER (WHERE p.t > c.t) FROM (SELECT "
+                f"{', '.join(ours)}, {own} AS t FROM raw.t{table.source.index}) c JOIN (SELECT "
+                f"{', '.join(theirs)}, {other} AS t FROM raw.t{parent.source.index}) p ON "
+                f"{' AND '.join(f'c.{k} = p.{k}' for k in names)}",
+            )
+            found[table.name, key.columns] = (row[0], row[1])
+    return found
+
+
+def _own_stamp(table: TableDraft) -> str | None:
+    """SQL: the time of a row, if the table has one of its own."""
+    if table.temporal_column is None or table.column(table.temporal_column).taken_from is not None:
+        return None
+    return _stamp(table, table.temporal_column)
+
+
+def check_late_parents(tables: Sequence[TableDraft], newer: NewerParents) -> None:
+    """Tables whose rows are newer than nearly all rows that name them, as by the time of an export
+    or of the last change: no question at the time of these sees them."""
+    for parent in tables:
+        names, total, late = [], 0, 0
+        for table in tables:
+            for key in table.every_key():
+                rows, newer_rows = newer.get((table.name, key.columns), (0, 0))
+                is_set = all(
+                    table.column(name).facts.value_count >= NEARLY_ALL * table.source.row_count
+                    for name in key.columns
+                )
+                if key.table != parent.name or table is parent or not is_set or not rows:
+                    continue
+                names.append(f"{table.name}.{'+'.join(key.columns)}")
+                total, late = total + rows, late + newer_rows
+        if late and late >= NEARLY_ALL * total:
+            parent.first_checks.append(_late_text(parent, names, total, late))
+
+
+def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) -> str:
+    others = [
+        column.name
+        for column in parent.columns
+        if column.stype == "timestamp" and column.name != parent.temporal_column
+    ]
+    instead = f"another time ({', '.join(others)}) or to null" if others else "null"
+    return (
+        f"temporal column {parent.temporal_column} is newer than {late:,} of the {total:,} rows "
+        f"that name a row of {parent.name} ({', '.join(names)}), so that a question at the time of "
+        f'these never sees that row; unless it is planned ahead, set "temporal_column" to {instead}'
     )
+
+
+def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) -> bool:
+    """A foreign key whose rows are newer than its own was written when they were there."""
+    row = newer.get((table.name, (column.name,)), (0, 0))
     if row[0] == 0 or row[1] < NEWER_SHARE * row[0]:
         return False
     text = f"{row[1]:,} of the {row[0]:,} rows it names are newer than its own"

@@ -79,7 +79,7 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
     if kind == "BOOLEAN":
         return "boolean", "type BOOLEAN"
     if kind == "BIT":
-        return "ignored", "type BIT: 1010 is no number"
+        return "ignored", "type BIT: 1010 is not a number"
     if is_nested(kind):
         return "ignored", f"type {kind}: lists and structures have no place in a store"
     if facts.format is not None and is_number_type(kind):
@@ -220,7 +220,8 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     }.get(column.stype, 0)
     if failing > 0 and source.type == "VARCHAR":
         column.checks.append(
-            f"{failing:,} of {facts.value_count:,} values are no {column.stype} and become NULL"
+            f"{failing:,} of {facts.value_count:,} values are not of type"
+            f" {column.stype} and become NULL"
         )
     unit = _epoch_unit(column.name, facts)
     if unit is not None and column.stype == "timestamp":

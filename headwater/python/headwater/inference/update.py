@@ -58,7 +58,7 @@ def _update_table(old: Table, new: Table, told: dict[str, list[str]]) -> Table:
 
 
 def _differences(where: str, old: Column, new: Column) -> list[str]:
-    """What init would now say of a column."""
+    """The entries that init would now choose for a column."""
     pairs: list[tuple[str, Any, Any]] = [
         ("stype", old.stype, new.stype),
         ("foreign_key", old.foreign_key, new.foreign_key),
@@ -83,7 +83,7 @@ def _table_differences(old: Table, new: Table) -> list[str]:
 
 
 def _difference(where: str, what: str, old: Any, new: Any) -> str:
-    return f"{where}: {what} is {_shown(old)}, init would now say {_shown(new)}"
+    return f"{where}: {what} is {_shown(old)}, init would now choose {_shown(new)}"
 
 
 def _shown(value: Any) -> str:

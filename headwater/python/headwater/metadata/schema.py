@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import binding
+from headwater.notebook import counted, html_line, html_table, short, short_lines
 
 MICROSECONDS = {
     "microsecond": 1,
@@ -46,6 +47,7 @@ TASK_KEYS = (
 
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
 LINE_LENGTH = 100
+TABLES_SHOWN, TASKS_SHOWN = 14, 6  # in a line each, where a schema shows itself
 
 SPLITS = tuple(binding.SPLITS)  # train, val, test
 
@@ -63,7 +65,7 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class Known:
-    """When a cell becomes known: docs/2-sampling.md, columns known later."""
+    """When a cell becomes known: docs/reference/sampling.md, columns known later."""
 
     kind: str = "creation"  # "creation", "never", "column" or "offset"
     column: str | None = None
@@ -214,7 +216,7 @@ class Task:
         return _entry(self, TASK_KEYS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """A whole metadata.json.
 
@@ -256,6 +258,47 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         return _entry(self, SCHEMA_KEYS)
+
+    def __repr__(self) -> str:
+        tables = (
+            f"{table.name}: {counted(len(table.columns), 'column')}"
+            + f", key {' + '.join(table.primary_key)}" * bool(table.primary_key)
+            + f", time {table.temporal_column}" * (table.temporal_column is not None)
+            + f", points at {_parents(table)}" * bool(_parents(table))
+            for table in self.tables
+        )
+        tasks = (
+            f"task {task.name}: {task.target_column} ({task.target_stype}) of {task.anchor_table}"
+            for task in self.tasks
+        )
+        lines = [short(f"<{self._headline()}>")]
+        lines += short_lines(tables, TABLES_SHOWN, "table")
+        return "\n".join(lines + short_lines(tasks, TASKS_SHOWN, "task"))
+
+    def _repr_html_(self) -> str:
+        tables = [
+            [table.name, len(table.columns), ", ".join(table.primary_key),
+             table.temporal_column or "", _parents(table)]
+            for table in self.tables
+        ]  # fmt: skip
+        tasks = [
+            [task.name, f"{task.target_column} ({task.target_stype})", task.anchor_table]
+            for task in self.tasks
+        ]
+        return (
+            html_line(self._headline())
+            + html_table(["table", "columns", "primary key", "time", "points at"], tables, "table")
+            + html_table(["task", "predicts", "of each row of"], tasks, "task")
+        )
+
+    def _headline(self) -> str:
+        counts = f"{counted(len(self.tables), 'table')}, {counted(len(self.tasks), 'task')}"
+        return f"Schema '{short(self.name, 50)}': {counts}"
+
+
+def _parents(table: Table) -> str:
+    """The tables that the foreign keys of a table lead to, each once."""
+    return ", ".join(dict.fromkeys(key.table for key in table.every_key()))
 
 
 def _entry(part: Any, keys: Sequence[str]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Selection:
                 views.append(f"{kind} {names[-1]}")
             else:
                 chosen.append(item)
-        notes = [f"not read unless named by --table: {', '.join(views)}"] if views else []
+        notes = [f"not read unless named with --table: {', '.join(views)}"] if views else []
         return chosen, notes
 
     def refuse_schemas(self, kind: str) -> None:

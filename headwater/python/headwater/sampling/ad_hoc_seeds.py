@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.errors import TaskError
+from headwater.errors import TimeNeededError
 from headwater.store.row_keys import NO_TIME_US, Time, time_us
 from headwater.store.store import NO_ROW, Store
 
@@ -52,12 +52,12 @@ def _own_times(store: Store, task: int, anchors: list[int]) -> list[int]:
         return [NO_TIME_US] * len(anchors)
     anchor_table = metadata["tables"][store.table_index(entry["anchor_table"])]
     if entry["kind"] != "cell" or anchor_table["temporal_column"] is None:
-        raise TaskError(
-            f"task '{entry['name']}' needs an obs_time: without one its contexts would show "
-            "everything that ever happened"
+        raise TimeNeededError(
+            f"task '{entry['name']}' needs the time of each question, without which its contexts "
+            "would show everything that ever happened"
         )
     times = [store.core.row_time(row) for row in anchors]
     for row, time in zip(anchors, times, strict=True):
         if abs(time) >= NO_TIME_US:
-            raise TaskError(f"row {row} of '{anchor_table['name']}' has no time: give obs_time")
+            raise TimeNeededError(f"row {row} of '{anchor_table['name']}' has no time")
     return times

@@ -19,7 +19,7 @@ class BatchField(NamedTuple):
 
     name: str
     dtype: str
-    dims: tuple[str, ...]  # letters of docs/3-batch.md, such as ("B", "S")
+    dims: tuple[str, ...]  # letters of docs/reference/batch.md, such as ("B", "S")
     info: bool  # host-side only
     when: str | None  # the option that adds it; None: always there
     meaning: str
@@ -34,9 +34,9 @@ class Batch(dict[str, NDArray[Any]]):
     Shapes and dtypes are `BATCH_FIELDS`; with `packing=True`, arrays [B] and [B, 15] (num_contexts
     excepted) are [B, T] and [B, T, 15]. `info` holds host-side arrays that must not go to a
     device: obs_time int64 [B], seed_index uint32 [B], anchor_rows uint32 [B], and row_ids uint32
-    [B, R] with `with_rows=True`. `batch["obs_time"]` reads them too; `keys()`, `items()` and
-    `dict(batch)` leave them out. For JAX a batch is a pytree of its arrays, also without `info`:
-    `jax.device_put(batch)` and `jit(f)(batch)` take it.
+    [B, R] with `with_rows=True`. `batch["obs_time"]`, `get` and `in` read them too; `keys()`,
+    `items()` and `dict(batch)` leave them out. For JAX a batch is a pytree of its arrays, also
+    without `info`: `jax.device_put(batch)` and `jit(f)(batch)` take it.
 
     The memory returns to the sampler when the last array, and whatever aliases one, is gone; it
     stays valid when the sampler is not.
@@ -54,6 +54,12 @@ class Batch(dict[str, NDArray[Any]]):
 
     def __missing__(self, name: str) -> NDArray[Any]:
         return self.info[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.info
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, self.info.get(name, default))
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, NDArray[Any]]) -> Batch:

@@ -167,6 +167,11 @@ class Loader:
         """A loader of the same seeds, from where this one stands, whose batches `jax.device_put`
         puts on a device or sharding of JAX. A pool serves one of the two at a time."""
         jax: Any = importlib.import_module("jax")
+        if not isinstance(device, jax.Device | jax.sharding.Sharding):
+            raise TypeError(
+                f"device is {device!r}, expected a device of JAX, such as jax.devices()[0], or a"
+                " sharding"
+            )
         made = copy.copy(self)
         made._put = functools.partial(jax.device_put, device=device)
         if isinstance(self._seeds, Items):

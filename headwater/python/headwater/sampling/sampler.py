@@ -11,7 +11,8 @@ import copy
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from headwater import binding
 from headwater.binding.options import OPTIONS
-from headwater.errors import SamplerShutdown, named
+from headwater.errors import SamplerShutdown, TaskError, named
 from headwater.sampling.ad_hoc_seeds import anchor_rows, observation_times
 from headwater.sampling.batch import Batch
 from headwater.sampling.chosen_seeds import Numbers, chosen_seeds
@@ -40,6 +41,7 @@ from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
 from headwater.sampling.subgraph import Subgraph, one_context, subgraph_of
+from headwater.store.dropped_seeds import why_empty
 from headwater.store.row_keys import NO_TIME_US, Time
 from headwater.store.store import Store
 
@@ -187,18 +189,21 @@ class Sampler:
     def next_train_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the train stream. TimeoutError after `timeout` seconds."""
         self._tell_left_out("train")
-        return Batch(self._core.next(binding.SPLITS["train"], timeout))
+        with self._why_empty("train"):
+            return Batch(self._core.next(binding.SPLITS["train"], timeout))
 
     def next_val_batch(self, timeout: float | None = None) -> Batch:
         """Next batch of the val stream. TimeoutError after `timeout` seconds."""
         self._tell_left_out("val")
-        return Batch(self._core.next(binding.SPLITS["val"], timeout))
+        with self._why_empty("val"):
+            return Batch(self._core.next(binding.SPLITS["val"], timeout))
 
     def batch(self, split: str, k: int) -> Batch:
         """Batch k of a split's stream: a pure function of store, options and k."""
         number = split_number(split)
         self._tell_left_out(split)
-        return Batch(self._core.batch(number, k))
+        with self._why_empty(split):
+            return Batch(self._core.batch(number, k))
 
     def epoch(self, split: str, task: str | None = None, index: int = 0) -> Epoch:
         """One finite pass: every seed of the split once over all ranks.
@@ -211,7 +216,8 @@ class Sampler:
         chosen = split_number(split)
         self._tell_left_out(split, task)
         number = ALL_TASKS if task is None else self._seeds.number(task)
-        return Epoch(binding.Pass(self._core, chosen, number, index))
+        with self._why_empty(split, task):
+            return Epoch(binding.Pass(self._core, chosen, number, index))
 
     def batches_for(
         self,
@@ -334,7 +340,7 @@ class Sampler:
         self.store.warm_up(progress)
 
     def stats(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What was made, where the time went, and what bounds the run (docs/6-tuning.md).
+        """What was made, where the time went, and what bounds the run (docs/guides/tuning.md).
 
         Counters since the start, or since an earlier result: batches, sequences, cells,
         padded_cells, rows, fill; seconds over all threads of walk, emit, text and of waiting for
@@ -526,13 +532,34 @@ class Sampler:
         for n, count in counts.items():
             told = f"task '{self._seeds.name(n)}' has"
             if count == 0 and any(counts.values()):
-                warnings.warn(f"{told} no seeds in split '{split}', left out", stacklevel=3)
+                why = self._reasons(split, [n])
+                warnings.warn(f"{told} no seeds in split '{split}', left out{why}", stacklevel=3)
             elif self._is_fixed and count and not self._own(count):
                 warnings.warn(
                     f"{told} {count} seeds in split '{split}', none for rank {self.rank} of"
                     f" {self.world_size}: its batches are empty",
                     stacklevel=3,
                 )
+
+    @contextmanager
+    def _why_empty(self, split: str, task: str | None = None) -> Iterator[None]:
+        """Errors about a split without seeds say why it has none, if the store knows."""
+        try:
+            yield
+        except TaskError as error:
+            chosen, number = self._seeds.chosen(task), binding.SPLITS[split]
+            if any(self._core.seed_count(number, n) for n in chosen):
+                raise  # it is about something else
+            raise TaskError(f"{error}{self._reasons(split, chosen)}") from error
+
+    def _reasons(self, split: str, numbers: Iterable[int]) -> str:
+        """Why tasks have no seeds in a split, behind a colon."""
+        if self._seeds.are_tables:
+            return ""
+        names = [self._seeds.name(number) for number in numbers]
+        found = [why_empty(self.store.metadata, name, split) for name in names]
+        reasons = "; ".join(why for why in found if why is not None)
+        return f": {reasons}" if reasons else ""
 
     def _stream(self, split: str) -> int:
         if split not in STREAMS:
@@ -543,7 +570,7 @@ class Sampler:
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}
-    What bounds a run, and what to do about it: `stats` and docs/6-tuning.md.
+    What bounds a run, and what to do about it: `stats` and docs/guides/tuning.md.
     """
 
 

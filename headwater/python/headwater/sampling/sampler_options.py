@@ -30,7 +30,7 @@ DOCS = {  # of those that Python takes in another form
     "max_hops": "most hops from the anchor to a row; None: no limit",
     "num_threads": "threads that make batches; None: usable cores / local_world_size, at most 16",
     "staleness": "(p0, days): a train seed sees less by a gap of up to so many days, of none with"
-    ' probability p0 (docs/2-sampling.md, "Staleness"); None: no gap',
+    ' probability p0 (docs/reference/sampling.md, "Staleness"); None: no gap',
     "tasks": "which tasks of the store, by name; None: all",
     "task_weights": "how often each task has its turn, by name, or a list in the order of `tasks`,"
     " or of the store without; None: equally often",
@@ -38,9 +38,9 @@ DOCS = {  # of those that Python takes in another form
     " seeds; functions that take a task then take a table",
     "time_split": "(at, until): deals the seeds of train anew, for a backtest: train are those"
     " whose label is known by `at`, val those asked from then on and before `until`, and the others"
-    ' are in no split (docs/2-sampling.md, "Splits by time")',
+    ' are in no split (docs/reference/sampling.md, "Splits by time")',
     "layout": "arrays that are ready to compute with; at most a fifth as large, which"
-    ' `headwater.expand` makes dense; or without padding (docs/3-batch.md, "Flat")',
+    ' `headwater.expand` makes dense; or without padding (docs/reference/batch.md, "Flat")',
     "visible_until": "a time, or one per split in a dict: nothing later is ever shown",
 }
 CHOSEN = ("staleness", "mask_ratio")  # None is another default than C's 0

@@ -114,7 +114,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def bound_by(stats: Mapping[str, Any]) -> str:
-    """The rule of docs/6-tuning.md: who waits longer is not the bound."""
+    """The rule of docs/guides/tuning.md: who waits longer is not the bound."""
     if stats["sequences"] == 0:
         return "idle"
     wait_per_thread = stats["producer_wait_seconds"] / max(stats["threads"], 1)

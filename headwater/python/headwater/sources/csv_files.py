@@ -155,7 +155,7 @@ def encoding_fault(path: Path, encoding: str) -> str | None:
             '\'csv\', for example "encoding": "latin-1"'
         )
     except (EOFError, gzip.BadGzipFile) as error:
-        return f"'{path}' is no whole .gz file: {error}"
+        return f"'{path}' is not a complete .gz file: {error}"
 
 
 class _Copies:
@@ -284,7 +284,7 @@ def first_bytes(path: Path, count: int) -> bytes:
         with _open_bytes(path) as file:
             return file.read(count)
     except (EOFError, gzip.BadGzipFile) as error:
-        raise SourceError(f"'{path}' is no whole .gz file: {error}") from error
+        raise SourceError(f"'{path}' is not a complete .gz file: {error}") from error
 
 
 def _open_bytes(path: Path) -> BinaryIO:

@@ -49,13 +49,21 @@ def open_database(
         settings |= {"threads": "1", "enable_external_access": "false"}
         settings["lock_configuration"] = "true"
     try:
-        connection.execute("SET enable_progress_bar = false")
+        hide_progress_bar(connection)
         for name, value in settings.items():
             connection.execute(f"SET GLOBAL {name} = {value}")
     except duckdb.Error as error:
         connection.close()
         raise ValueError(f"DuckDB does not take the setting: {error}") from error
     return connection
+
+
+def hide_progress_bar(connection: Connection) -> None:
+    """Turn DuckDB's progress bar off where it is on. In Jupyter DuckDB needs ipywidgets to set it
+    to anything, and without ipywidgets it is off."""
+    (is_on,) = one_row(connection, "SELECT current_setting('enable_progress_bar')")
+    if is_on:
+        connection.execute("SET enable_progress_bar = false")
 
 
 def memory_settings(memory_limit: str | None) -> dict[str, str]:
@@ -83,7 +91,7 @@ def import_duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise ImportError("building needs DuckDB: pip install 'headwater[build]'") from error
+        raise ImportError("building needs DuckDB: pip install 'duckdb<2'") from error
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < (2,):
         raise ImportError(f"building needs duckdb >= 1.5.4, < 2, found {duckdb.__version__}")

@@ -99,4 +99,4 @@ def _scannable(table: Any) -> Any:
         return table
     if hasattr(table, "__arrow_c_stream__"):
         return binding.steady_stream(table)
-    raise TypeError(f"a {type(table).__name__} is no table (it has no __arrow_c_stream__)")
+    raise TypeError(f"a {type(table).__name__} is not a table (it has no __arrow_c_stream__)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from headwater.metadata.from_json import NAME_BYTES_MAX, is_usable, shortened
 from headwater.metadata.schema import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.sources.database import Connection
-from headwater.sources.source import Source, SourceData
+from headwater.sources.source import Source, SourceData, source_text
 
 UNUSABLE_SHOWN = 3  # of the columns whose names cannot be used
 
@@ -69,7 +68,7 @@ def _load(
         from headwater.sources.frames import load_frames
 
         return load_frames(source, connection, selection, tell)
-    text = os.fspath(source)
+    text = source_text(source)
     scheme, found, rest = text.partition("://")
     if not found:
         from headwater.sources.file_folder import load_folder

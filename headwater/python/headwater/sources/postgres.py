@@ -129,7 +129,7 @@ def _connected(address: str, connection: Connection) -> Iterator[_Server]:
         import adbc_driver_postgresql
     except ImportError as error:
         raise SourceError(
-            "reading PostgreSQL needs its driver: pip install 'headwater[postgres]'"
+            "reading PostgreSQL needs its driver: pip install adbc-driver-postgresql"
         ) from error
     uri = "postgresql://" + address.partition("://")[2]
     if "connect_timeout=" not in uri and "PGCONNECT_TIMEOUT" not in os.environ:

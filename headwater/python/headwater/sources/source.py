@@ -78,6 +78,17 @@ class SourceData:
     directory: str | None = None
 
 
+def source_text(source: Any) -> str:
+    """A source that is not a dict of tables: its address, or the path of its folder."""
+    if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
+        raise SourceError(
+            f"the source is a {type(source).__name__}, expected an address such as"
+            " 'sqlite:///file.db', a folder, or a dict that names each table, such as"
+            " {'orders': frame}"
+        )
+    return os.fspath(source)
+
+
 def quote(name: str) -> str:
     """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

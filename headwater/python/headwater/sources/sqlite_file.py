@@ -123,7 +123,7 @@ def _opened(path: Path, connection: Connection) -> Iterator[Reader]:
         import adbc_driver_sqlite
     except ImportError as error:
         raise SourceError(
-            "reading SQLite needs its driver: pip install 'headwater[build]'"
+            "reading SQLite needs its driver: pip install adbc-driver-sqlite"
         ) from error
     if not os.access(path, os.R_OK):  # the driver would say that memory ran out
         raise SourceError(f"no right to read the SQLite file '{path}'")

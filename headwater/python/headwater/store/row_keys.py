@@ -89,7 +89,7 @@ def time_us(value: Time) -> int:
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise ValueError(f"{value!r} is no ISO 8601 time such as '2026-11-01'") from error
+            raise ValueError(f"{value!r} is not an ISO 8601 time such as '2026-11-01'") from error
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if isinstance(value, datetime):

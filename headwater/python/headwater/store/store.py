@@ -46,9 +46,9 @@ class Store:
     """A store directory, mapped (`load="mmap"`) or read into memory (`load="ram"`).
 
     verify: "once" proves the checksums of all files, unless this machine did so before and no file
-    has another device, inode, size or time since (docs/1-format.md, "Verified once"); "full" proves
-    them in any case; "header" reads headers only. A damaged store is a StoreError that names the
-    file and the byte.
+    has another device, inode, size or time since (docs/reference/store-format.md, "Verified once");
+    "full" proves them in any case; "header" reads headers only. A damaged store is a StoreError
+    that names the file and the byte.
 
     Rows have global numbers: those of a table are `row_range` of its metadata. Arrays stay valid
     after close().

@@ -48,9 +48,9 @@ def check_files(
         _has_warned = True
         where = f" in '{folder}'" if folder is not None else ""
         warnings.warn(
-            f"what was verified cannot be remembered{where} ({reason or not_remembered}), so that"
-            " every process reads its stores again; --no-verify, or verify='header' in Python,"
-            " skips that",
+            f"the result of a verification cannot be remembered{where}"
+            f" ({reason or not_remembered}), so that every process reads its stores again;"
+            " --no-verify, or verify='header' in Python, skips that",
             stacklevel=3,
         )
 

@@ -4,9 +4,9 @@
  *
  * It must open and sample, and the same rows must still build to the same bytes. If a test here
  * fails and the bytes were meant to change, stores in the field no longer match: raise
- * HW_FORMAT_VERSION, say so in docs/1-format.md, and commit the next store, which the test leaves
- * in $GOLDEN_OUT if that is set. If only the sampling was meant to change, say so in
- * docs/2-sampling.md and replace the digest below.
+ * HW_FORMAT_VERSION, say so in docs/reference/store-format.md, and commit the next store, which the
+ * test leaves in $GOLDEN_OUT if that is set. If only the sampling was meant to change, say so in
+ * docs/reference/sampling.md and replace the digest below.
  */
 #define _XOPEN_SOURCE 700
 

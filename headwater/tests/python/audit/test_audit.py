@@ -330,7 +330,7 @@ def test_the_same_number_in_another_unit_is_the_target() -> None:
 
 
 def test_the_page_lists_every_check() -> None:
-    page = (EXAMPLES.parent / "docs" / "11-audit.md").read_text()
+    page = (EXAMPLES.parent / "docs" / "guides" / "audit.md").read_text()
     table = page[page.index("## Leaks") : page.index("## To check")]
     rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
     assert rows[1:] == list(CHECKS)

@@ -1,4 +1,4 @@
-"""Cell dropout: docs/2-sampling.md, "Cell dropout".
+"""Cell dropout: docs/reference/sampling.md, "Cell dropout".
 
 Cell for cell against the reference in random worlds: test_reference.py, test_compact.py,
 test_masked_cells.py and test_packing.py, whose random options drop cells too.

@@ -127,7 +127,7 @@ def test_a_cell_takes_at_most_twenty_bytes_in_usual_shapes(
 ) -> None:
     size = compact_bytes(length, rows, slots)
     assert 11 < size <= LIMIT_BYTES
-    assert size <= 11 + ((10 + 2 * slots) * rows + 40) / length  # what docs/3-batch.md says
+    assert size <= 11 + ((10 + 2 * slots) * rows + 40) / length  # what docs/reference/batch.md says
 
 
 def test_a_cell_takes_more_where_the_page_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Masked cells: docs/2-sampling.md and docs/3-batch.md, "Masked cells"."""
+"""Masked cells: docs/reference/sampling.md and docs/reference/batch.md, "Masked cells"."""
 
 from __future__ import annotations
 

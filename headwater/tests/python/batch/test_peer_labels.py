@@ -1,4 +1,4 @@
-"""The latest known labels of other anchors as rows: docs/2-sampling.md, "Peer labels".
+"""The latest known labels of other anchors as rows: docs/reference/sampling.md, "Peer labels".
 
 Against the reference in random worlds: test_reference.py, test_compact.py and test_packing.py;
 their random options have peer_labels too.

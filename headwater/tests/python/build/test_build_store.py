@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import importlib
 import json
@@ -10,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -459,3 +461,59 @@ def test_verify_reads_the_manifest_to_its_end(tmp_path: Path) -> None:
     assert Store(tmp_path / "s").verify() == []
     file.write_text(whole)
     assert Store(tmp_path / "s").verify() == []
+
+
+# ---- how a report shows itself
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> BuildReport:
+    """Of a build with a task."""
+    folder = tmp_path_factory.mktemp("report")
+    task = {
+        "query": """SELECT shop, number, sold_at, copies,
+                    CASE number WHEN 1 THEN 'train' WHEN 2 THEN 'val' ELSE 'test' END AS part
+                    FROM sales""",
+        "anchor_table": "sales", "target_column": "copies", "target_stype": "numerical",
+        "observation_time_column": "sold_at", "split_column": "part",
+    }  # fmt: skip
+    source = write_sqlite(folder / "bookstore.db", bookstore())
+    return build(source, folder / "store", bookstore_metadata(many=task))
+
+
+def test_a_report_shows_itself_in_lines_and_as_tables(report: BuildReport) -> None:
+    here = dataclasses.replace(report, path=Path("store"))
+    assert repr(here).splitlines() == [
+        f"<BuildReport of 'store': build {report.fingerprint[:12]}, 3 tables, 1 task>",
+        "  authors: 4 rows, 2 edges",
+        "  books: 4 rows, 3 edges",
+        "  sales: 5 rows, 3 edges",
+        "  task many: train 2, val 2, test 1",
+        "  0 assumed, 2 not taken as it was, 1 to check",
+        "  print(report) shows all of it",
+    ]
+    html = report._repr_html_()
+    counts = ("authors", "4", "2", "1", "1")
+    assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in counts) + "</tr>" in html
+    assert "<td>many</td><td>cell, numerical</td>" in html
+    for line in (*report.losses(), *report.notes()):
+        assert f"<li>{escape(line)}</li>" in html
+
+
+def test_a_report_shows_itself_in_2_kb_however_many_tables_there_are(report: BuildReport) -> None:
+    """It took 6,336 characters for eight tables."""
+    of, evil = report.metadata, "<b>\x1b[31m" + "ü" * 900
+    like = {**of["tables"][0], "foreign_keys": []}
+    tables = [*of["tables"], *({**like, "name": f"{evil}{n}"} for n in range(109))]
+    tasks = [{**of["tasks"][0], "name": evil} for n in range(9)]
+    wide = dataclasses.replace(
+        report, path=Path(evil), metadata={**of, "tables": tables, "tasks": tasks},
+        source_notes=tuple(f"{evil}{n}" for n in range(300)),
+    )  # fmt: skip
+    text = repr(wide)
+    assert len(text.encode()) < 2_000 and "\x1b" not in text
+    assert "  ... and 100 more tables" in text and "  ... and 5 more tasks" in text
+    html = wide._repr_html_()
+    assert "<b>" not in html and "&lt;b&gt;\\x1b[31m" in html
+    assert "<p>... and 72 more tables</p>" in html and len(html) < 100_000
+    assert str(wide).count("\n") > 112  # print(report) leaves nothing out

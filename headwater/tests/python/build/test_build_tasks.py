@@ -21,7 +21,7 @@ from databases import (
     write_csv,
 )
 from headwater.audit import audit
-from headwater.build.build import build
+from headwater.build.build import build, dry_run
 from headwater.build.build_report import BuildReport
 from headwater.build.label_tables import name_files
 from headwater.errors import SchemaError, TaskError
@@ -96,7 +96,7 @@ def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> Non
     _, task = build_task(tmp_path, {**SOLD, "query": query})
     assert task["dropped"] == {
         "anchor key is NULL": 1,
-        "anchor newer than obs_time": 1,  # the day of book 12 ends at 2020-03-02
+        "the anchor's day is not over at obs_time": 1,  # the day of book 12 ends at 2020-03-02
         "no anchor row": 1,
         "obs_time is NULL": 1,
     }
@@ -293,7 +293,7 @@ def test_a_task_that_consents_sees_everything_and_no_other_task_does(tmp_path: P
     assert [(f.task, f.count) for f in found.to_check if f.check == "no time"] == [
         ("everything", 1)
     ]
-    assert 'as its "sees_everything" says' in str(found)
+    assert 'as its "sees_everything" states' in str(found)
 
 
 def test_a_cell_task_that_consents_leaves_the_time_of_its_row(tmp_path: Path) -> None:
@@ -361,8 +361,11 @@ def test_categorical_targets_have_the_labels_in_value_order(tmp_path: Path) -> N
         # Books 10 and 12 appeared in 2020, and there is no book 99.
         (
             "(12, DATE '1900-01-01', 'a'), (10, DATE '1900-01-01', 'b'), (99, '1900-01-01', 'a')",
-            "task 't' has no seed: all of its 3 rows are dropped, 2 (anchor newer than obs_time), "
-            "1 (no anchor row); correct the keys or times that it asks about",
+            "task 't' has no seeds: all 3 rows of the task are dropped: 2 are asked before the row "
+            'of books came to be (books.appeared): ask later, or correct "temporal_column" of '
+            'books; "allow_future_anchor": true in the task keeps them; 1 has a key that names no '
+            "row of books, such as '99' (looked for in books.book_id): select keys of that column, "
+            'or name the columns that hold them with "anchor_key"',
         ),
         (
             "(12, DATE '2021-01-01', NULL), (13, DATE '2021-01-01', NULL::VARCHAR)",
@@ -378,8 +381,79 @@ def test_a_task_without_a_category_says_why(tmp_path: Path, rows: str, message: 
     with pytest.raises(TaskError, match=re.escape(message)):
         build_task(tmp_path, {**task, "query": query})
     empty = f"SELECT * FROM ({query}) WHERE false"
-    with pytest.raises(TaskError, match="task 't' has no seed: it has no rows"):
+    with pytest.raises(TaskError, match="task 't' has no seeds: its query or label tables have no"):
         build_task(tmp_path, {**task, "query": empty})
+
+
+# Book 12 appeared on 1 March 2020, a day that is over on the 2nd.
+SAME_DAY = (
+    "are asked before the day of the row of books is over (books.appeared holds days, and a day is "
+    'known at its end): ask from the next day on; "allow_future_anchor": true in the task keeps '
+    "them"
+)
+
+
+def test_a_task_without_seeds_says_why_at_build_dry_run_and_sampling(tmp_path: Path) -> None:
+    """It was "split 'train' of task 't' has no seeds"."""
+    rows = "(12, DATE '2020-03-01', 1), (12, TIMESTAMP '2020-03-01 23:59:59', 2)"
+    task = {**SOLD, "query": f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold)'}
+    told = f"all 2 rows of the task are dropped: 2 {SAME_DAY}"
+    report, entry = build_task(tmp_path, task)
+    assert report.notes()[0] == f"task t has no seeds: {told}"
+    assert entry["dropped"] == {"the anchor's day is not over at obs_time": 2}
+    rehearsal = dry_run(arrow_tables(bookstore()), bookstore_metadata(t=task))
+    assert rehearsal.notes == report.notes()[:1]
+    assert f"to check (1):\n  task t has no seeds: {told}" in str(rehearsal)
+    with Sampler(tmp_path / "s", num_prefetch=0) as sampler:
+        for ask in (
+            lambda: sampler.epoch("train", task="t"),
+            lambda: sampler.batch("train", 0),
+            sampler.next_train_batch,
+        ):
+            with pytest.raises(TaskError, match=re.escape(told)):
+                ask()
+
+
+def test_a_split_without_seeds_says_why_with_an_example_of_its_keys(tmp_path: Path) -> None:
+    """Train keeps a seed; the only row of val names no book, and no row is of test."""
+    rows = (
+        "('12', DATE '2021-01-01', 1, 'train'), ('99', '2021-01-01', 1, 'train'), "
+        "('77', '2021-01-01', 2, 'val')"
+    )
+    query = f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold, part)'
+    report, entry = build_task(tmp_path, {**SOLD, "query": query, "split_column": "part"})
+    assert entry["dropped_by_split"] == {"train": {"no anchor row": 1}, "val": {"no anchor row": 1}}
+    assert entry["unknown_key"] == {"column": "books.book_id", "key": "99"}
+    why = (
+        "all 1 rows of split 'val' are dropped: 1 has a key that names no row of books, such as "
+        "'99' (looked for in books.book_id)"
+    )
+    assert report.notes()[0].startswith(f"task t has no seeds in split 'val': {why}")
+    with Sampler(tmp_path / "s", num_prefetch=0) as sampler:
+        with pytest.raises(
+            TaskError, match=re.escape(f"split 'val' of task 't' has no seeds: {why}")
+        ):
+            sampler.epoch("val", task="t")
+        with pytest.raises(TaskError, match=r"split 'test' of task 't' has no seeds$"):
+            sampler.epoch("test", task="t")
+
+
+def test_an_unknown_key_is_shown_short_and_as_python_spells_it(tmp_path: Path) -> None:
+    rows = "('x' || chr(27) || chr(10) || repeat('y', 200), DATE '2021-01-01', 2)"
+    query = f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold)'
+    report, _ = build_task(tmp_path, {**SOLD, "query": query})
+    assert re.search(r"such as 'x\\x1b\\ny{10,100}\.\.\.' \(looked for in", report.notes()[0])
+
+
+def test_rows_asked_before_nearly_all_anchors_are_the_first_to_check(tmp_path: Path) -> None:
+    """Nine of ten questions are older than their book; the tenth is not."""
+    asked_at = "CASE WHEN i = 0 THEN DATE '2021-01-01' ELSE DATE '1900-01-01' END"
+    query = f'SELECT 12 AS book_id, {asked_at} AS "at", i AS sold FROM range(10) r(i)'
+    report, _ = build_task(tmp_path, {**SOLD, "query": query})
+    assert report.notes()[0].startswith(
+        "task t: 9 of the 10 rows of the task are dropped: 9 are asked before the row of books "
+        'came to be (books.appeared): ask later, or correct "temporal_column" of books;'
+    )
 
 
 def test_a_cell_target_is_a_value_of_its_column(tmp_path: Path) -> None:

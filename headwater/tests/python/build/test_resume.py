@@ -269,7 +269,7 @@ def test_an_endpoint_that_fails_does_not_cost_the_tables(tmp_path: Path) -> None
     answers = [(403, {}, {}), None]
     with FakeEndpoint(lambda n, body, handler: answers[min(n, 1)]) as server:
         embedder = f"openai:m@{server.url}"
-        with pytest.raises(EmbedderError, match="the same command goes on from there"):
+        with pytest.raises(EmbedderError, match="the same command resumes from there"):
             build(source, tmp_path / "s", metadata(), embedder=embedder, cache=False)
         report = build(source, tmp_path / "s", metadata(), embedder=embedder, cache=False)
     assert "labels" in report.resumed

@@ -92,7 +92,7 @@ def test_init_writes_a_draft_and_never_over_a_file(
     assert "sold_at" in capsys.readouterr().out
     assert Schema.load(folder / "draft.json").table("books").temporal_column is None
     assert main(["init", "sqlite:///bookstore.db", "-o", "draft.json"]) == 1
-    assert "'draft.json' is there already" in capsys.readouterr().err
+    assert "'draft.json' exists already" in capsys.readouterr().err
 
 
 def test_inspect_shows_store_table_and_task(

@@ -431,11 +431,11 @@ def test_a_model_that_cannot_be_loaded_is_named(
         built(tmp_path, "sentence-transformers:missing")
 
 
-def test_the_extra_is_named_where_the_library_is_not_there(
+def test_a_missing_library_is_named_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ImportError, match=r"pip install 'headwater\[embed\]'"):
+    with pytest.raises(ImportError, match=r"pip install sentence-transformers$"):
         built(tmp_path, "sentence-transformers:m")
 
 
@@ -515,7 +515,7 @@ def test_a_real_model_brings_texts_of_one_meaning_together(
     [
         ("hsah", {}, "unknown embedder 'hsah', expected hash, sentence-transformers:NAME_OR"),
         ("openai:model", {}, "names no address, expected openai:MODEL@URL"),
-        ("openai:m@ftp://x", {}, "no http:// or https:// address"),
+        ("openai:m@ftp://x", {}, "not an http:// or https:// address"),
         ("hash", {"batchsize": 1}, "unknown embedder option 'batchsize', expected one of"),
         ("hash", {"matryoshka": "maybe"}, "'matryoshka' is 'maybe', expected true or false"),
         ("hash", {"batch_texts": "x"}, "'batch_texts' is 'x', expected int"),

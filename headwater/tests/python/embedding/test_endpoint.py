@@ -202,9 +202,9 @@ def lie(change: Any) -> FakeEndpoint:
         (lambda a: a["data"][1]["embedding"].pop(), "embeddings of 7, 8 numbers, expected 8"),
         (lambda a: a["data"][1].update(embedding=["a"] * 8), "holds no number"),
         (lambda a: a["data"][1].update(embedding="AAAA"), "embeddings of 0, 8 numbers"),
-        (lambda a: [i.update(embedding=[[1.0]] * 8) for i in a["data"]], "no lists of numbers"),
-        (lambda a: {"data": "none"}, "no list of embeddings"),
-        (lambda a: {"error": "but status 200"}, "no list of embeddings"),
+        (lambda a: [i.update(embedding=[[1.0]] * 8) for i in a["data"]], "not lists of numbers"),
+        (lambda a: {"data": "none"}, "did not answer with a list of embeddings"),
+        (lambda a: {"error": "but status 200"}, "did not answer with a list of embeddings"),
     ],
 )
 def test_an_answer_that_is_not_what_was_asked_for_is_refused(change: Any, message: str) -> None:
@@ -223,7 +223,7 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(change: Any, messag
 def test_an_answer_that_is_no_answer_is_refused(body: bytes) -> None:
     with FakeEndpoint(lambda n, b, h: (200, {}, body)) as server:
         endpoint, _ = client(server)
-        with pytest.raises(EmbedderError, match="no list of embeddings"):
+        with pytest.raises(EmbedderError, match="did not answer with a list of embeddings"):
             embed(endpoint, TEXTS[:3])
 
 
@@ -330,7 +330,7 @@ def test_a_key_is_sent_neither_in_the_clear_nor_in_an_address(
     for url in ("http://user:pass@localhost/v1", "http://localhost/v1?key=sk-secret"):
         with pytest.raises(ValueError, match="must hold no password and no query"):
             Endpoint(url, "m")
-    with pytest.raises(ValueError, match="no http:// or https:// address"):
+    with pytest.raises(ValueError, match="not an http:// or https:// address"):
         Endpoint("localhost:8000", "m")
     Endpoint("http://models.example/v1", "m")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")

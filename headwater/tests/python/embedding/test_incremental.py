@@ -141,7 +141,7 @@ def test_the_command_builds_again_and_runs_dry(
     assert "requests" in out and (tmp_path / "t.parquet").exists()
     for wrong, message in (
         (["build", source], "or --dry-run is needed"),
-        ([*command, "--texts", "t.parquet"], "--texts is of --dry-run"),
+        ([*command, "--texts", "t.parquet"], "--texts needs --dry-run"),
     ):
         with pytest.raises(SystemExit) as caught:
             main(wrong)

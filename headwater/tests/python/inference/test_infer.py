@@ -99,7 +99,7 @@ def test_types_by_every_value(tmp_path: Path) -> None:
     assert stypes(source) == {name: stype for name, (_, _, stype) in columns.items()}
     table = infer(source).table("t")
     assert table.column("moment").unit == "s"
-    assert table.column("almost").note == "1 of 20 values are no timestamp and become NULL"
+    assert table.column("almost").note == "1 of 20 values are not of type timestamp and become NULL"
 
 
 def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:

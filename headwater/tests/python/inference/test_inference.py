@@ -265,7 +265,7 @@ def test_what_is_kept_although_it_may_mean_null_is_said() -> None:
 def test_text_that_nearly_always_parses_is_proposed_with_what_fails() -> None:
     column = column_of([*map(str, range(39)), "twelve"]).table("t").column("x")
     assert (column.stype, column.reason) == ("numerical", "39 of 40 are numbers")
-    assert column.checks == ["1 of 40 values are no numerical and become NULL"]
+    assert column.checks == ["1 of 40 values are not of type numerical and become NULL"]
     assert column_of([*map(str, range(9)), "ten"]).table("t").column("x").stype == "text"
 
 
@@ -573,6 +573,47 @@ def test_an_untimed_table_that_may_not_be_a_part_is_only_said() -> None:
     assert any('"taken_from": "visits.at"' in check for check in table.checks)
 
 
+def exported(changed: datetime, *, found: int = 20) -> TinyDatabase:
+    """20 customers that an export dates, and one order a day of whom the first `found` have one."""
+    customers = TinyTable(
+        {"customer_id": "INTEGER", "changed_at": "TIMESTAMP", "born": "DATE", "name": "TEXT"},
+        [(j, changed, date(1980, 1, 1 + j), f"c {j}") for j in range(20)],
+    )
+    orders = TinyTable(
+        {"order_id": "INTEGER", "customer_id": "INTEGER", "ordered_at": "TIMESTAMP",
+         "status": "TEXT"},
+        [(j, j if j < found else None, DAY + timedelta(days=j), "new") for j in range(20)],
+    )  # fmt: skip
+    return {"orders": orders, "customers": customers}
+
+
+LATE = (
+    "customers: temporal column changed_at is newer than 19 of the 20 rows that name a row of "
+    "customers (orders.customer_id), so that a question at the time of these never sees that row; "
+    'unless it is planned ahead, set "temporal_column" to another time (born) or to null'
+)
+
+
+def test_an_anchor_that_is_never_seen_is_the_first_to_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood behind all checks of the tables before it. The order of the last day is as new."""
+    found = draft(exported(DAY + timedelta(days=19)))
+    assert found.every_check()[0] == LATE
+    assert len(found.every_check()) > 1
+    assert found.table("customers").table().note.startswith(LATE.partition(": ")[2])
+    source = write_csv(tmp_path / "csv", exported(DAY + timedelta(days=19)))
+    assert main(["init", source, "-o", str(tmp_path / "m.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == f"  {LATE}"
+
+
+@pytest.mark.parametrize(("days", "found"), [(17, 20), (19, 17), (-1, 20)])
+def test_a_parent_is_seen_if_enough_is_older_and_a_key_is_mostly_set(days: int, found: int) -> None:
+    """Newer than 17 of 20; named by 17 of 20, as an accepted answer is; and older than all."""
+    checks = draft(exported(DAY + timedelta(days=days), found=found)).every_check()
+    assert not any("never sees that row" in check for check in checks)
+
+
 # ---- tasks and tables of values ----------------------------------------------------------------
 
 
@@ -746,6 +787,29 @@ def test_init_prints_what_to_check_first(
     assert Schema.load(output) == infer(source)
 
 
+def test_a_build_uses_what_init_proposes_unless_it_is_edited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = write_csv(tmp_path / "csv", {"tickets": tickets()}), tmp_path / "m.json"
+    assert main(["init", source, "-o", str(output)]) == 0
+    printed = capsys.readouterr().out
+    assert "tickets.views: proposal: known_at never" in printed
+    assert f"{output} is written, and a build uses it as it is: every proposal is in it." in printed
+
+    def known(store: str) -> str:
+        document = json.loads(output.read_text())
+        build(source, tmp_path / store, Schema.from_dict(document | {"tasks": {}}))
+        with Store(tmp_path / store) as built:
+            columns = {column["name"]: column for column in built.metadata["columns"]}
+        return str(columns["views"]["known_at"])
+
+    assert known("proposed") == "never"
+    document = json.loads(output.read_text())
+    document["tables"]["tickets"]["columns"]["views"]["known_at"] = "+3 days"
+    output.write_text(json.dumps(document))
+    assert known("edited") == "+3 days"
+
+
 def test_update_keeps_every_edit_and_adds_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -766,7 +830,7 @@ def test_update_keeps_every_edit_and_adds_what_is_new(
     text = capsys.readouterr().out
     assert "added, each with a note (2):\n  column tickets.size (numerical)\n  table notes" in text
     assert "column tickets.gone is no longer in the source" in text
-    assert "tickets.status: stype is text, init would now say categorical" in text
+    assert "tickets.status: stype is text, init would now choose categorical" in text
     updated = Schema.load(output)
     assert updated.table("tickets").column("status").description == "by hand"
     assert updated.table("tickets").column("gone").stype == "numerical"
@@ -805,4 +869,4 @@ def test_update_needs_a_file_and_a_first_init_none(
 ) -> None:
     source = write_csv(tmp_path / "csv", {"tickets": tickets()})
     assert main(["init", source, "-o", str(tmp_path / "m.json"), "--update"]) == 1
-    assert "is not there, so there is nothing to update" in capsys.readouterr().err
+    assert "does not exist, so there is nothing to update" in capsys.readouterr().err

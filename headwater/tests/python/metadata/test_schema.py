@@ -24,6 +24,8 @@ from headwater.metadata.schema import (
     ColumnRef,
     Known,
     Schema,
+    Table,
+    Task,
     format_duration,
 )
 
@@ -387,3 +389,40 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_bytes('{"é": 1}'.encode("latin-1"))
     with pytest.raises(SchemaError, match="is not UTF-8"):
         Schema.load(tmp_path / "m.json")
+
+
+def test_a_schema_shows_itself_in_lines_and_as_tables() -> None:
+    task = {
+        "query": "SELECT book_id, appeared, price FROM books", "anchor_table": "books",
+        "target_column": "price", "target_stype": "numerical",
+        "observation_time_column": "appeared",
+    }  # fmt: skip
+    schema = Schema.from_dict(bookstore_metadata(dear=task))
+    assert repr(schema) == str(schema)
+    assert repr(schema).splitlines() == [
+        "<Schema 'bookstore': 3 tables, 1 task>",
+        "  authors: 3 columns, key author_id, points at authors",
+        "  books: 6 columns, key book_id, time appeared, points at authors",
+        "  sales: 6 columns, key shop + number, time sold_at, points at books",
+        "  task dear: price (numerical) of books",
+    ]
+    html = schema._repr_html_()
+    row = ("sales", "6", "shop, number", "sold_at", "books")
+    assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" in html
+    assert "<td>dear</td><td>price (numerical)</td><td>books</td>" in html
+
+
+def test_a_schema_shows_itself_in_2_kb_however_wide_it_is() -> None:
+    """A schema of eight tables took 8,119 characters, one of hundreds megabytes."""
+    evil = "<b>\x1b[31m\u202e" + "ü" * 900
+    columns = tuple(Column(f"{evil}{n}", "numerical") for n in range(200))
+    tables = tuple(Table(f"{evil}{n}", columns, primary_key=(columns[0].name,)) for n in range(107))
+    tasks = tuple(Task(f"{evil}{n}", tables[0].name, "x", "boolean") for n in range(31))
+    text = repr(Schema(evil, tables, tasks))
+    assert len(text.encode()) < 2_000
+    lines = text.splitlines()
+    assert lines[14] == "  ... and 94 more tables" and lines[-1] == "  ... and 26 more tasks"
+    assert len(lines) == 21 and lines[1].startswith("  <b>\\x1b[31m\\u202eüü")
+    html = Schema(evil, tables, tasks)._repr_html_()
+    assert "<b>" not in html and "&lt;b&gt;\\x1b[31m\\u202e" in html
+    assert "<p>... and 67 more tables</p>" in html and len(html) < 100_000

@@ -63,6 +63,10 @@ def test_arrays_of_the_host_are_read_by_name_and_left_out_of_the_rest(path: Path
     assert batch["obs_time"] is batch.info["obs_time"] and batch["obs_time"].dtype == np.int64
     assert not {"obs_time", "seed_index"} & {*batch, *batch.keys(), *dict(batch)}
     assert "obs_time" not in dict(batch.items())
+    assert batch.get("obs_time") is batch["obs_time"] and "obs_time" in batch
+    assert batch.get("cells") is None and batch.get("is_null") is batch["is_null"]
+    assert batch.get("nothing", 3) == 3 and "nothing" not in batch and 3 not in batch
+    assert "obs_time" not in jax.device_put(batch)
     with pytest.raises(KeyError, match="nothing"):
         batch["nothing"]
     with pytest.raises(KeyError, match="obs_time"):
@@ -94,3 +98,14 @@ def test_a_loader_puts_its_batches_on_a_device(path: Path) -> None:
         assert type(batch) is headwater.Batch
         assert all(isinstance(array, jax.Array) for array in batch.values())
         assert all(np.array_equal(batch[name], other[name]) for name in other)
+
+
+def test_what_is_not_a_device_is_refused(path: Path) -> None:
+    """None left batches on JAX's default device, as if the loader had been asked for that."""
+    with headwater.Sampler(path, tasks=["churn"], **OPTIONS) as sampler:
+        loader = headwater.Loader(sampler)
+        for device in (None, "cpu", 0, jax.devices()):
+            with pytest.raises(TypeError, match=r"device is .*, expected a device of JAX, such as"):
+                loader.to_device(device)
+        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        assert next(iter(loader.to_device(sharding)))["is_null"].sharding == sharding

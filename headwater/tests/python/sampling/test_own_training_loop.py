@@ -1,4 +1,4 @@
-"""docs/14-own-training-loop.md does what it says: its commands and code run as they stand.
+"""docs/guides/own-training-loop.md does what it says: its commands and code run as they stand.
 
 The blocks of Python are one script for a reader; here the example in NumPy runs alone, and the one
 in JAX with everything behind it. A table is emptied in the batches of test, after training: each of
@@ -21,7 +21,7 @@ from headwater import shop
 from headwater.cli.main import main as headwater_cli
 
 ROOT = Path(__file__).parents[4]
-WHOLE = (ROOT / "docs" / "14-own-training-loop.md").read_text(encoding="utf-8")
+WHOLE = (ROOT / "docs" / "guides" / "own-training-loop.md").read_text(encoding="utf-8")
 # The section behind is about the model of confluence, and confluence's tests run it.
 PAGE, _ = WHOLE.split("\n## Confluence's model in a loop of your own\n")
 COMMANDS = PAGE.split("\n```\n")[1]
@@ -69,7 +69,7 @@ def in_jax(folder: Path) -> Iterator[Names]:
 
 def ran(code: str, folder: Path, names: Names) -> Names:
     with contextlib.chdir(folder):
-        exec(compile(code, "14-own-training-loop.md", "exec"), names)
+        exec(compile(code, "guides/own-training-loop.md", "exec"), names)
     return names
 
 

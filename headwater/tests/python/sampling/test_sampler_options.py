@@ -99,7 +99,7 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
         ({"child_order": ["recent"]}, "child_order is ['recent'], expected one of 'uniform'"),
         ({"tasks": 3}, "tasks is 3: "),
         ({"tasks": ["churn", 3]}, "tasks is ['churn', 3]: the task is 3, expected its name"),
-        ({"visible_until": "soon"}, "visible_until is 'soon': 'soon' is no ISO 8601 time"),
+        ({"visible_until": "soon"}, "visible_until is 'soon': 'soon' is not an ISO 8601 time"),
         ({"visible_until": 1.5}, "visible_until is 1.5: expected a time"),
         ({"contexts_per_batch": 3}, "3, without packing it is default_batch_size"),
         (
@@ -174,5 +174,5 @@ def test_the_document_lists_the_options_as_the_table_does() -> None:
         f"{meaning(choice)} |"
         for name, choice in choices().items()
     ]
-    text = (ROOT / "docs" / "2-sampling.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "sampling.md").read_text(encoding="utf-8")
     assert "\n".join(rows) in text, "\n".join(rows)

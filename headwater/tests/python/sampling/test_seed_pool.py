@@ -1,4 +1,4 @@
-"""Pools of seeds: order, parts, labels and state. docs/2-sampling.md, "Pools of seeds"."""
+"""Pools of seeds: order, parts, labels and state. docs/reference/sampling.md, "Pools of seeds"."""
 
 from __future__ import annotations
 

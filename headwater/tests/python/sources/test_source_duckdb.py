@@ -56,7 +56,7 @@ def test_declared_keys_are_read(tmp_path: Path) -> None:
         (("number", "city"), "shops", ("number", "city")),
         (("before",), "sales", ("id",)),
     )
-    assert data.notes == ("not read unless named by --table: view main.big",)
+    assert data.notes == ("not read unless named with --table: view main.big",)
     build(source, tmp_path / "s")
     store = Store(tmp_path / "s")
     assert store.verify() == []

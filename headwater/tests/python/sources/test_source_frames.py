@@ -13,7 +13,7 @@ import polars
 import pyarrow
 import pytest
 from headwater import binding
-from headwater.build.build import build
+from headwater.build.build import build, dry_run
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.sources.database import open_database
@@ -107,7 +107,7 @@ def test_tables_are_chosen_by_name(tmp_path: Path) -> None:
     ("source", "message"),
     [
         ({1: pyarrow.table({"id": [1]})}, "the name of a table is 1, expected a string"),
-        ({"t": 5}, "table 't' cannot be read: a int is no table"),
+        ({"t": 5}, "table 't' cannot be read: a int is not a table"),
         ({"t": {"a": numpy.zeros(2), "b": numpy.zeros(3)}}, "the same length"),
         ({"t": {"a": [1, 2]}}, "a dict must hold NumPy arrays"),
         ({}, "has no tables"),
@@ -198,3 +198,25 @@ def test_a_stream_is_made_steady_in_its_place() -> None:
         binding.steady_stream(capsule)
     with pytest.raises(TypeError, match="expected an Arrow C stream"):
         binding.steady_stream(3)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        (pandas.DataFrame({"id": [1]}), "DataFrame"), (polars.DataFrame({"id": [1]}), "DataFrame"),
+        (pandas.Series([1], name="id"), "Series"), (pyarrow.table({"id": [1]}), "Table"),
+        ([pandas.DataFrame({"id": [1]})], "list"), (None, "NoneType"), (b"shop", "bytes"),
+    ],
+)  # fmt: skip
+def test_a_table_without_a_name_is_one_error_that_shows_the_dict(
+    source: Any, kind: str, tmp_path: Path
+) -> None:
+    expected = (
+        f"the source is a {kind}, expected an address such as 'sqlite:///file.db', a folder, or a"
+        " dict that names each table, such as {'orders': frame}"
+    )
+    for ask in (infer, lambda given: build(given, tmp_path / "s"), dry_run):
+        with pytest.raises(SourceError) as caught:
+            ask(source)
+        assert str(caught.value) == expected
+    assert list(tmp_path.iterdir()) == []

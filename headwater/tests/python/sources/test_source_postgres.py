@@ -213,7 +213,7 @@ def test_public_is_read_and_keys_that_lead_out_are_told(schemas: str, read: Read
     assert [table.name for table in data.tables] == ["orders"]
     assert data.tables[0].primary_key == ("id",)
     assert data.notes == (
-        "not read unless named by --table: view public.big_orders, materialized view public.sums",
+        "not read unless named with --table: view public.big_orders, materialized view public.sums",
         "foreign key orders.customer leads to crm.customers, which is not read",
     )
 
@@ -481,12 +481,12 @@ def test_an_error_in_the_middle_of_a_table_names_it(postgres: PostgresServer) ->
     assert "cannot read table 'public.v'" in message and "division by zero" in message
 
 
-def test_a_missing_driver_says_which_extra(
+def test_a_missing_driver_says_which_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     assert main(["build", "postgresql://localhost/db", str(tmp_path / "s")]) == 1
-    assert "pip install 'headwater[postgres]'" in capsys.readouterr().err
+    assert "pip install adbc-driver-postgresql" in capsys.readouterr().err
 
 
 def test_text_of_another_encoding_arrives_as_unicode(postgres: PostgresServer, read: Read) -> None:

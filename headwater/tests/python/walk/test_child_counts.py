@@ -1,4 +1,4 @@
-"""Cells that count the visible children of each row: docs/2-sampling.md, "Child counts".
+"""Cells that count the visible children of each row: docs/reference/sampling.md, "Child counts".
 
 Against the reference in random worlds: test_reference.py, test_compact.py and test_packing.py;
 their random options have child_counts too.

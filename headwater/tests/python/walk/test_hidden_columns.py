@@ -1,4 +1,5 @@
-"""Hidden columns: docs/2-sampling.md, "Withheld cells", worked out by hand on cities and censuses.
+"""Hidden columns: docs/reference/sampling.md, "Withheld cells", worked out by hand on cities and
+censuses.
 
     cities (counted)               censuses (city, held)                  lands (no time)
     key  land  people  counted     key  city  people  held                key  people

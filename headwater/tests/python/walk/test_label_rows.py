@@ -1,4 +1,4 @@
-"""Known labels of the anchor's earlier seeds as rows: docs/2-sampling.md, "Label rows".
+"""Known labels of the anchor's earlier seeds as rows: docs/reference/sampling.md, "Label rows".
 
 Against the reference in random worlds: test_reference.py, test_compact.py and test_packing.py;
 their random options have label_rows too.

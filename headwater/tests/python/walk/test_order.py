@@ -1,4 +1,4 @@
-"""Which seed comes when: epochs, ranks, threads. Section 6 of docs/2-sampling.md."""
+"""Which seed comes when: epochs, ranks, threads. Section 6 of docs/reference/sampling.md."""
 
 from __future__ import annotations
 

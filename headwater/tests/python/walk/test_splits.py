@@ -1,4 +1,5 @@
-"""Splits by hash: vectors that any implementation of docs/2-sampling.md section 5 must give."""
+"""Splits by hash: vectors that any implementation of docs/reference/sampling.md section 5 must
+give."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Gaps between what a seed may see and when it is asked: docs/2-sampling.md, "Staleness" and "Age
-of the database"."""
+"""Gaps between what a seed may see and when it is asked: docs/reference/sampling.md, "Staleness"
+and "Age of the database"."""
 
 from __future__ import annotations
 

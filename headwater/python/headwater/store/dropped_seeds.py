@@ -1,0 +1,103 @@
+"""Why rows of a task are not seeds: each reason with its count and the edit that mends it.
+
+A build counts the reasons (`build/task_seeds.py`); the task's entry in metadata.json has them:
+`dropped` of all rows, `dropped_by_split` where splits are given, and `unknown_key`, the first key
+that names no row. So whoever finds a task or a split without seeds, with the store alone, can name
+the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headwater.metadata.schema import SPLITS
+
+NULL_KEY = "anchor key is NULL"
+UNKNOWN_KEY = "no anchor row"
+NOT_A_TIME = "obs_time is no time"
+NULL_TIME = "obs_time is NULL"
+SAME_DAY = "the anchor's day is not over at obs_time"
+NEWER = "anchor newer than obs_time"
+NO_LABEL = "no label"
+NEARLY_ALL = 0.9  # of a task's rows, asked before their anchors
+KEEP = '"allow_future_anchor": true in the task keeps them'
+
+
+def why_empty(metadata: Mapping[str, Any], name: str, split: str | None = None) -> str | None:
+    """Why a task of a store has no seeds, or none in a split: counts, reasons and edits. None if no
+    row was dropped that could be one, or the store was not made by a build of tasks."""
+    task = next(entry for entry in metadata["tasks"] if entry["name"] == name)
+    if "dropped" not in task:
+        return None
+    times = {table["name"]: table["temporal_column"] for table in metadata["tables"]}
+    return dropped_text(task, times[task["anchor_table"]], split)
+
+
+def dropped_text(
+    task: Mapping[str, Any], temporal_column: str | None, split: str | None = None
+) -> str | None:
+    """Which rows of a task, or of a split, are dropped, and why. None if none is.
+
+    task: its entry in a store's metadata.json. temporal_column: of its anchor table.
+    """
+    counts, rows, whose = task["dropped"], task["rows"], "the task"
+    if split is not None and task["split"] == "given":
+        counts = task.get("dropped_by_split", {}).get(split, {})
+        rows, whose = sum(counts.values()) + task["seeds"][split], f"split '{split}'"
+    elif not rows:
+        return "its query or label tables have no rows"
+    count = sum(counts.values())
+    if not count:
+        return None
+    share = f"all {rows:,}" if count == rows else f"{count:,} of the {rows:,}"
+    ordered = sorted(counts, key=lambda reason: -counts[reason])
+    reasons = [reason_text(task, temporal_column, reason, counts[reason]) for reason in ordered]
+    return f"{share} rows of {whose} are dropped: {'; '.join(reasons)}"
+
+
+def reason_text(
+    task: Mapping[str, Any], temporal_column: str | None, reason: str, count: int
+) -> str:
+    """How many rows are dropped for one reason, and the edit that mends it."""
+    table = task["anchor_table"]
+    own_time = f"{table}.{temporal_column}"
+    have, are = ("has", "is") if count == 1 else ("have", "are")
+    unknown = task.get("unknown_key") or {"column": table, "key": "?"}
+    texts = {
+        NULL_KEY: f"{have} no key: select the key of a row of {table}",
+        UNKNOWN_KEY: f"{have} a key that names no row of {table}, such as {unknown['key']!r} "
+        f"(looked for in {unknown['column']}): select keys of that column, or name the columns "
+        'that hold them with "anchor_key"',
+        NOT_A_TIME: f"{have} a text that is not a time as the time of the question: write times "
+        "as 2024-05-02 09:30:00",
+        NULL_TIME: f"{have} no time of the question: give each row one, or leave such rows out",
+        SAME_DAY: f"{are} asked before the day of the row of {table} is over ({own_time} holds "
+        f"days, and a day is known at its end): ask from the next day on; {KEEP}",
+        NEWER: f"{are} asked before the row of {table} came to be ({own_time}): ask later, or "
+        f'correct "temporal_column" of {table}; {KEEP}',
+        NO_LABEL: f'{have} no label, and the task has "require_label": correct the target, or '
+        "take require_label out",
+    }
+    return f"{count:,} {texts[reason]}"
+
+
+def empty_lines(task: Mapping[str, Any], temporal_column: str | None) -> list[str]:
+    """Of a task without seeds, in a split or at all, and of one nearly all of whose rows are asked
+    before their anchors: what a person should look at first."""
+    name, counts = task["name"], task["dropped"]
+    why = dropped_text(task, temporal_column)
+    if sum(counts.values()) == task["rows"]:
+        return [f"task {name} has no seeds: {why}"]
+    if task["split"] == "given":
+        empty = [split for split in SPLITS if not task["seeds"][split]]
+        reasons = {split: dropped_text(task, temporal_column, split) for split in empty}
+        lines = [
+            f"task {name} has no seeds in split '{split}': {why}"
+            for split, why in reasons.items()
+            if why is not None
+        ]
+        if lines:
+            return lines
+    early = counts.get(NEWER, 0) + counts.get(SAME_DAY, 0)
+    return [f"task {name}: {why}"] if early >= NEARLY_ALL * task["rows"] else []
