@@ -156,7 +156,7 @@ def test_epochs_repeat_in_a_new_order_and_a_run_goes_on_within_them(
     capsys.readouterr()
     out = tmp_path / "run"
     confluence.train(prebatched=tmp_path / "pack", out=out)
-    said = [line for line in capsys.readouterr().err.splitlines() if "repeat" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "epochs repeat" in line]
     assert said == [
         f"14 steps take 14 train batches, and {made['batches']} were made: from step"
         f" {made['batches'] + 1} on their 2 epochs repeat in a new order of batches"
