@@ -339,8 +339,8 @@ static hw_status check_task(const hw_builder *b, const hw_task_spec *given, hw_e
         uint32_t at = given->target_column - anchor->column_start;
         if (at >= anchor->column_count) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "the target of task '%s' is not a column of its anchor table '%s'", name,
-                            b->tables[given->anchor_table].name);
+                            "the target of task '%s' is not a column of its anchor table '%s'",
+                            name, b->tables[given->anchor_table].name);
         }
         stype = b->columns[given->target_column].info.stype;
     }

@@ -189,7 +189,7 @@ static void declarations_that_contradict_are_refused(void **state) {
     assert_int_equal(hw_builder_add_key(b, &key, &index, error), HW_BAD_ARGUMENT);
     assert_non_null(strstr(error->message, "names column 9"));
     assert_int_equal(hw_builder_add_task(b, &task, &index, error), HW_BAD_ARGUMENT);
-    assert_non_null(strstr(error->message, "no column of its anchor table"));
+    assert_non_null(strstr(error->message, "is not a column of its anchor table"));
     task.target_column = UINT32_MAX;
     task.target_stype = HW_TEXT;
     assert_int_equal(hw_builder_add_task(b, &task, &index, error), HW_BAD_ARGUMENT);

@@ -141,7 +141,7 @@ static const struct wound wounds[] = {
     {SCHEMA_FILE, KEY_INFO(0, known_late), 1, 4, 1, "times are missing"},
     {SCHEMA_FILE, 4, 0, 0, 0, 4, 1, "the column is not of the child table"},
     {SCHEMA_FILE, TASK_INFO(0, anchor_table), 2, 4, 1, "out of range"},
-    {SCHEMA_FILE, TASK_INFO(0, target_column), 0, 4, 1, "no column of the anchor table"},
+    {SCHEMA_FILE, TASK_INFO(0, target_column), 0, 4, 1, "not a column of the anchor table"},
     {SCHEMA_FILE, TASK_INFO(1, obs_time_column), 0, 4, 1, "own columns are not in their place"},
     {SCHEMA_FILE, TASK_INFO(1, target_stype), HW_NUMERICAL, 1, 1, "wrong type"},
     {SCHEMA_FILE, TASK_INFO(0, hidden_count), 1, 4, 1, "outside of HIDDEN"},

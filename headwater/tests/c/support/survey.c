@@ -58,7 +58,7 @@ static hw_sampler_options options_of(uint32_t variant) {
         .label_rows = variant <= MASKED_TASK ? 2 : 0,
         .peer_labels = variant <= MASKED_TASK ? variant % 3 : 0,
         .layout = is_compact ? HW_LAYOUT_COMPACT : HW_LAYOUT_DENSE,
-        .text_mode = variant == 9 || variant == MASKED_TASKS ? HW_TEXTS_RESIDENT
+        .text_mode = variant == 9 || variant == MASKED_TASKS   ? HW_TEXTS_RESIDENT
                      : variant == 11 || variant == MASKED_TASK ? HW_TEXTS_NUMBERS
                                                                : HW_TEXTS_BATCH,
         .attention_masks = variant == 9 || variant == 10,
