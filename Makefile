@@ -47,7 +47,7 @@ SUITES ?= trixie
 test-bare:
 	sh tools/test_bare.sh $(if $(FULL),full,part) $(SUITES)
 
-# What takes too long for every change, before a release.
+# Tests that take too long for every change, before a release.
 release-check: lint $(VENV)/test-tools
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
