@@ -48,7 +48,7 @@ test-bare:
 	sh tools/test_bare.sh $(if $(FULL),full,part) $(SUITES)
 
 # Tests that take too long for every change, before a release.
-release-check: lint $(VENV)/test-tools
+release-check: lint
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
@@ -126,7 +126,7 @@ sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 
 # ---- checks and measurements ---------------------------------------------------------------
 
-lint: $(VENV)/installed $(VENV)/lint-tools warnings
+lint: $(VENV)/installed $(VENV)/test-tools $(VENV)/lint-tools warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*/*.[ch] \
 	    headwater/tests/c/*.[ch] headwater/tests/c/*/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c
