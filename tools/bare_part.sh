@@ -64,6 +64,11 @@ if [ "$size" = full ]; then
         chown -R ordinary .
         setpriv --reuid ordinary --regid ordinary --init-groups env HOME=/home/ordinary make demo test-c
     )
+    # The other way to the commands, of docs/tutorial/installation.md.
+    python3 -m venv /tmp/own
+    /tmp/own/bin/pip install -q ./headwater ./confluence
+    /tmp/own/bin/headwater --version
+    /tmp/own/bin/confluence --version
 else
     sh tools/system-packages.sh test
     make test-c .venv/test-tools
@@ -71,12 +76,6 @@ else
     run_tests .venv/bin/python -m pytest -n 2 --dist loadfile \
         confluence/tests/model confluence/tests/ranks confluence/tests/training
 fi
-
-# The other way to the commands, of docs/tutorial/installation.md.
-python3 -m venv /tmp/own
-/tmp/own/bin/pip install -q ./headwater ./confluence
-/tmp/own/bin/headwater --version
-/tmp/own/bin/confluence --version
 
 # ---- the row -------------------------------------------------------------------------------
 
