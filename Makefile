@@ -10,6 +10,7 @@ DEMO ?= build/demo
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
+INSTALL := pip install --quiet --no-compile # Python compiles a module when it is first imported
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
@@ -47,8 +48,8 @@ SUITES ?= trixie
 test-bare:
 	sh tools/test_bare.sh $(if $(FULL),full,part) $(SUITES)
 
-# What takes too long for every change, before a release.
-release-check: lint $(VENV)/test-tools
+# Tests that take too long for every change, before a release.
+release-check: lint
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
@@ -73,23 +74,23 @@ system-test:
 # builds them and what they run on; `test` and `lint` add their tools.
 $(VENV)/build-tools: tools/requirements-build.txt | system-demo
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -r tools/requirements-build.txt
+	$(BIN)/python -m $(INSTALL) --upgrade pip
+	$(BIN)/python -m $(INSTALL) -r tools/requirements-build.txt
 	touch $@
 
 $(VENV)/installed: $(VENV)/build-tools $(HEADWATER) $(CONFLUENCE)
-	$(BIN)/python -m pip install --quiet --no-build-isolation ./headwater ./confluence
+	$(BIN)/python -m $(INSTALL) --no-build-isolation ./headwater ./confluence
 	touch $@
 
 $(VENV)/test-tools $(VENV)/lint-tools $(VENV)/docs-tools: $(VENV)/%-tools: tools/requirements-%.txt | $(VENV)/build-tools
-	$(BIN)/python -m pip install --quiet -r $<
+	$(BIN)/python -m $(INSTALL) -r $<
 	touch $@
 
 $(VENV)/extras/installed: tools/requirements-extras.txt $(VENV)/installed
 	test -d $(VENV)/extras || $(BIN)/python -m venv $(VENV)/extras
 	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
 	    "$$($(VENV)/extras/bin/python -c 'import site; print(site.getsitepackages()[0])')/beside.pth"
-	$(VENV)/extras/bin/python -m pip install --quiet -r tools/requirements-extras.txt
+	$(VENV)/extras/bin/python -m $(INSTALL) -r tools/requirements-extras.txt
 	touch $@
 
 # ---- C -------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 
 # ---- checks and measurements ---------------------------------------------------------------
 
-lint: $(VENV)/installed $(VENV)/lint-tools warnings
+lint: $(VENV)/installed $(VENV)/test-tools $(VENV)/lint-tools warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*/*.[ch] \
 	    headwater/tests/c/*.[ch] headwater/tests/c/*/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
 	    confluence/src/*.[ch] confluence/tests/c/*.c

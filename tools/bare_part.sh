@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make test-bare` runs on a bare machine (tools/bare_machine.sh), as root, in the project:
+# `make test-bare` runs this on a bare machine (tools/bare_machine.sh), as root, in the project:
 # tools/bare_part.sh part | full. The last line is a row of the table in CONTRIBUTING.md.
 set -eu
 size=$1
@@ -10,7 +10,7 @@ fail() {
     exit 1
 }
 
-# One message, on stderr, that lists exactly what is missing for a command: expects PACKAGES COMMAND...
+# One message, on stderr, that lists exactly the missing packages: expects PACKAGES COMMAND...
 expects() {
     packages=$1
     shift
@@ -64,19 +64,18 @@ if [ "$size" = full ]; then
         chown -R ordinary .
         setpriv --reuid ordinary --regid ordinary --init-groups env HOME=/home/ordinary make demo test-c
     )
+    # The other way to the commands, of docs/tutorial/installation.md.
+    python3 -m venv /tmp/own
+    /tmp/own/bin/pip install -q ./headwater ./confluence
+    /tmp/own/bin/headwater --version
+    /tmp/own/bin/confluence --version
 else
     sh tools/system-packages.sh test
     make test-c .venv/test-tools
-    # What the newest JAX, NumPy and Python may change: the model, its training, and several ranks.
+    # The newest JAX, NumPy and Python may break these: the model, its training, and several ranks.
     run_tests .venv/bin/python -m pytest -n 2 --dist loadfile \
         confluence/tests/model confluence/tests/ranks confluence/tests/training
 fi
-
-# The other way to the commands, of docs/tutorial/installation.md.
-python3 -m venv /tmp/own
-/tmp/own/bin/pip install -q ./headwater ./confluence
-/tmp/own/bin/headwater --version
-/tmp/own/bin/confluence --version
 
 # ---- the row -------------------------------------------------------------------------------
 

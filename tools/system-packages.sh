@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what pip cannot, and only what is missing: tools/system-packages.sh demo | c | test.
+# Installs packages that pip cannot, only missing ones: tools/system-packages.sh demo | c | test.
 # `demo` needs a C compiler and Python's venv; `c`, the C tests, also cmocka; `test` also a
 # PostgreSQL server and iproute2 (for machines of network namespaces). As root on a system with apt it
 # prints what it will install and installs it; otherwise, and with TRIBUTARY_NO_SYSTEM=1, one message
-# lists what is missing, and the status is 1.
+# lists the missing packages, and the status is 1.
 set -eu
 command=$1
 python=${PYTHON:-python3}

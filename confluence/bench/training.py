@@ -5,14 +5,14 @@
 
 Trains a task by `confluence.train`, as `confluence train` does, on whatever device JAX has, and
 prints one JSON line; in a folder that is removed afterwards, unless `--out` names one. One
-configuration per process, as a device tells its peak of memory for the life of a process.
+configuration per process, as a device reports its peak of memory for the life of a process.
 
-Rates are those that the run's log tells at its end (docs/reference/model.md, "The log"): of
+Rates are those that the run's log has at its end (docs/reference/model.md, "The log"): of
 `timed_steps`, all but the first, which compiles and takes `first_step_seconds`. A step's time goes
 to the moment its loss is read; evaluating and saving are in none. `loss` is the mean of the last
-line of the log. `peak_device_memory_bytes` is of the arrays and of what steps need beside them, not
-of what JAX reserves; null where the device does not tell, as a CPU. `host_peak_rss_bytes` is this
-process's, compiler included.
+line of the log. `peak_device_memory_bytes` counts the arrays and the further memory that steps
+need, not the memory that JAX reserves; null if the device, such as a CPU, does not report it.
+`host_peak_rss_bytes` is this process's, compiler included.
 
 `step_flops` is what JAX counts in the step before it is optimised: a product of cells and weights
 as it stands, the body of a loop once, and nothing of a call of C. So it is too little for attention

@@ -26,7 +26,7 @@ def test_settings_cite_the_rows_that_decided_them() -> None:
     notebook = (DOCS / "notebook" / "rel-f1.md").read_text(encoding="utf-8")
     rows = {name for row in notebook.splitlines() if row.startswith("| ")
             for name in re.findall(r"`(\w+)`", row.split("|")[1])}  # fmt: skip
-    cited = TEXT.split("A row of [notebook/rel-f1.md]")[1].split("The others say")[0]
+    cited = TEXT.split("has a row of results for each of")[1].split("The others say")[0]
     settings = {f.name for f in dataclasses.fields(Config)}
     assert {*re.findall(r"`(\w+)`", cited)} == rows & settings
     assert rows - settings == {"tree_share"}

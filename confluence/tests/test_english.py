@@ -94,7 +94,7 @@ PLAIN = (
     "There is no store, and there are no rows.",
     "It is no longer there and is no larger than before.",
     "It goes to the next step, and so on.",
-    "The page docs/sampling.md says why, a person says when.",
+    "The page docs/reference/sampling.md says why, a person says when.",
     "The two are easily told apart.",
     "Sorted by time; two -- or three -- by size.",
     "Give it with --table.",
@@ -198,11 +198,11 @@ def test_a_phrase_does_not_extend_over_a_paragraph() -> None:
 
 
 def test_a_complaint_names_the_line_the_phrase_and_the_plain_words() -> None:
-    faults = list(english.faults_in("docs/page.md", "One line.\nThis is no store."))
+    faults = list(english.faults_in("docs/index.md", "One line.\nThis is no store."))
     assert english.complaint({"docs": {"is no": 1}}, faults) == ""
     assert english.complaint({}, faults) == (
         'docs: 1 of [is no], at most 0. Instead: "is not a"\n'
-        "  docs/page.md:2: [is no] One line. This >is no store."
+        "  docs/index.md:2: [is no] One line. This >is no store."
     )
 
 

@@ -29,7 +29,7 @@ BRINGS = {
     "orbax": "orbax-checkpoint",
     "pynvml": "nvidia-ml-py",
 }
-# Nothing imports these: a trackers' module finds it, or DuckDB takes the frames of whoever has it.
+# Nothing imports these: a tracker finds its exporter, and DuckDB the frames of whoever has them.
 NOT_IMPORTED = {"opentelemetry-exporter-otlp-proto-http", "pandas", "polars"}
 
 

@@ -94,7 +94,7 @@ typedef enum hw_identifier_cells {
     HW_IDENTIFIERS_NONE = 2,
 } hw_identifier_cells;
 typedef enum hw_objective {
-    HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, masked cells beside it in train */
+    HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, also masked cells in train */
     /* masked cells only (docs/reference/sampling.md, "Masked cells") */
     HW_OBJECTIVE_MASKED_CELLS = 1,
 } hw_objective;

@@ -92,7 +92,7 @@ class Answers(Sequence[Row]):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV or Parquet file, as its name says. It appears when it is whole."""
+        """Write a CSV or Parquet file, by the suffix of its name. It appears when it is whole."""
         path = Path(path)
         check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)

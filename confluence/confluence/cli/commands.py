@@ -1,4 +1,4 @@
-"""What each command of `confluence` does: from parsed arguments to its result.
+"""The commands of `confluence`: each is a function from parsed arguments to a result.
 
 A command calls what Python users call too and returns its result, for JSON, and lines for people;
 `main.py` prints them. What a command needs is imported where it is used, so that wrong usage is

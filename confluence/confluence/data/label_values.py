@@ -105,7 +105,7 @@ def _counts(labels: Labels, split: str, entry: Mapping[str, Any]) -> str:
 def _mending(
     path: str, name: str, split: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config
 ) -> str:
-    """What to do about a split: what dropped the seeds that it could have had comes first."""
+    """How to mend a split without enough seeds: first the reasons why its rows were dropped."""
     entry = metadata["tasks"][find_task(metadata, name)]
     is_empty = not (labels.splits == SPLITS[split]).any()
     why: str | None = why_empty(metadata, name, split) if is_empty else None

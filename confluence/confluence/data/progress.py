@@ -1,4 +1,4 @@
-"""How far something is that takes long: lines on stderr with the time that is left."""
+"""Progress of long work: lines on stderr with the remaining time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ FIRST_LINE_S, NEXT_LINE_S = 2.0, 10.0
 
 
 class Progress:
-    """Lines on stderr, once something takes long."""
+    """Prints lines on stderr, once the work has taken some seconds."""
 
     def __init__(
         self, doing: str, shown: Callable[[int], str], *, each: Callable[[], None] = lambda: None
     ) -> None:
-        """`shown`: an amount with its unit. `each`: called each time."""
+        """`doing`: the work, which begins each line. `shown`: writes an amount with its unit.
+        `each`: called each time."""
         self._doing, self._shown, self._each = doing, shown, each
         self._start = time.monotonic()
         self._next = self._start + FIRST_LINE_S
 
     def __call__(self, done: int, total: int) -> None:
-        """So much of all is done."""
+        """Report that `done` of `total` is done."""
         self._each()
         now = time.monotonic()
         if now < self._next:

@@ -1,5 +1,4 @@
-"""An evaluation as `Run.evaluate` returns it: a dict as its file has it, which shows itself as
-tables."""
+"""The result of `Run.evaluate`: the dict that its file holds, which prints as tables."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ SHOWN_BYTES, LINE_BYTES = 1_900, 160  # at a prompt: of all lines, and of one
 
 
 class Evaluation(dict[str, Any]):
-    """Scores by name. `str()` is the table of `confluence evaluate`, `repr()` its beginning."""
+    """Scores by name. `str()` is the table that `confluence evaluate` prints, `repr()` its first
+    lines and the verdict."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -42,11 +42,11 @@ class Evaluation(dict[str, Any]):
         return str(html_line(headline) + html_table(["", "loss", "cells"], rows, "type"))
 
     def _verdict(self) -> list[str]:
-        """Its sentence, which closes the lines after an empty one; empty without a verdict."""
+        """The sentence, which is the last line, after an empty line; empty without a verdict."""
         return [self["verdict"]["text"]] if "verdict" in self and "metrics" in self else []
 
     def _lines(self) -> list[str]:
         try:
             return describe_evaluation(self)
-        except KeyError:  # of a rank that does not score, or changed since
+        except KeyError:  # a rank that does not score returned it, or it was changed
             return [f"<Evaluation with {', '.join(self) or 'nothing in it'}>"]

@@ -1,16 +1,16 @@
-"""Files of results in a run's folder: what they are called, and which are there.
+"""Files of results in a run's folder: their names, and which exist.
 
     evaluation-<split>-rolling.json
-    evaluation-<split>-frozen-<time>.json        ... each -step-400 where that is so,
-                                                 -3-runs-<which> where runs answered together,
-                                                 -trees-0.5 where trees had that share
+    evaluation-<split>-frozen-<time>.json        ... -step-400 if not the last step,
+                                                 -3-runs-<which> if runs answered together,
+                                                 -trees-0.5 if trees had that share
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
 
-The name of an evaluation or a probe says all that two of one run differ by: the split, the regime
-and its time, which runs were averaged, the share of trees, and the checkpoint if it was not the
-last. So none replaces another, and the same asked again does. Of predictions the last stay. Of a
-run of several tasks the files of each are in a folder of its own.
+The name of an evaluation or a probe has everything in which two of one run differ: the split, the
+regime and its time, the averaged runs, the share of trees, and the checkpoint if it was not the
+last. So none replaces another; only the same evaluation again replaces its file. Only the
+last predictions stay. If a run has several tasks, the files of each are in a folder of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def is_result(path: Path) -> bool:
 
 
 def find_results(out: Path, pattern: str) -> list[Path]:
-    """Files of the run, and of each of its tasks where it has several, by name."""
+    """Files of the run, and of each of its tasks if it has several, by name."""
     folders = [out, *task_folders(out)]
     return [path for folder in folders for path in sorted(folder.glob(pattern))]
 

@@ -3,9 +3,9 @@
     log.jsonl  evaluation-*.json  checkpoints/  the store ──► sections ──► run.html
 
 Made when training ends and made again by every evaluation; `confluence page RUN` makes it at any
-time, also of a run that is not finished. The answer comes first: who is best, then the
-evaluations, then how training went. It says what is there: whatever metrics, baselines,
-intervals and parts an evaluation has. Everything that comes from files is escaped.
+time, also of a run that is not finished. The verdict comes first, then the evaluations, then the
+curves of the training. The page shows whatever metrics, baselines, intervals and parts an
+evaluation has. Everything that comes from files is escaped.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def write_page(out: Path) -> Path:
 
 
 def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
-    """Write a result (`write_result`) and the page that shows it. Where that cannot be, warn: what
-    was computed is not lost with it."""
+    """Write a result (`write_result`) and the page that shows it. If that fails, warn, so that the
+    computed result is not lost."""
     try:
         write_result(out, folder, kind, result)
     except OSError as error:
@@ -111,7 +111,7 @@ def make_page(out: Path, events: list[Event]) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------ what happened
+# --------------------------------------------------------------------------------- state and curves
 
 
 def _headline(out: Path, place: Mapping[str, Any], events: list[Event]) -> str:
@@ -242,11 +242,11 @@ def _sessions(events: list[Event]) -> str:
     return _table(["time", "event", "step", ""], rows)
 
 
-# -------------------------------------------------------------------------------------- how good
+# ------------------------------------------------------------------------------------------- scores
 
 
 def _results(out: Path) -> dict[str, Result | None]:
-    """Evaluations, then probes, by their files; None where one cannot be read."""
+    """Evaluations, then probes, by their files; None for a file that cannot be read."""
     found: dict[str, Result | None] = {}
     for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
         try:
@@ -258,7 +258,7 @@ def _results(out: Path) -> dict[str, Result | None]:
 
 
 def _verdicts(results: Mapping[str, Result | None]) -> str:
-    """A sentence for each evaluation, and where there are several which one it is of."""
+    """The sentence of each evaluation; if there are several, with the name of the evaluation."""
     judged = [result for result in results.values() if result and "text" in _verdict(result)]
     found = []
     for result in judged:
@@ -273,7 +273,7 @@ def _verdict(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _which(result: Mapping[str, Any]) -> str:
-    """What two evaluations of a run differ by."""
+    """The name of an evaluation, which differs from those of the others of a run."""
     parts = [_title(result), str(result.get("regime", ""))]
     if result.get("visible_until"):
         parts[1] += f" at {result['visible_until']}"
@@ -314,7 +314,7 @@ def evaluation_html(result: Mapping[str, Any]) -> str:
 
 
 def _title(result: Mapping[str, Any]) -> str:
-    """The task, the split, and who was asked."""
+    """The task and the split; for a probe also that it is one."""
     title = f"{_words(result.get('task'))} on {result.get('split')}"
     return title + (", linear probe" if "probe" in result else "")
 
@@ -403,7 +403,7 @@ def _metric(value: Any, sign: str = "") -> str:
     return f"{value:{sign},.{digits}f}"
 
 
-# ------------------------------------------------------------------------------------ what is there
+# ---------------------------------------------------------------------------- checkpoints and store
 
 
 def _checkpoints(out: Path, events: list[Event]) -> str:
@@ -473,7 +473,7 @@ def _table_facts(table: Mapping[str, Any]) -> list[str]:
 
 
 def _task_facts(task: Mapping[str, Any]) -> tuple[str, str]:
-    """What a task is, and its query."""
+    """The facts of a task, and its query."""
     seeds = task.get("seeds") or {}
     facts: Facts = [
         ("task", task["name"]), ("predicts", f"{task['target_column']} ({task['target_stype']})"),

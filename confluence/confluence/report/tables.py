@@ -17,8 +17,8 @@ from confluence.scores.metrics import metric_text
 
 ANSWERS_SHOWN = 20  # of predictions by keys
 CELL_CHARACTERS = 60  # of a key or a category
-RARE = 0.1  # of the seeds are true: less is named
-TOO_GOOD = 0.995  # of what one row says about the answer
+RARE = 0.1  # share of true seeds, below which a line names it
+TOO_GOOD = 0.995  # score of the columns of the anchor and its parents alone
 Result = dict[str, Any]
 
 
@@ -65,7 +65,7 @@ def describe_answers(answers: Answers) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value of a prediction on one line; what is not text is spelled as in Python."""
+    """A value of a prediction on one line; unprintable characters are spelled as in Python."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -112,7 +112,7 @@ def describe_backtest(result: Result) -> list[str]:
 
 
 def four_digits(value: float | None) -> str:
-    """A loss or a metric; "-" where there is none."""
+    """A loss or a metric; "-" if there is none."""
     return "-" if value is None else f"{value:.4f}"
 
 
@@ -146,7 +146,7 @@ def _notes(result: Result) -> list[str]:
     if result["scored"]:
         lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
     lines += [f"  {line}" for line in describe_base_rate(result)]
-    lines += _told_by_columns(result)
+    lines += _too_good_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):
         lines.append(
@@ -165,25 +165,25 @@ def _notes(result: Result) -> list[str]:
 
 
 def who_answers(result: Mapping[str, Any]) -> str:
-    """Whose scores a result's own are."""
+    """The title of the answers that a result scores."""
     if "probe" in result:
         return "probe"
     return "model and trees" if "trees" in result else "model"
 
 
 def describe_trees(trees: Result) -> str:
-    """What trees have of the answers."""
+    """The share of trees in the answers, in a line."""
     return f"trees on history have {trees['share']} of each answer"
 
 
 def describe_left_out(count: int) -> str:
-    """How many columns of parents the trees were not shown."""
+    """How many columns of parents the trees did not see, in a line."""
     return f"trees do not see {count:,} columns of parents: the anchor has too many parents"
 
 
-def _told_by_columns(result: Result) -> list[str]:
-    """A line where columns of the anchor and its parents say so much that the answer may be among
-    them."""
+def _too_good_columns(result: Result) -> list[str]:
+    """A line if the columns of the anchor and its parents alone score so well that the answer may
+    be among them."""
     metrics = result["baselines"].get("own_columns", {}).get("metrics", {})
     for name in ("auroc", "r2"):
         if (metrics.get(name) or 0.0) >= TOO_GOOD:
@@ -196,7 +196,7 @@ def _told_by_columns(result: Result) -> list[str]:
 
 
 def describe_base_rate(result: Mapping[str, Any]) -> list[str]:
-    """A line where few seeds are true: how many, and whether any is called true."""
+    """A line if few seeds are true: their share, and whether any is called true."""
     true, scored = result.get("true"), result.get("scored")
     if true is None or not scored or true >= RARE * scored:
         return []
@@ -207,7 +207,7 @@ def describe_base_rate(result: Mapping[str, Any]) -> list[str]:
 
 
 def describe_probe(probe: Result) -> str:
-    """What a probe is, in a line."""
+    """A probe's regression and its size, in a line."""
     return (
         f"a linear probe: {probe['regression']} on {probe['width']} numbers of each context,"
         f" {probe['train_seeds']:,} train seeds, strength {probe['strength']:g}"
@@ -233,7 +233,7 @@ def _parts(result: Result, first: str) -> list[str]:
 
 
 def time_range(part: Mapping[str, Any]) -> str:
-    """One time or two, without a time of day where both are midnights."""
+    """One time or two, without the time of day if both are midnights."""
     whole = [str(part.get(end, "")) for end in ("from", "to")]
     low, high = map(short_time, whole)
     if len(low) != len(high):

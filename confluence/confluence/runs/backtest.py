@@ -1,12 +1,12 @@
 """Backtest: score a recipe on the past of the train split, so that val and test decide nothing.
 
-    for each cutoff and seed:   train on what was known by the cutoff
-                                score what was asked after it, the database frozen at the cutoff
+    for each cutoff and seed:   train on everything known by the cutoff
+                                score later questions, with the database frozen at the cutoff
     for each cutoff:            score the runs of all seeds together (`several_runs.py`)
 
 The seeds of train are dealt anew at each cutoff (`PastConfig`, docs/reference/sampling.md, "Splits
 by time"); those of val and test are in no batch, and their labels in no context. Every fit is a run
-in a folder of its own, so a stopped backtest goes on where it was.
+in a folder of its own, so a stopped backtest resumes there.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     store ──► sampler of each rank ──► batches of E epochs, passes over val ──┐
       └─────► labels, vectors, metadata, scales ──────────────────────────────┴──► a pack
 
-What a pack is, byte by byte: `data/pack.py`; how it is used: docs/guides/packs.md.
+`data/pack.py` has the bytes of a pack; docs/guides/packs.md explains its use.
 """
 
 from __future__ import annotations

@@ -93,19 +93,19 @@ def probe(
         target, labels = read_target(place.store, sampler, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
         models = [run.params, reader.first_weights(run.config)]
-        told = Told(place.title)
+        stages = Stages(place.title)
         passes = [sampler.epoch(each, task=place.name) for each in ("train", split)]
         count = min(sampler.num_seeds("train", place.name), TRAIN_SEEDS)
         train = reader.read(
-            models, passes[0], limit=TRAIN_SEEDS, each=told.contexts("train", count)
+            models, passes[0], limit=TRAIN_SEEDS, each=stages.contexts("train", count)
         )
         count = sampler.num_seeds(split, place.name)
-        wanted = reader.read(models, passes[1], each=told.contexts(split, count))
+        wanted = reader.read(models, passes[1], each=stages.contexts(split, count))
     probes = [
-        fit_probe(h, train.seeds, labels, target, each=told.regressions(KINDS[target.stype], who))
+        fit_probe(h, train.seeds, labels, target, each=stages.regressions(KINDS[target.stype], who))
         for h, who in zip(train.vectors, ("the run's", "first"), strict=True)
     ]
-    told.line(f"scoring {count:,} answers and baselines")
+    stages.line(f"scoring {count:,} answers and baselines")
     answers = [
         read_scores(fitted.linear.scores(h), target)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
@@ -134,23 +134,23 @@ def probe(
     return result
 
 
-class Told:
-    """What a probe is at, in lines on stderr."""
+class Stages:
+    """Prints the stages of a probe as lines on stderr."""
 
     def __init__(self, title: str) -> None:
         self._title = title
 
     def line(self, doing: str) -> None:
-        """What begins."""
+        """Print the stage that begins."""
         say(f"probe of {self._title}: {doing}")
 
     def contexts(self, split: str, count: int) -> Callable[[int], None]:
-        """So many contexts of a split are to be read; call it with how many are."""
+        """Begin to read `count` contexts of a split; call the result with the number read."""
         progress = self._progress(f"reading {split}", f", {count:,} contexts")
         return lambda done: progress(done, count)
 
     def regressions(self, kind: str, whose: str) -> Progress:
-        """Regressions are to be fitted to the vectors of some weights."""
+        """Begin to fit regressions to the vectors of some weights."""
         return self._progress(f"{kind} on the vectors of {whose} weights")
 
     def _progress(self, doing: str, more: str = "") -> Progress:

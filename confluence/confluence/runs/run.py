@@ -74,14 +74,14 @@ from confluence.trees.label_row_check import check_label_rows
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
 VisibleUntil: TypeAlias = Time | None
-TASKS_SHOWN = 20  # in a line each, where a run shows itself
+TASKS_SHOWN = 20  # tasks with a line each, when a run is printed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """A trained model.
 
-    Where a method takes a `task`, that is a title; a run of one task needs none.
+    If a method takes a `task`, that is a title; a run of one task needs none.
     """
 
     out: Path
@@ -125,7 +125,7 @@ class Run:
         return tuple(place.title for place in self.places)
 
     def place(self, task: str | None = None) -> TaskPlace:
-        """Where a task is; the only one by default."""
+        """The place of a task; by default of the only one."""
         if task is None and len(self.places) == 1:
             return self.places[0]
         for place in self.places:
@@ -146,8 +146,8 @@ class Run:
         trees: bool = True, others: Sequence[Run] = (), tree_share: float = 0.0,
         verify: str = "once",
     ) -> Evaluation:  # fmt: skip
-        """Metrics on exactly the seeds of a split, with intervals, beside baselines; also as a file
-        whose name says how they were asked for (`evaluation_files.py`).
+        """Metrics on exactly the seeds of a split, with intervals, next to baselines. A file has
+        them too; its name has the arguments (`evaluation_files.py`).
 
         Args:
             split: "train", "val" or "test".
@@ -555,7 +555,7 @@ def learn(
     Args:
         pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
     """
-    attention_path(cfg)  # raises where there is none, before anything is removed
+    attention_path(cfg)  # raises if there is none, before anything is removed
     check_budget(cfg, stores)
     group = current()
     group.check_can_train()

@@ -1,8 +1,8 @@
-"""What a number is worth: baselines that every evaluation stands beside.
+"""Baselines that every evaluation has next to its own numbers.
 
 The best constant of the train labels; the best constant of each entity's own train labels that were
-known before the seed's time, which falls back to the global constant where an entity has none (the
-share is reported); and, where the caller made them, boosted trees (`trees/tree_baselines.py`).
+known before the seed's time, which falls back to the global constant if an entity has none (the
+share is reported); and, if the caller made them, boosted trees (`trees/tree_baselines.py`).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SUBJECTS = {  # the same in a sentence
 
 
 def title_of(baseline: str) -> str:
-    """What people call a baseline."""
+    """The name of a baseline for people."""
     return TITLES.get(baseline, baseline.replace("_", " "))
 
 
 def subject_of(baseline: str) -> str:
-    """What a sentence calls a baseline."""
+    """The name of a baseline in a sentence."""
     return SUBJECTS.get(baseline, baseline.replace("_", " "))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What a baseline is, for the result, and what it predicts."""
+    """A baseline's entry in the result, and its predictions."""
 
     about: dict[str, Any]
     values: Floats | None  # [rows scored] as `Predictions.values`; None: it is missing
@@ -75,7 +75,7 @@ def entity_histories(
     strictly later than it. A row without time sees all labels of its anchor but its own.
 
     Args:
-        inclusive: what is known at that time itself is known.
+        inclusive: a label known at that time itself counts as known.
     """
     known = label_lists(labels, label_window_us)
     owners = known.owners[rows]

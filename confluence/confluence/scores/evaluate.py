@@ -1,7 +1,7 @@
-"""Metrics on exactly the seeds of a split, with intervals, beside baselines, the regime named.
+"""Metrics on exactly the seeds of a split, with intervals, next to baselines, with the regime.
 
     predictions, labels ──► the rows scored ──► metrics, intervals, differences     `metrics`
-                                      ├──► the same apart by visible history        `history`
+                                      ├──► the same by visible history              `history`
                                       ├──► and by obs_time                          `obs_time`
                                       └──► one sentence: who is best                `verdict`
 
@@ -57,7 +57,7 @@ def evaluate(
             result is not told apart by it.
         resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
             no intervals, no parts and no verdict.
-        answer: whose the predictions are; None: the model's.
+        answer: gives the predictions its name; None: they are the model's.
     """
     if resamples is not None and resamples < 0:
         raise ValueError(f"resamples is {resamples}, expected at least 0")
@@ -111,7 +111,7 @@ def evaluate(
 
 
 def _true_counts(targets: Floats, values: Floats, task: Task) -> dict[str, int]:
-    """Of a boolean task: how many of the rows scored are true, and how many are called true."""
+    """How many of the rows scored are true, and how many are called true, if a task is boolean."""
     if task.stype != SemanticType.BOOLEAN:
         return {}
     return {"true": int(np.sum(targets > 0.5)), "called_true": int(np.sum(values > 0.5))}

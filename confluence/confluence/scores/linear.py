@@ -159,7 +159,7 @@ def fit(
         features: [n,D], in no particular order.
         targets: [n] float for `Ridge`, class numbers for `Softmax`.
         groups: [n]; rows of one group are never on both sides of a fold.
-        each: called with how many of how many regressions are fitted.
+        each: called with the number of regressions fitted, and of all.
     """
     if strength is None:
         part = slice(FOLD_ROWS)

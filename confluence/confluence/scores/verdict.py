@@ -1,12 +1,12 @@
-"""Who answers best: one sentence from the paired intervals of an evaluation.
+"""The verdict of an evaluation: one sentence that names who answers best, from paired intervals.
 
     the main metric of everyone, and over the resamples ──► who is better than whom
     who is better than whom, the constant above all     ──► Verdict: kind, sentence, numbers
 
 One is better than another if the interval of their difference, on the same draws, does not hold 0.
-What the sentence says, the first that is true:
+The kind of a verdict is the first of these that is true:
 
-    unknown     the metric is undefined, or the seeds are too few to tell
+    unknown     the metric is undefined, or there are too few seeds to decide
     baseline    a baseline is better than the answer, and than a constant
     nothing     neither the answer nor a baseline is better than a constant, or a constant is best
     same        the answer is better than a constant, and does not differ from a baseline
@@ -28,17 +28,17 @@ from confluence.scores.bootstrap import Interval, interval
 from confluence.scores.metrics import metric_text
 
 MODEL = "model"  # among the names of baselines
-LEAST_ANCHORS = 20  # of fewer, intervals by bootstrap are too narrow to decide by
-LEAST_OF_CLASS = 5  # seeds that are true, and that are false
+LEAST_ANCHORS = 20  # with fewer, bootstrap intervals are too narrow to decide
+LEAST_OF_CLASS = 5  # true seeds, and false seeds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Whose answers are judged."""
+    """The model, trees or probe whose answers are judged."""
 
-    title: str  # as a sentence names it
-    same_as: str | None = None  # the baseline that answers exactly alike
-    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # that use a baseline
+    title: str  # its name in the sentence
+    same_as: str | None = None  # the baseline with exactly the same answers
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by baseline
 
 
 OF_PROBE = Answer(title="the probe")
@@ -56,25 +56,25 @@ def of_model(tree_share: float = 0.0) -> Answer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What an evaluation shows, for people and for programs."""
+    """The conclusion of an evaluation, for people and for programs."""
 
     kind: str  # unknown, baseline, nothing, same, better
     text: str  # one sentence, or two
     metric: str
-    baseline: str | None = None  # the answer is compared with it
-    better_by: float | None = None  # the answer than this baseline; below 0: the baseline is better
+    baseline: str | None = None  # that the answer is compared with
+    better_by: float | None = None  # the answer than the baseline; below 0: the baseline is better
     interval: Interval = None  # of `better_by`
 
 
 class Ahead(NamedTuple):
-    """By how much one is better than another, and between what."""
+    """By how much one is better than another, and the ends of its interval."""
 
     by: float
     low: float
     high: float
 
     def text(self, metric: str) -> str:
-        """As a sentence says it."""
+        """The words of a sentence."""
         by, low, high = map(metric_text, self)
         return f"{by} [{low}, {high}] in {metric}"
 
@@ -84,7 +84,7 @@ class Scoreboard:
     """The main metric of the answer (MODEL) and of the baselines by name."""
 
     metric: str
-    sign: int  # 1 where larger is better, else -1
+    sign: int  # 1 if larger is better, else -1
     values: Mapping[str, float | None]
     samples: Mapping[str, Floats]  # [K] over the resamples
 
@@ -102,7 +102,7 @@ class Scoreboard:
         )  # fmt: skip
 
     def ahead(self, one: str, other: str) -> Ahead | None:
-        """By how much one is better than another; None where that is undefined."""
+        """By how much one is better than another; None if that is undefined."""
         ours, theirs = self.values.get(one), self.values.get(other)
         if ours is None or theirs is None or not {one, other} <= self.samples.keys():
             return None
@@ -115,7 +115,7 @@ class Scoreboard:
         return ahead is not None and ahead.low > 0
 
     def best(self, names: Iterable[str], wanted: Iterable[str]) -> str:
-        """The best of some; one that is wanted, unless the best is better than it."""
+        """The best of some names; a wanted one instead, if the best is not better than it."""
         names = list(names)
         first = max(names, key=lambda name: self.sign * (self.values[name] or 0.0))
         for name in wanted:
@@ -131,11 +131,11 @@ def judge(
 
     Args:
         targets: the labels scored. [n]
-        anchors: how many different ones these are of.
+        anchors: how many different anchors these labels have.
     """
     reason = _why_unknown(board, targets, anchors, stype)
     if reason is not None:
-        text = f"Nobody can tell who is better: {reason}."
+        text = f"The evaluation does not show who is better: {reason}."
         return Verdict(kind="unknown", text=text, metric=board.metric)
     others = [
         name
@@ -154,10 +154,10 @@ def judge(
 
 
 def _compared(board: Scoreboard, answer: Answer, others: list[str]) -> tuple[str, str, str]:
-    """Kind, the baseline that is named, and the sentence.
+    """The kind, the baseline that the sentence names, and the sentence.
 
     Args:
-        others: the baselines but for the constant.
+        others: all baselines except the constant.
     """
     who, constant = answer.title, subject_of(CONSTANT)
     is_learned = board.is_better(MODEL, CONSTANT)
@@ -172,7 +172,9 @@ def _compared(board: Scoreboard, answer: Answer, others: list[str]) -> tuple[str
             by = _text(board, name, MODEL)
             return "baseline", name, f"{them} {are} better than {who} by {by}{use}."
         by = _text(board, name, CONSTANT)
-        text = f"{who} {_verb(who)} no better than {constant}, and {them} {are}, by {by}{use}."
+        text = (
+            f"{who} {_verb(who)} no better than {constant}, but {them} {are} better by {by}{use}."
+        )
         return "baseline", name, text
     if board.is_better(CONSTANT, MODEL):
         by = _text(board, CONSTANT, MODEL)
@@ -206,20 +208,20 @@ def _verb(subject: str) -> str:
 def _why_unknown(
     board: Scoreboard, targets: Floats, anchors: int, stype: SemanticType
 ) -> str | None:
-    """Why the numbers decide nothing; None where they do."""
+    """Why the numbers do not decide who is better; None if they do."""
     if not targets.size:
         return "no seed of the split has a label"
     count, metric = f"{targets.size:,} labels scored", board.metric
     if board.values[MODEL] is None:
         is_one = np.unique(targets).size == 1
-        return f"{metric} is undefined" + (f", as all {count} are the same" if is_one else "")
+        return f"{metric} is undefined" + (f", because all {count} are equal" if is_one else "")
     if anchors < LEAST_ANCHORS:
-        return f"the {count} are of {anchors} anchors, and it takes {LEAST_ANCHORS}"
+        return f"the {count} are of {anchors} anchors, and {LEAST_ANCHORS} are needed"
     if stype == SemanticType.BOOLEAN:
         true = int(np.sum(targets > 0.5))
         fewest, which = min((true, "true"), (targets.size - true, "false"))
         if fewest < LEAST_OF_CLASS:
-            return f"{fewest} of the {count} are {which}, and it takes {LEAST_OF_CLASS}"
+            return f"{fewest} of the {count} are {which}, and {LEAST_OF_CLASS} are needed"
     if board.ahead(MODEL, CONSTANT) is None:
         return f"{metric} is undefined in most of the draws"
     return None

@@ -154,7 +154,7 @@ class Session:
         return parts_of(self.stores[0].sampler, self.config.batch_size // self.group.size)
 
     def _say_plan(self, done: int) -> None:
-        """What comes, before the compiler makes people wait: nothing else is seen until then."""
+        """Print the plan before compiling, which takes long and prints nothing else."""
         cfg = self.config
         steps = f"{cfg.steps:,} steps" if done == 0 else f"steps {done + 1:,} to {cfg.steps:,}"
         say(

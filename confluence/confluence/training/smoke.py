@@ -2,7 +2,7 @@
 
 The batches follow docs/reference/batch.md to the letter: row 0 is the task's seed row with an
 obs_time and the target, row 1 its anchor, the rest are rows of three tables that point at earlier
-rows. One batch per type of target, with masked cells of every type beside it; thirty steps over the
+rows. One batch per type of target, with masked cells of every type as well; thirty steps over the
 four must bring the loss down to 70 %, and both of its parts down, the tasks' and that of the masked
 cells.
 """

@@ -12,7 +12,6 @@ features, same trees.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,15 +56,19 @@ def load_lightgbm() -> Any:
     """LightGBM, imported when trees are first needed: `confluence --help` does not wait for it.
 
     Raises:
-        NoTreesError: a library of the system is missing, and pip cannot install it.
+        NoTreesError: it is not installed, or a library of the system is missing, which pip cannot
+            install.
     """
     try:
-        return importlib.import_module("lightgbm")
+        import lightgbm
+    except ImportError as error:
+        raise NoTreesError("LightGBM is not installed: pip install lightgbm") from error
     except OSError as error:
         hint = ""
         if "libgomp" in str(error):
             hint = ": install GCC's OpenMP library (Debian and Ubuntu: apt-get install libgomp1)"
         raise NoTreesError(f"LightGBM cannot be loaded ({error}){hint}") from error
+    return lightgbm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

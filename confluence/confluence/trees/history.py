@@ -1,4 +1,4 @@
-"""What a store says about anchors before a time: rows that point at them, and their known labels.
+"""The history of anchors before a time: rows that point at them, and their known labels.
 
     Store.edges, Store.column ──► paths: lists of rows by anchor, by when they may be seen
     known labels              ──► one more list
@@ -8,12 +8,12 @@ A path is a foreign key that points at the anchor's table ("orders.customer_id")
 at a row of such a path ("orders.customer_id < order_items.order_id"), visible when both are; or one
 that points at a parent of the anchor ("results.driverId > standings.driverId").
 
-Visible means what docs/reference/sampling.md says for rows that are no chain rows: row times, null
-times, keys and columns known later, exclusive cutoffs and a frozen database hold here as in a
-context. Of keys with a hidden or target column there are no paths; a hidden or target column has no
-values here, but for those of earlier rows under an exclusive cutoff, and of the target then only
-those of rows that `context_labels` lets a context show. Where the rules would need a row's own
-case, the row is left out.
+Rows are visible by the rules of docs/reference/sampling.md for rows that are not chain rows: row
+times, null times, keys and columns known later, exclusive cutoffs and a frozen database hold here
+as in a context. Keys with a hidden or target column have no paths. A hidden or target column has
+values here only in earlier rows under an exclusive cutoff; those of the target only in rows that
+`context_labels` lets a context show. If the rules would need a row's own case, the row is left
+out.
 """
 
 from __future__ import annotations

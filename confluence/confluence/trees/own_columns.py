@@ -1,6 +1,6 @@
 """Features of the anchor's own columns, those of its parents and of their parents: a baseline.
 
-    sampler that walks to parents alone ──► which rows and cells may be seen    [m,F] bool
+    sampler that walks only to parents  ──► which rows and cells are visible    [m,F] bool
     Store.column                        ──► their values               [m,F] float64, NaN otherwise
                                         ──► Features for trees
 
@@ -8,13 +8,13 @@
     rental.inventory_id   inventory  and a key of the parent's table. Ways come in the order in
     ... > inventory.film_id   film   which a context visits the rows at their ends.
 
-What may be seen is not decided here: the contexts of a sampler that goes two hops and has no room
-for children show just the cells that the model is shown of these rows, so `known_at`, hidden
-columns, the target, the times of parents and a frozen database mean the same to the trees as to the
-model. Features are numbers, truth values, categories, times as their age in days at obs_time, and
-the age of the anchor's row; never texts or keys. Rows at the ends of all ways have MAX_PARENT_CELLS
-cells at most; the columns of the ways behind are left out, and counted. Cost: one small sequence
-per question.
+This file does not decide which cells are visible. Its sampler goes two hops and has no room for
+children, so its contexts show exactly the cells of these rows that the model sees. `known_at`,
+hidden columns, the target, the times of parents and a frozen database therefore mean the same to
+the trees as to the model. Features are numbers, truth values, categories, times as their age in
+days at obs_time, and the age of the anchor's row; never texts or keys. The rows at the ends of all
+ways have at most MAX_PARENT_CELLS cells; the columns of further ways are left out and counted.
+Cost: one small sequence per question.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ SAMPLE_BATCH = 256  # most sequences per batch of the sampler
 MOST_PLACES = 1 << 25  # rows times columns of a batch
 MAX_PARENT_CELLS = 1_000  # of the rows at the ends of all ways
 MAX_HOPS = 2
-NO_ROW = 65_535  # in `parents`: there is none in the context, or an earlier key has it
+NO_ROW = 65_535  # in `parents`: the context has no such row, or an earlier key has it
 NULL_TARGET_PADDING = 8 | 16 | 32  # bits of `cells`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Way:
-    """From the anchor to a row that it, or a parent of it, points at."""
+    """From the anchor to a row that it points at, or that a parent of it points at."""
 
     name: str  # such as "rental.inventory_id > inventory.film_id"; empty for the anchor itself
     table: int  # of the row
     hops: int
-    before: int = -1  # which way this one goes on from
-    slot: int = -1  # of the key among those of the table before, as in `parents` of a batch
+    before: int = -1  # number of the way that this one continues
+    slot: int = -1  # of its key among the keys of the table before, as in `parents` of a batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,12 +58,12 @@ class Ways:
     """The anchor first, then the ways to its parents, then those to their parents."""
 
     kept: tuple[Way, ...]
-    cells: int  # most of a context of all these rows
-    left_out: int  # columns that would be features, of rows at the ends of further ways
+    cells: int  # at most, in a context of all these rows
+    left_out: int  # columns of rows at the ends of further ways that would be features
 
 
 def find_ways(metadata: Mapping[str, Any], table: int, most: int = MAX_PARENT_CELLS) -> Ways:
-    """The ways from an anchor's table; where their rows have too many cells, the first of them."""
+    """The ways from an anchor's table; if their rows have too many cells, only the first ways."""
     found = [Way(name="", table=table, hops=0)]
     for number, way in enumerate(found):  # grows as it is read: first in, first out
         if way.hops == MAX_HOPS:
@@ -99,15 +99,15 @@ def _features(metadata: Mapping[str, Any], table: int) -> list[tuple[int, Mappin
 
 
 def columns_left_out(store_path: str, task: Task) -> int:
-    """How many columns of parents are no features, as there are too many."""
+    """How many columns of parents are not features, because there are too many."""
     with open_store(store_path) as store:
         entry = store.metadata["tasks"][task.index]
         return find_ways(store.metadata, store.table_index(entry["anchor_table"])).left_out
 
 
 def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) -> Features:
-    """Features of some questions in their order, as of each one's time: their own cutoffs are for
-    what happened to the anchor, what rows say does not age with them."""
+    """Features of questions in their order, at the time of each. A question's own cutoff applies to
+    rows that point at the anchor; values of the anchor and its parents do not age with it."""
     store = open_store(store_path)
     entry = store.metadata["tasks"][task.index]
     ways = find_ways(store.metadata, store.table_index(entry["anchor_table"]))
@@ -132,7 +132,7 @@ def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) 
 
 
 class ParentReader:
-    """Reads from contexts which row is at the end of each way, and what is visible of it."""
+    """Reads from contexts the row at the end of each way, and which of its cells are visible."""
 
     def __init__(self, store: headwater.Store, ways: Ways) -> None:
         self._store = store
@@ -146,7 +146,7 @@ class ParentReader:
     def read_all(
         self, store_path: str, cfg: Config, task: Task, questions: Questions
     ) -> tuple[Ints, list[NDArray[np.bool_]], Floats]:
-        """What `read` returns, of all questions [m], and the ages of the anchors' rows. [m]"""
+        """The results of `read` for all questions [m], and the ages of the anchors' rows. [m]"""
         is_derived = self._store.metadata["tasks"][task.index]["kind"] == "derived"
         anchor = int(is_derived)  # local row
         ages, rows = [np.empty(0)], [np.empty((0, len(self._ways)), np.int64)]
@@ -174,7 +174,7 @@ class ParentReader:
         return np.concatenate(rows), [np.concatenate(s) for s in seen], np.concatenate(ages)
 
     def read(self, batch: Any, anchor: int) -> tuple[Ints, list[NDArray[np.bool_]]]:
-        """Rows at the ends of ways [B,ways], -1 where none is visible; and of each way which of the
+        """Rows at the ends of ways [B,ways], -1 if none is visible; and for each way which of the
         columns that may be features are visible [B,columns]."""
         shown, row_ids = self._shown(batch), batch.info["row_ids"].astype(np.int64)
         sequences = np.arange(len(row_ids))
@@ -195,7 +195,7 @@ class ParentReader:
         return [place for place, _ in _features(self._store.metadata, way.table)]
 
     def _shown(self, batch: Any) -> NDArray[np.bool_]:
-        """Which columns, by their places in its table, a batch shows of each local row. NULL and
+        """Which columns, by their places in its table, a batch shows for each local row. NULL and
         the target are not shown. [B,R,widest]"""
         counts = np.diff(batch["row_starts"].astype(np.int64), axis=1)
         found = np.zeros((*counts.shape, self._widest), bool)
@@ -211,8 +211,8 @@ class ParentReader:
         return found
 
     def values(self, table: int, rows: Ints) -> Floats:
-        """The columns of a table that may be features at some of its rows, which are global; NaN
-        where there is none (-1) or NULL. [m,columns]"""
+        """The values of some rows of a table (global numbers) in the columns that may be features;
+        NaN for NULL or if there is no row (-1). [m,columns]"""
         low, entry = int(self._tables[table]["row_range"][0]), self._tables[table]["name"]
         names = [column["name"] for _, column in _features(self._store.metadata, table)]
         found = np.full((rows.size, len(names)), np.nan)
@@ -224,7 +224,7 @@ class ParentReader:
     def _parents(
         self, batch: Any, shown: NDArray[np.bool_], row_ids: Ints, before: Ints, way: Way
     ) -> Ints:
-        """The local row that each row `before` points at, NO_ROW where it is not visible. [B]"""
+        """The local row that each row `before` points at, NO_ROW if it is not visible. [B]"""
         sequences, is_there = np.arange(before.size), before != NO_ROW
         at = np.where(is_there, before, 0)
         parents = batch["parents"].astype(np.int64)[sequences, at]  # [B,P]
@@ -247,13 +247,13 @@ class ParentReader:
         return found
 
     def _parent_of(self, row: int, table: int, slot: int) -> int | None:
-        """What a row of a table points at by one of its keys."""
+        """The row that a row of a table points at with one of its keys."""
         before = sum(len(entry["foreign_keys"]) for entry in self._tables[:table])
         parent: int | None = self._store.core.parent(row, before + slot)
         return parent
 
 
 def as_ages(values: Floats, obs_times: NDArray[np.int64], is_time: NDArray[np.bool_]) -> Floats:
-    """Replace times by their age in days at obs_time; by days before 1970 where there is none."""
+    """Replace times by their age in days at obs_time; by days before 1970 without an obs_time."""
     now = np.where(obs_times == NO_TIME, 0, obs_times).astype(np.float64)[:, None]
     return np.where(is_time, (now - values) / US_PER_DAY, values)

@@ -1,12 +1,13 @@
-"""Boosted trees on the columns of the anchor and its parents, and on what happened to it before.
+"""Boosted trees on the columns of the anchor and its parents, and on its history.
 
     own_columns.py ──► rows of the anchor and its parents     ┐
     history.py     ──► counts, recencies and means of rows    ├──► LightGBM ──► an answer
                        that point at it, its known labels     ┘                 per question
 
-Both are baselines, and the second is the strong one: what a careful person would make by hand from
-the tables, one key and two keys away, as visible at each question's time. It may also answer beside
-a model (`with_trees.py`). Seeds weigh by age as in the run's training.
+Both are baselines, and the second is the strong one: it has the features that a careful person
+would make by hand from the tables, one key and two keys away, as visible at each question's time.
+It may also answer together with a model (`with_trees.py`). Seeds weigh by age as in the run's
+training.
 
 How questions become features: `features.py`. Same store and settings, same trees. Cost:
 O(F m log n) and the trees.

@@ -298,7 +298,7 @@ def test_of_several_tasks_each_has_its_verdict(
     for found in told.values():
         verdict, anchors = found["verdict"], found["anchors"]
         assert verdict["kind"] == "unknown" and anchors < 20
-        assert f"are of {anchors} anchors, and it takes 20" in verdict["text"]
+        assert f"are of {anchors} anchors, and 20 are needed" in verdict["text"]
         sentences.append(verdict["text"])
     assert main(arguments) == 0
     shown = capsys.readouterr().out.splitlines()

@@ -147,7 +147,7 @@ def test_trees_that_learned_where_the_model_did_not_are_named() -> None:
     found = verdict(model=(0.52, 0.05), constant=(0.5, 0.0), history=(0.56, -0.01))
     assert (found.kind, found.baseline) == ("baseline", "history")
     assert found.text == (
-        "The model is no better than a constant, and trees on history are, by 0.0600"
+        "The model is no better than a constant, but trees on history are better by 0.0600"
         " [0.0505, 0.0695] in auroc: --tree-share 1 uses them."
     )
 
@@ -185,11 +185,11 @@ def test_trees_that_were_not_there_are_mentioned() -> None:
     ("targets", "anchors", "model", "reason"),
     [
         ([], 0, None, "no seed of the split has a label"),
-        (np.ones(37), 37, None, "auroc is undefined, as all 37 labels scored are the same"),
-        (MANY, 19, 0.9, "the 200 labels scored are of 19 anchors, and it takes 20"),
+        (np.ones(37), 37, None, "auroc is undefined, because all 37 labels scored are equal"),
+        (MANY, 19, 0.9, "the 200 labels scored are of 19 anchors, and 20 are needed"),
         ([1.0] * 4 + [0.0] * 1996, 2000, 0.9,
-         "4 of the 2,000 labels scored are true, and it takes 5"),
-        ([1.0] * 96 + [0.0] * 3, 99, 0.9, "3 of the 99 labels scored are false, and it takes 5"),
+         "4 of the 2,000 labels scored are true, and 5 are needed"),
+        ([1.0] * 96 + [0.0] * 3, 99, 0.9, "3 of the 99 labels scored are false, and 5 are needed"),
     ],
 )  # fmt: skip
 def test_too_little_to_tell_is_no_guess(
@@ -199,7 +199,9 @@ def test_too_little_to_tell_is_no_guess(
         targets=targets, anchors=anchors, model=(model, 0.0), constant=(model and 0.5, 0.0)
     )
     assert found == Verdict(
-        kind="unknown", text=f"Nobody can tell who is better: {reason}.", metric="auroc"
+        kind="unknown",
+        text=f"The evaluation does not show who is better: {reason}.",
+        metric="auroc",
     )
 
 

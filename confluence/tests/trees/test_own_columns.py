@@ -4,6 +4,7 @@ LightGBM cannot be loaded. What they see of parents by hand: `test_parent_column
 from __future__ import annotations
 
 import sqlite3
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,14 @@ def test_without_openmp_an_evaluation_has_the_reason_and_no_trees(
     task, labels = labelled(shop_store, cfg, "subscribed")
     result = tree_baselines(str(shop_store), cfg, task, labels, "val")
     assert result == {"own_columns": {"missing": no_openmp}, "history": {"missing": no_openmp}}
+
+
+def test_without_lightgbm_an_evaluation_names_its_package(
+    shop_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = preset("tiny")
+    task, labels = labelled(shop_store, cfg, "subscribed")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    missing = {"missing": "LightGBM is not installed: pip install lightgbm"}
+    result = tree_baselines(str(shop_store), cfg, task, labels, "val")
+    assert result == {"own_columns": missing, "history": missing}

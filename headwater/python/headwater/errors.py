@@ -39,8 +39,8 @@ class TaskError(HeadwaterError):
 
 
 class TimeNeededError(TaskError):
-    """Keys are asked about without a time, which their task needs; `why` is the message without
-    the parameter that takes it, for callers whose own has another name."""
+    """A task needs the time of each question, and none was given. `why` is the message without the
+    name of the parameter for it, which differs between callers."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}: give obs_time")

@@ -1,9 +1,9 @@
-"""Ctrl-C while a command runs: one that a library swallowed comes again.
+"""Ctrl-C while a command runs: an interrupt that a library swallowed is repeated.
 
-Python discards an exception in a destructor or in a callback of the garbage collector, whichever
-library's it is, and others catch all there are; the command then goes on as if nobody had asked it
-to end. DuckDB makes an error of its own of it. One that comes after the command, while the
-process ends, ends it without a word.
+Python discards an exception in any destructor or callback of the garbage collector, and some
+libraries catch every exception; the command then continues as if nothing had happened. DuckDB
+turns it into an error of its own. A Ctrl-C after the command, while the process ends, ends it
+silently.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 INTERRUPTED = 130  # exit status, as a shell has it: 128 and the number of the signal
-AGAIN_S = 5.0  # after which a command that goes on is interrupted again
-AT_ONCE_S = 0.01  # where Python says that it discarded the interrupt
+AGAIN_S = 5.0  # after which a command that continues is interrupted again
+AT_ONCE_S = 0.01  # if Python reports that it discarded the interrupt
 DUCKDB_SAYS = "Query interrupted"  # its RuntimeError
 
 
@@ -76,8 +76,8 @@ class Interrupts:
 def run_process(main: Callable[[], int]) -> NoReturn:
     """A command as a process: run it, and exit with its status.
 
-    Ctrl-C while its last words are written, what it held is released or the interpreter shuts down
-    ends the process at once: Python would print a traceback there, or "Exception ignored".
+    Ctrl-C ends the process at once while the last output is written, objects are released or the
+    interpreter shuts down: Python would print a traceback there, or "Exception ignored".
     """
     before = sys.unraisablehook
 
@@ -89,7 +89,7 @@ def run_process(main: Callable[[], int]) -> NoReturn:
     sys.unraisablehook = discarded
     try:
         status = main()
-    except KeyboardInterrupt:  # once more, while the command reported the first
+    except KeyboardInterrupt:  # a second one, while the command reported the first
         status = INTERRUPTED
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))

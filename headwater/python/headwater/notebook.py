@@ -1,8 +1,8 @@
-"""How results show themselves: a few lines at a prompt, tables of HTML in a notebook.
+"""How results print: as a few lines at a prompt, as tables of HTML in a notebook.
 
-Names and values come from databases. In lines, what is not text is spelled out (`console.shown`),
-and in HTML it is escaped as well. Both are short whatever a database holds: of long texts the
-beginning is shown, and of long lists so many entries, with the number of the others.
+Names and values come from databases. Lines spell out control characters (`console.shown`), and HTML
+is escaped as well. Both are short whatever a database holds: a long text is cut, and a long list
+has its first entries and the number of the others.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from headwater.console import shown
 
-LINE_BYTES = 90  # most of a line at a prompt: 20 of them are under 2 kB
-CELL_BYTES = 200  # most of a cell of a table
+LINE_BYTES = 90  # at most, of a line at a prompt: 20 of them are under 2 kB
+CELL_BYTES = 200  # at most, of a cell of a table
 ROWS_SHOWN = 40  # of a table
 
 
 def short(text: object, most: int = LINE_BYTES) -> str:
-    """One line of at most so many bytes in UTF-8."""
+    """One line of at most `most` bytes in UTF-8."""
     line = shown(str(text)).replace("\n", "\\n").replace("\t", "\\t")
     whole = line.encode()
     if len(whole) <= most:
@@ -33,7 +33,7 @@ def counted(count: int, what: str) -> str:
 
 
 def short_lines(lines: Iterable[str], most: int, what: str) -> list[str]:
-    """At most so many indented lines, of which the last counts those that are not shown."""
+    """At most `most` indented lines; if some are left out, the last line counts them."""
     found = list(lines)
     kept = found if len(found) <= most else found[: most - 1]
     more = len(found) - len(kept)
@@ -42,7 +42,7 @@ def short_lines(lines: Iterable[str], most: int, what: str) -> list[str]:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[Any]], what: str) -> str:
-    """A table of the first rows, and a line that counts the others; nothing without rows."""
+    """A table of the first rows, and a line that counts the others; empty without rows."""
     if not rows:
         return ""
     head = "".join(f"<th>{_cell(cell)}</th>" for cell in header)
@@ -55,7 +55,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[Any]], what: str) 
 
 
 def html_list(title: str, lines: Sequence[str], what: str) -> str:
-    """A title and the first lines below it; nothing without lines."""
+    """A title, the first lines below it, and a count of the others; empty without lines."""
     if not lines:
         return ""
     items = "".join(f"<li>{_cell(line)}</li>" for line in lines[:ROWS_SHOWN])

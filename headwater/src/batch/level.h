@@ -1,7 +1,7 @@
 /*
  * Levelling: contexts of different lengths dealt to batches of nearly equal ones. Longest first,
  * each goes to the emptiest batch that has a place left (Graham 1969, "longest processing time"),
- * and within a batch in the same way to the ranks. What is left of the differences is that of the
+ * and within a batch in the same way to the ranks. The differences that remain are those of the
  * means of whole blocks. docs/reference/batch.md, "Flat".
  */
 #ifndef HWI_LEVEL_H

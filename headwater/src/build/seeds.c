@@ -89,7 +89,7 @@ static int has_label_times(const struct seeds_reader *reader) {
     return (reader->task->info.flags & HWI_TASK_LABEL_TIMES) != 0;
 }
 
-/* How a sampler deals seeds if nothing is said: docs/reference/sampling.md, "Splits". */
+/* How a sampler deals seeds by default: docs/reference/sampling.md, "Splits". */
 static const hw_sampler_options DEFAULTS = {.split_ratios = {0.8, 0.1, 0.1}, .split_seed = 123};
 
 static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *error) {

@@ -246,7 +246,7 @@ static void verify_times(struct table_check *check) {
     }
 }
 
-/* What was counted on the way against what the schema has. */
+/* Compares the counts made on the way with those of the schema. */
 static void verify_counts(struct table_check *check) {
     const hw_store *store = check->v->store;
     const struct hwi_table_info *info = check->table->info;

@@ -1,11 +1,11 @@
 /*
- * A foreign key may be what a cell task asks for, or be hidden from a task. Its edge is then
- * withheld on the rows that docs/reference/sampling.md names, "Withheld cells", and were a draw
- * made for such an edge and dropped, the number of children would tell what it is. So children are
- * drawn from the list of those whose edges are shown. Of a list in the order of its rows these are
- * the rows of one range of time, without those whose label may not be shown, which is a bit for
- * each edge that is counted once when the sampler opens, and without the anchor: a search and a
- * count, however long the list is.
+ * A foreign key may be the target of a cell task, or be hidden from a task. Its edge is then
+ * withheld on the rows that docs/reference/sampling.md names, "Withheld cells". If such an edge
+ * were drawn and dropped, the number of children would reveal it. So children are drawn from the
+ * list of those whose edges are shown. In a list in the order of its rows these are the rows of one
+ * range of time, without the anchor and without rows whose label may not be shown. The latter are a
+ * bit for each edge, counted once when the sampler opens: a search and a count, however long the
+ * list is.
  */
 #ifndef HWI_SHOWN_EDGES_H
 #define HWI_SHOWN_EDGES_H

@@ -1,12 +1,12 @@
 /*
- * What a seed may see: the rules of docs/reference/sampling.md, "Seeds and time", one function
- * each. They fail closed: where a time is missing, the cell or row is not shown.
+ * The rows and cells that a seed may see: the rules of docs/reference/sampling.md, "Seeds and
+ * time", one function each. They fail closed: if a time is missing, the cell or row is not shown.
  */
 #include "walk/visible.h"
 
 #include <string.h>
 
-/* INT64_MAX means that there is no cutoff, INT64_MIN is no time. */
+/* INT64_MAX means that there is no cutoff, INT64_MIN that there is no time. */
 static int64_t earlier(int64_t time_us, uint32_t seconds) {
     int64_t less;
     if (time_us == INT64_MAX || seconds == 0) {

@@ -1,7 +1,7 @@
 /*
- * What a seed may see: times against cutoffs, withheld cells, columns known later. The rules of
- * docs/reference/sampling.md, "Seeds and time"; the walk asks here and decides nothing of it
- * itself.
+ * The rows and cells that a seed may see: times against cutoffs, withheld cells, columns known
+ * later. These are the rules of docs/reference/sampling.md, "Seeds and time"; the walk calls them
+ * and decides none of it itself.
  */
 #ifndef HWI_VISIBLE_H
 #define HWI_VISIBLE_H

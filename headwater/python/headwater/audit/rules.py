@@ -1,4 +1,4 @@
-"""What may be seen: docs/reference/sampling.md, "Seeds and time", over whole batches at once.
+"""Rules of visibility: docs/reference/sampling.md, "Seeds and time", over whole batches at once.
 
 The rules are written from the page a second time; nothing is taken from the sampler or its tests.
 """

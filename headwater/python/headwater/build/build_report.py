@@ -1,8 +1,8 @@
 """What a build did: the store's metadata.json and the summary printed at the end.
 
 `store_metadata` gives the dict of docs/reference/store-format.md, metadata.json: facts of the store
-only, no path and no clock, so that equal sources give equal bytes. `BuildReport` adds what is about
-this build: where it is and how large.
+only, no path and no clock, so that equal sources give equal bytes. `BuildReport` adds facts of this
+build, such as its path and size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headwater.store.inspection import (
     timeless_of,
 )
 
-TABLES_SHOWN, TASKS_SHOWN = 13, 5  # in a line each, where a report shows itself
+TABLES_SHOWN, TASKS_SHOWN = 13, 5  # with a line each, when a report is printed
 TABLE_COUNTS = ("rows", "edges", "dangling", "null keys")
 
 
@@ -67,9 +67,9 @@ class BuildReport:
         return lines + losses_of(self.metadata)
 
     def notes(self) -> list[str]:
-        """What is as the metadata say and yet often a mistake: first tasks that have no seeds, or
-        hardly any; then rows that are never shown, and rows that are shown at any time and so may
-        tell the future."""
+        """Lines on facts that agree with the metadata and yet are often mistakes. First come tasks
+        that have no seeds or hardly any, then rows that are never shown, and rows that are shown at
+        any time and so may show the future."""
         timed = {t["name"]: t["temporal_column"] for t in self.metadata["tables"]}
         tasks = self.metadata["tasks"]
         first = {task["name"]: empty_lines(task, timed[task["anchor_table"]]) for task in tasks}

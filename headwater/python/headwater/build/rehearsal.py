@@ -85,7 +85,7 @@ def rehearse(
 
 
 def _notes(layout: Layout) -> list[str]:
-    """What of the tasks a person should look at first."""
+    """Lines on tasks that a person should check first."""
     times = {table.table.name: table.table.temporal_column for table in layout.tables}
     lines = []
     for seeds in layout.tasks:

@@ -2,9 +2,9 @@
 
 A task's rows come from its query, run in a DuckDB that may reach nothing but the tables,
 or from label tables (label_tables.py). `make_seeds` matches them to anchor rows,
-converts the target, settles observation time and split, drops what docs/reference/sampling.md says
-is no seed, counts each reason, and leaves `seeds.s<k>` sorted as the store wants it: (anchor,
-obs_time, target, labelled, split, position).
+converts the target, settles observation time and split, drops rows that are not seeds by
+docs/reference/sampling.md, counts each reason, and leaves `seeds.s<k>` in the order of the store:
+(anchor, obs_time, target, labelled, split, position).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Dropped:
     """Rows that are not seeds, by reason (`store/dropped_seeds.py`)."""
 
     counts: dict[str, int]
-    by_split: dict[str, dict[str, int]]  # where splits are given
-    unknown_key: dict[str, str] | None  # the first that names no row, and where it was looked for
+    by_split: dict[str, dict[str, int]]  # if splits are given
+    unknown_key: dict[str, str] | None  # the first that names no row, and its column
 
     def entry(self) -> dict[str, Any]:
         """As metadata.json of a store has it."""
@@ -98,7 +98,7 @@ class TaskSeeds:
         return self.task.label_window_us is not None or self.task.label_known_at is not None
 
     def entry(self) -> dict[str, Any]:
-        """What became of the rows, as metadata.json of a store has it."""
+        """The counts of rows, as metadata.json of a store has them."""
         return {
             "split": "given" if self.given_split else "hash",
             "rows": self.row_count,

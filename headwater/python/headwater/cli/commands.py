@@ -48,7 +48,7 @@ def init(options: argparse.Namespace) -> int:
         if not options.json:
             tell(
                 f"\n{output} is written, and a build uses it as it is: every proposal is in it."
-                " Check it, above all the lines under 'to check', and edit what is wrong."
+                " Check it, above all the lines under 'to check', and correct wrong entries."
             )
         return 0
     schema, told = update_schema(edited, draft)

@@ -1,1 +1,1 @@
-"""Texts to vectors: who embeds them, what is kept in the cache, and what the store before had."""
+"""Texts to vectors: their embedders, the cache, and the vectors of the previous store."""

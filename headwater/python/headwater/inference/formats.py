@@ -63,7 +63,7 @@ class Written:
 def find_format(
     connection: Connection, column: SourceColumn, relation: str, facts: ColumnFacts
 ) -> Written:
-    """Of the values `v` of a relation, the spellings of NULL taken out."""
+    """The format of the values `v` of a relation, without the spellings of NULL."""
     if facts.value_count == 0:
         return Written()
     if column.type == "VARCHAR":

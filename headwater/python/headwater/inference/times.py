@@ -49,7 +49,7 @@ NEWER_SHARE = 0.5
 NEARLY_ALL = 0.9
 
 NewerParents = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
-"""By table and columns of a foreign key: rows that name one, and those that name a newer one."""
+"""By table and columns of a foreign key: how many rows name a parent, and how many a newer one."""
 
 
 def draft_times(connection: Connection, table: TableDraft) -> None:
@@ -183,8 +183,8 @@ def _propose_companion(
 
 
 def newer_parents(connection: Connection, tables: Sequence[TableDraft]) -> NewerParents:
-    """Of each foreign key between tables with times of their own: how many rows name a row, and how
-    many of these name one that is newer."""
+    """Count, for each foreign key between tables with times of their own, the rows that name a row,
+    and those that name a newer one."""
     found: NewerParents = {}
     for table in tables:
         for key in table.every_key():
@@ -216,8 +216,8 @@ def _own_stamp(table: TableDraft) -> str | None:
 
 
 def check_late_parents(tables: Sequence[TableDraft], newer: NewerParents) -> None:
-    """Tables whose rows are newer than nearly all rows that name them, as by the time of an export
-    or of the last change: no question at the time of these sees them."""
+    """Find tables whose rows are newer than nearly all rows that name them, such as those with the
+    time of an export or of the last change. No question at the time of a naming row sees them."""
     for parent in tables:
         names, total, late = [], 0, 0
         for table in tables:
@@ -244,8 +244,9 @@ def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) 
     instead = f"another time ({', '.join(others)}) or to null" if others else "null"
     return (
         f"temporal column {parent.temporal_column} is newer than {late:,} of the {total:,} rows "
-        f"that name a row of {parent.name} ({', '.join(names)}), so that a question at the time of "
-        f'these never sees that row; unless it is planned ahead, set "temporal_column" to {instead}'
+        f"that name a row of {parent.name} ({', '.join(names)}), so a question at the time of "
+        f"one of these rows never sees the row of {parent.name} that it names; unless "
+        f'{parent.temporal_column} is planned ahead, set "temporal_column" to {instead}'
     )
 
 

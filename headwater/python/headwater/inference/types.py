@@ -183,7 +183,7 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> N
 
 
 def _unread_name(column: ColumnDraft, facts: ColumnFacts) -> str:
-    """Of values that are named as times, and are none that are known here."""
+    """The check of a column that is named as a time and holds none that can be read."""
     what = "texts"
     if facts.mostly(facts.number_count):
         what = f"numbers, {facts.smallest:g} to {facts.largest:g}"

@@ -1,2 +1,2 @@
-"""What a person says about a database: metadata.json as a Schema, its checks, and which tables are
+"""A person's description of a database: metadata.json as a Schema, its checks, and which tables are
 read."""

@@ -47,7 +47,7 @@ TASK_KEYS = (
 
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
 LINE_LENGTH = 100
-TABLES_SHOWN, TASKS_SHOWN = 14, 6  # in a line each, where a schema shows itself
+TABLES_SHOWN, TASKS_SHOWN = 14, 6  # with a line each, when a schema is printed
 
 SPLITS = tuple(binding.SPLITS)  # train, val, test
 

@@ -1,8 +1,8 @@
 """A compact batch into the arrays of the dense layout, bit for bit.
 
-The compact layout (docs/reference/batch.md) says everything once: flags and type in a byte, one
+The compact layout (docs/reference/batch.md) has everything once: flags and type in a byte, one
 value lane for all types, times as numbers of the calendar, rows by where they start, edges as
-parents. Here is the inverse of what the sampler leaves out: O(B·S) beside the stable sort by
+parents. This file restores the arrays that the sampler leaves out: O(B·S) and a stable sort by
 column, no loop over cells. A model that trains on compact batches does the same on its device.
 """
 

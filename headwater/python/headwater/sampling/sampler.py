@@ -340,7 +340,7 @@ class Sampler:
         self.store.warm_up(progress)
 
     def stats(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What was made, where the time went, and what bounds the run (docs/guides/tuning.md).
+        """Counters, times and the bottleneck of the run (docs/guides/tuning.md).
 
         Counters since the start, or since an earlier result: batches, sequences, cells,
         padded_cells, rows, fill; seconds over all threads of walk, emit, text and of waiting for
@@ -543,7 +543,7 @@ class Sampler:
 
     @contextmanager
     def _why_empty(self, split: str, task: str | None = None) -> Iterator[None]:
-        """Errors about a split without seeds say why it has none, if the store knows."""
+        """Add the reason to errors about a split without seeds, if the store has it."""
         try:
             yield
         except TaskError as error:
@@ -570,7 +570,7 @@ class Sampler:
 Sampler.__doc__ = f"""Batches of contexts from a store.
 
 {help_text()}
-    What bounds a run, and what to do about it: `stats` and docs/guides/tuning.md.
+    Bottlenecks of a run, and their remedies: `stats` and docs/guides/tuning.md.
     """
 
 

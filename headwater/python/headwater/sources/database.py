@@ -59,8 +59,8 @@ def open_database(
 
 
 def hide_progress_bar(connection: Connection) -> None:
-    """Turn DuckDB's progress bar off where it is on. In Jupyter DuckDB needs ipywidgets to set it
-    to anything, and without ipywidgets it is off."""
+    """Turn DuckDB's progress bar off if it is on. In Jupyter DuckDB needs ipywidgets to change this
+    setting; without ipywidgets the bar is off."""
     (is_on,) = one_row(connection, "SELECT current_setting('enable_progress_bar')")
     if is_on:
         connection.execute("SET enable_progress_bar = false")

@@ -1,9 +1,9 @@
 """Why rows of a task are not seeds: each reason with its count and the edit that mends it.
 
-A build counts the reasons (`build/task_seeds.py`); the task's entry in metadata.json has them:
-`dropped` of all rows, `dropped_by_split` where splits are given, and `unknown_key`, the first key
-that names no row. So whoever finds a task or a split without seeds, with the store alone, can name
-the cause.
+A build counts the reasons (`build/task_seeds.py`). The task's entry in metadata.json has the
+counts: `dropped` for all rows, `dropped_by_split` if splits are given, and `unknown_key`, the first
+key that names no row. So code that finds a task or a split without seeds can name the cause from
+the store alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NULL_TIME = "obs_time is NULL"
 SAME_DAY = "the anchor's day is not over at obs_time"
 NEWER = "anchor newer than obs_time"
 NO_LABEL = "no label"
-NEARLY_ALL = 0.9  # of a task's rows, asked before their anchors
+NEARLY_ALL = 0.9  # share of a task's rows that are asked before their anchors
 KEEP = '"allow_future_anchor": true in the task keeps them'
 
 
 def why_empty(metadata: Mapping[str, Any], name: str, split: str | None = None) -> str | None:
     """Why a task of a store has no seeds, or none in a split: counts, reasons and edits. None if no
-    row was dropped that could be one, or the store was not made by a build of tasks."""
+    row was dropped there, or if the store does not have the reasons."""
     task = next(entry for entry in metadata["tasks"] if entry["name"] == name)
     if "dropped" not in task:
         return None
@@ -37,9 +37,9 @@ def why_empty(metadata: Mapping[str, Any], name: str, split: str | None = None) 
 def dropped_text(
     task: Mapping[str, Any], temporal_column: str | None, split: str | None = None
 ) -> str | None:
-    """Which rows of a task, or of a split, are dropped, and why. None if none is.
+    """How many rows of a task, or of a split, are dropped, and why. None if none is dropped.
 
-    task: its entry in a store's metadata.json. temporal_column: of its anchor table.
+    task: its entry in a store's metadata.json. temporal_column: that of its anchor table.
     """
     counts, rows, whose = task["dropped"], task["rows"], "the task"
     if split is not None and task["split"] == "given":
@@ -69,7 +69,7 @@ def reason_text(
         UNKNOWN_KEY: f"{have} a key that names no row of {table}, such as {unknown['key']!r} "
         f"(looked for in {unknown['column']}): select keys of that column, or name the columns "
         'that hold them with "anchor_key"',
-        NOT_A_TIME: f"{have} a text that is not a time as the time of the question: write times "
+        NOT_A_TIME: f"{have} a time of the question that cannot be read as a time: write times "
         "as 2024-05-02 09:30:00",
         NULL_TIME: f"{have} no time of the question: give each row one, or leave such rows out",
         SAME_DAY: f"{are} asked before the day of the row of {table} is over ({own_time} holds "
@@ -77,14 +77,14 @@ def reason_text(
         NEWER: f"{are} asked before the row of {table} came to be ({own_time}): ask later, or "
         f'correct "temporal_column" of {table}; {KEEP}',
         NO_LABEL: f'{have} no label, and the task has "require_label": correct the target, or '
-        "take require_label out",
+        "remove require_label",
     }
     return f"{count:,} {texts[reason]}"
 
 
 def empty_lines(task: Mapping[str, Any], temporal_column: str | None) -> list[str]:
-    """Of a task without seeds, in a split or at all, and of one nearly all of whose rows are asked
-    before their anchors: what a person should look at first."""
+    """Lines on a task that a person should check first: it has no seeds, or none in a split, or
+    nearly all of its rows are asked before their anchors."""
     name, counts = task["name"], task["dropped"]
     why = dropped_text(task, temporal_column)
     if sum(counts.values()) == task["rows"]:
