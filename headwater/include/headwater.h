@@ -388,8 +388,8 @@ typedef struct hw_verification {
     hw_verified how;
     char not_remembered[200]; /* why HW_VERIFY_ONCE will read it again the next time, or "" */
 } hw_verification;
-/* 32 hex digits of this build in these very files: they change with the device, inode, size or time
- * of any file. */
+/* 32 hex digits of this build in these very files: they change with the device, inode, size, mtime or
+ * ctime of any file. Nobody can set a ctime: a file that is put back with its times has a new one. */
 HW_API void hw_store_identity(const hw_store *store, char identity[33]);
 /*
  * Proves by the checksums of an open store that its files hold what its build wrote, which

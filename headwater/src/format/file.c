@@ -122,6 +122,10 @@ static hw_status check_sections(const struct hwi_file *file, hw_error *error) {
     return HW_OK;
 }
 
+static int64_t in_ns(struct timespec time) {
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
 hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
@@ -133,7 +137,8 @@ hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     file->bytes = (uint64_t)info.st_size;
     file->device = (uint64_t)info.st_dev;
     file->inode = (uint64_t)info.st_ino;
-    file->changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    file->written_ns = in_ns(info.st_mtim);
+    file->changed_ns = in_ns(info.st_ctim);
     return HW_OK;
 }
 

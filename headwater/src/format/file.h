@@ -18,7 +18,7 @@ struct hwi_file {
     const uint8_t *data; /* NULL for metadata.json */
     /* What tells this file, as it was opened, from one of the same name and from a later state. */
     uint64_t bytes, device, inode;
-    int64_t changed_ns;
+    int64_t written_ns, changed_ns; /* mtime, which anyone can set, and ctime, which nobody can */
     const struct hwi_file_header *header;
     const struct hwi_section_info *sections;
     uint32_t section_count;

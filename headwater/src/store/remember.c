@@ -25,7 +25,7 @@
 #include "format/file_names.h"
 #include "store/checksums.h"
 
-#define MARK_VERSION 1u
+#define MARK_VERSION 2u
 #define FIRST_WAIT_NS 1000000
 #define LONGEST_WAIT_NS 100000000
 
@@ -36,8 +36,15 @@ struct mark {
 };
 
 static void add_file(struct hwi_hash *hash, const struct hwi_file *file) {
-    const uint64_t facts[] = {file->kind,  file->index, file->device,
-                              file->inode, file->bytes, (uint64_t)file->changed_ns};
+    const uint64_t facts[] = {
+        file->kind,
+        file->index,
+        file->device,
+        file->inode,
+        file->bytes,
+        (uint64_t)file->written_ns,
+        (uint64_t)file->changed_ns,
+    };
     hwi_hash_update(hash, facts, sizeof facts);
 }
 

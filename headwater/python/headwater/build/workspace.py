@@ -1,11 +1,11 @@
 """The folder a build works in: `<out>/.building-<key>`, under the lock of the target.
 
-The key is a digest of all that the work in it depends on: the source's files (path, size, mtime and
-inode), the metadata, the label tables, this package's code and DuckDB's version. A build that is
-killed leaves its folder; the next build of the target removes every such folder but one of its own
-key, which it goes on from (journal.py says from where). They are dead for sure, as the lock is
-held, and a build's for sure, as they have its mark (ownership.py). Of a source that cannot prove to
-be unchanged (a database server, tables in memory) the key is random, and so nothing of it is used
+The key is a digest of all that the work in it depends on: the source's files (path, size, mtime,
+ctime and inode), the metadata, the label tables, this package's code and DuckDB's version. A build
+that is killed leaves its folder; the next build of the target removes every such folder but one of
+its own key, from which it resumes (journal.py says where). They are dead for sure, as the lock is
+held, and a build's for sure, as they have its mark (ownership.py). If a source cannot prove to be
+unchanged (a database server, tables in memory), the key is random, so that nothing of it is used
 again.
 """
 
@@ -132,7 +132,8 @@ def source_files(source: Any, target: Path) -> list[Path] | None:
 
 
 def file_facts(files: Iterable[Path]) -> list[list[Any]]:
-    """What changes when a file does: path, size, mtime and inode of those that are there."""
+    """Path, size, mtime, ctime and inode of each file that is there: a change changes one of them.
+    The ctime also tells a file that was put back with its mtime."""
     facts: list[list[Any]] = []
     for file in files:
         try:
@@ -140,7 +141,8 @@ def file_facts(files: Iterable[Path]) -> list[list[Any]]:
         except (OSError, ValueError):  # ValueError: of a zero in the path
             continue
         if not file.is_dir():
-            facts.append([str(file.resolve()), info.st_size, info.st_mtime_ns, info.st_ino])
+            times = [info.st_mtime_ns, info.st_ctime_ns]
+            facts.append([str(file.resolve()), info.st_size, *times, info.st_ino])
     return facts
 
 

@@ -80,6 +80,11 @@ static void flip(const struct patient_file *file, size_t at) {
     file->bytes[at] ^= 1;
 }
 
+static void restore(const struct patient_file *file, size_t at) {
+    (void)at;
+    damage_write_file(file->path, file->bytes, file->size);
+}
+
 static void demand_fault(const char *path, hw_load load, const char *file, size_t at) {
     hw_store *store = NULL;
     hw_verification found;
@@ -229,19 +234,48 @@ static void another_time_inode_or_size_of_any_file_is_another_store(void **state
     }
 }
 
-/* With its time put back rot is not seen by HW_VERIFY_ONCE; HW_VERIFY_FULL sees and forgets. */
+/* As `cp -a` and `rsync -a` put a file back: in the same inode, with its size and mtime. */
+static void a_file_that_is_put_back_with_its_times_is_read_again(void **state) {
+    struct ward *ward = *state;
+    for (uint32_t i = 0; i < ward->patient->file_count; i++) {
+        const struct patient_file *file = &ward->patient->files[i];
+        struct stat info;
+        assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder),
+                         i == 0 ? HW_VERIFIED_NOW : HW_VERIFIED_BEFORE);
+        assert_int_equal(stat(file->path, &info), 0);
+        const struct timespec times[2] = {info.st_atim, info.st_mtim};
+        for (int is_damaged = 1; is_damaged >= 0; is_damaged--) {
+            hw_verification found;
+            hw_error found_error = {.message = ""};
+            (is_damaged ? flip : restore)(file, file->size / 2);
+            assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
+            hw_store_close(ward->store); /* opened again, as by another process */
+            ward->store = NULL;
+            hw_status status =
+                hw_store_open(ward->patient->directory, HW_LOAD_MMAP, &ward->store, &found_error);
+            if (status == HW_OK) {
+                status = check(ward, HW_VERIFY_ONCE, &found);
+            }
+            assert_int_equal(status, is_damaged ? HW_BAD_STORE : HW_OK);
+        }
+    }
+}
+
+/* Rot on the disk leaves all times: HW_VERIFY_ONCE believes what it remembers of such a store, and
+ * HW_VERIFY_FULL sees and forgets. */
 static void a_full_reading_that_finds_damage_forgets(void **state) {
     struct ward *ward = *state;
     const struct patient_file *books = &ward->patient->files[2];
-    struct stat info;
     hw_verification found;
+    char identity[33];
     assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
-    assert_int_equal(stat(books->path, &info), 0);
-    const struct timespec times[2] = {info.st_atim, info.st_mtim};
     flip(books, books->size / 2);
-    assert_int_equal(utimensat(AT_FDCWD, books->path, times, 0), 0);
-    hw_store_close(ward->store); /* opened again, as by another process */
+    hw_store_close(ward->store);
     ward->store = fixture_open(ward->patient->directory, HW_LOAD_MMAP);
+    hw_store_identity(ward->store, identity);
+    free(ward->mark);
+    ward->mark = fixture_path(ward->folder, identity);
+    damage_write_file(ward->mark, "sound before it rotted\n", 23);
     assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_BEFORE);
     assert_int_equal(check(ward, HW_VERIFY_FULL, &found), HW_BAD_STORE);
     assert_int_equal(size_of(ward->mark), -1);
@@ -422,6 +456,7 @@ int main(void) {
         FRESH(what_was_replaced_is_read_where_it_is_mapped),
         FRESH(a_store_is_read_once),
         FRESH(another_time_inode_or_size_of_any_file_is_another_store),
+        FRESH(a_file_that_is_put_back_with_its_times_is_read_again),
         FRESH(a_full_reading_that_finds_damage_forgets),
         FRESH(only_a_regular_file_is_a_mark),
         FRESH(a_folder_that_cannot_be_made_is_said),
