@@ -22,13 +22,12 @@ from typing import Any
 
 import headwater
 from headwater.console import keep_places, say, tell
-from headwater.interrupts import Interrupts, is_interrupt, run_process
+from headwater.interrupts import SIGNALLED, Interrupts, is_interrupt, run_process
 
 from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Told
 
 EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
-SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
 
 
 def command() -> None:
@@ -62,7 +61,7 @@ def _status(options: argparse.Namespace) -> int:
                 raise KeyboardInterrupt(said) from error
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
-        return SIGNALLED + int(getattr(error, "signal_number", signal.SIGINT))
+        return int(SIGNALLED + getattr(error, "signal_number", signal.SIGINT))
     finally:
         warnings.showwarning = shown
 

@@ -16,7 +16,6 @@ Only rank 0 reads and writes the run's folder; what it finds there it tells the 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -30,6 +29,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from headwater.interrupts import leave
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
@@ -426,10 +426,7 @@ def _is_of_a_link(error: BaseException) -> bool:
 def leave_after_failure(status: int) -> None:
     """End a rank that failed, now: at its regular end JAX would wait for the others."""
     if _current.size > 1 and status:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-                stream.flush()
-        os._exit(status)
+        leave(status)
 
 
 # -------------------------------------------------------------------------------------- the step

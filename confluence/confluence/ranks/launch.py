@@ -21,6 +21,7 @@ from types import FrameType
 from typing import IO
 
 from headwater.console import say
+from headwater.interrupts import SIGNALLED
 
 from confluence.ranks.rendezvous import PREFIX
 from confluence.ranks.stop import SIGNALS, handle_stops
@@ -28,7 +29,6 @@ from confluence.ranks.stop import SIGNALS, handle_stops
 LAUNCHER = PREFIX + "LAUNCHER"  # process id of the one that started the ranks
 GRACE_S = 20.0  # for the others to say what they know, after the first has failed
 LOOK_S = 0.05
-SIGNALLED = 128  # exit status of a process that a signal ended, as a shell has it
 
 
 def is_launched(environment: Mapping[str, str]) -> bool:
@@ -124,7 +124,7 @@ class Launcher:
         if status < 0:
             name = signal.Signals(-status).name
             self._say(f"confluence: rank {failed} was ended by {name}, the others with it")
-            return SIGNALLED - status
+            return int(SIGNALLED - status)
         if status - SIGNALLED not in SIGNALS:  # that is a run that was stopped and saved
             self._say(f"confluence: rank {failed} failed, the others ended with it")
         return int(status)

@@ -106,7 +106,7 @@ def test_a_stop_has_the_status_of_its_signal(
 
 
 PROCESS = """
-import atexit, signal, sys
+import atexit, os, signal, sys
 from confluence.cli import commands
 
 def interrupt(*_):
@@ -125,11 +125,13 @@ when, sys.argv[1:] = sys.argv[1], ["page", "runs/x"]
 commands.page_command = page
 if when == "shut down":
     atexit.register(interrupt)
+if when == "torn down":
+    atexit.register(os.abort)  # as XLA does, if its threads compute
 import confluence.__main__
 """
 
 
-@pytest.mark.parametrize("when", ["released", "shut down"])
+@pytest.mark.parametrize("when", ["released", "shut down", "torn down"])
 def test_ctrl_c_once_more_ends_the_process_without_a_word(when: str) -> None:
     """It was "Exception ignored in" what was reached, with a traceback."""
     command = [sys.executable, "-c", PROCESS, when]

@@ -13,10 +13,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-INTERRUPTED = 130  # exit status, as a shell has it: 128 and the number of the signal
+SIGNALLED = 128  # exit status, as a shell has it: this and the number of the signal
+INTERRUPTED = SIGNALLED + signal.SIGINT
 AGAIN_S = 5.0  # after which a command that continues is interrupted again
 AT_ONCE_S = 0.01  # if Python reports that it discarded the interrupt
 DUCKDB_SAYS = "Query interrupted"  # its RuntimeError
@@ -76,8 +78,10 @@ class Interrupts:
 def run_process(main: Callable[[], int]) -> NoReturn:
     """A command as a process: run it, and exit with its status.
 
-    Ctrl-C ends the process at once while the last output is written, objects are released or the
-    interpreter shuts down: Python would print a traceback there, or "Exception ignored".
+    A command that a signal ended has saved and closed its files by now. Its process ends without
+    the interpreter's shutdown: XLA may still compile or compute in other threads, and a shutdown
+    under them is a segmentation fault. A further Ctrl-C also ends the process at once, where Python
+    would print a traceback or "Exception ignored".
     """
     before = sys.unraisablehook
 
@@ -91,9 +95,19 @@ def run_process(main: Callable[[], int]) -> NoReturn:
         status = main()
     except KeyboardInterrupt:  # a second one, while the command reported the first
         status = INTERRUPTED
+    if status > SIGNALLED:
+        leave(status)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
     sys.exit(status)
+
+
+def leave(status: int) -> NoReturn:
+    """End the process without the interpreter's shutdown, once its output is written."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # None, a reader that left, closed
+            stream.flush()
+    os._exit(status)
 
 
 def _is_under_way(handled: BaseException | None) -> bool:
