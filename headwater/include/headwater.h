@@ -355,8 +355,9 @@ HW_CHECK hw_status hw_hash_embed(const char *text, size_t bytes, uint32_t text_d
 /* Immutable after open; any number of threads may use it, and many samplers may share it. */
 typedef struct hw_store hw_store;
 
-/* Opens a store directory (through its manifest) or one build inside it. O(files), not O(data):
- * what is in the files is proved by hw_store_check_files. */
+/* Opens a store directory (through its manifest) or one build inside it. A build that is published
+ * meanwhile is opened in place of the one that it removes. O(files), not O(data):
+ * hw_store_check_files proves the contents of the files. */
 HW_CHECK hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error);
 HW_API void hw_store_close(hw_store *store); /* drops one reference */
 HW_API hw_store *hw_store_retain(hw_store *store);
@@ -388,8 +389,9 @@ typedef struct hw_verification {
     hw_verified how;
     char not_remembered[200]; /* why HW_VERIFY_ONCE will read it again the next time, or "" */
 } hw_verification;
-/* 32 hex digits of this build in these very files: they change with the device, inode, size, mtime or
- * ctime of any file. Nobody can set a ctime: a file that is put back with its times has a new one. */
+/* 32 hex digits of this build in these very files: they change with the device, inode, size, mtime
+ * or ctime of any file. Nobody can set a ctime: a file that is put back with its times has a new
+ * one. */
 HW_API void hw_store_identity(const hw_store *store, char identity[33]);
 /*
  * Proves by the checksums of an open store that its files hold what its build wrote, which

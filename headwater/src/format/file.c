@@ -126,6 +126,14 @@ static int64_t in_ns(struct timespec time) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+void hwi_file_tell_apart(struct hwi_file *file, const struct stat *info) {
+    file->bytes = (uint64_t)info->st_size;
+    file->device = (uint64_t)info->st_dev;
+    file->inode = (uint64_t)info->st_ino;
+    file->written_ns = in_ns(info->st_mtim);
+    file->changed_ns = in_ns(info->st_ctim);
+}
+
 hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
@@ -134,11 +142,7 @@ hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     if (!S_ISREG(info.st_mode) || info.st_size < 0) {
         return bad_file(file, 0, error, "this is not a regular file");
     }
-    file->bytes = (uint64_t)info.st_size;
-    file->device = (uint64_t)info.st_dev;
-    file->inode = (uint64_t)info.st_ino;
-    file->written_ns = in_ns(info.st_mtim);
-    file->changed_ns = in_ns(info.st_ctim);
+    hwi_file_tell_apart(file, &info);
     return HW_OK;
 }
 

@@ -32,7 +32,10 @@ struct hwi_file {
 HWI_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
                                   uint32_t index, hw_load load, hw_error *error);
 void hwi_file_close(struct hwi_file *file);
-/* Sets what tells a file from others, of an open one that must be regular. */
+/* Sets the fields that tell a file from others. */
+struct stat;
+void hwi_file_tell_apart(struct hwi_file *file, const struct stat *info);
+/* The same of an open file, which must be regular. */
 HWI_CHECK hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error);
 /* The next section, which must have this id, element size and count. */
 HWI_CHECK hw_status hwi_file_section(struct hwi_file *file, uint32_t id, uint32_t element_bytes,

@@ -26,6 +26,7 @@
 #define MANIFEST_HEAD_BYTES 4096u /* the fingerprint stands within these */
 #define WARM_UP_MAX_THREADS 64u
 #define PAGE_STRIDE 4096u
+#define OPEN_TRIES 1000 /* each but the last met a build that was published meanwhile */
 
 /* ---- which directory --------------------------------------------------------------------- */
 
@@ -33,6 +34,9 @@ static hw_status read_manifest(struct hwi_file *manifest, char head[MANIFEST_HEA
                                const char *store_path, hw_error *error) {
     int fd = open(manifest->path, O_RDONLY | O_CLOEXEC);
     struct stat info;
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR) {
+        return hwi_fail(error, HW_IO, "cannot open '%s': %s", manifest->path, strerror(errno));
+    }
     if (fd < 0 && stat(store_path, &info) != 0) {
         return hwi_fail(error, HW_BAD_STORE, "cannot open store '%s': %s", store_path,
                         strerror(errno));
@@ -376,12 +380,22 @@ static hw_status open_files(hw_store *store, struct hwi_file *schema_file, hw_lo
     return HW_OK;
 }
 
-hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error) {
-    struct hwi_file schema_file = {.fd = -1};
-    if (path == NULL || store == NULL || (unsigned)load > HW_LOAD_RAM) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_open: no path, no output or load %u",
-                        (unsigned)load);
+/* Whether another manifest is there than the one that named the build. A build that was published
+ * meanwhile removes the one before it, also under whoever opens its files. */
+static int is_published_anew(const struct hwi_file *manifest) {
+    struct stat info;
+    struct hwi_file now = {.fd = -1};
+    if (manifest->path == NULL || manifest->inode == 0 || stat(manifest->path, &info) != 0) {
+        return 0;
     }
+    hwi_file_tell_apart(&now, &info);
+    return now.device != manifest->device || now.inode != manifest->inode ||
+           now.changed_ns != manifest->changed_ns;
+}
+
+static hw_status open_once(const char *path, hw_load load, hw_store **store, int *is_outdated,
+                           hw_error *error) {
+    struct hwi_file schema_file = {.fd = -1};
     hw_store *opened = calloc(1, sizeof *opened);
     if (opened == NULL) {
         return hwi_no_memory(error, "a store", sizeof *opened);
@@ -398,11 +412,28 @@ hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_err
     }
     hwi_file_close(&schema_file);
     if (status != HW_OK) {
+        *is_outdated = is_published_anew(&opened->manifest);
         hw_store_close(opened);
         return status;
     }
     *store = opened;
     return HW_OK;
+}
+
+hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error) {
+    hw_status status = HW_OK;
+    if (path == NULL || store == NULL || (unsigned)load > HW_LOAD_RAM) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_open: no path, no output or load %u",
+                        (unsigned)load);
+    }
+    for (int tries = 0; tries < OPEN_TRIES; tries++) {
+        int is_outdated = 0;
+        status = open_once(path, load, store, &is_outdated, error);
+        if (status == HW_OK || !is_outdated) {
+            break;
+        }
+    }
+    return status;
 }
 
 void hw_store_close(hw_store *store) {

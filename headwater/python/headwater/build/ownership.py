@@ -85,12 +85,13 @@ def _check_manifest(target: Path) -> None:
 
 
 def read_manifest(file: Path) -> dict[str, Any] | None:
-    """A manifest.json that is a store's, of any version; None of any other."""
+    """A manifest.json that is a store's, of any version; None of any other. OSError if it may not
+    be read."""
     if not is_regular(file) or file.stat().st_size > MANIFEST_BYTES_MAX:
         return None
     try:
         found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

@@ -4,8 +4,10 @@
  */
 #define _XOPEN_SOURCE 700
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/bench.h"
@@ -46,6 +48,52 @@ static void an_equal_build_is_kept_and_a_damaged_one_replaced(void **state) {
     fixture_sound(store);
     hw_store_close(store);
     free(texts);
+    fixture_remove(directory);
+}
+
+/* A build that is published removes the one before it, which a reader of the manifest was about to
+ * open: one open in 230 failed. */
+static void a_store_opens_while_builds_are_published(void **state) {
+    char *directory = fixture_directory();
+    int opened = 0, status = 0;
+    hw_store_close(bookstore(directory));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (int i = 0; i < 100; i++) {
+            hw_store_close(deliveries(directory));
+            hw_store_close(bookstore(directory));
+        }
+        _exit(0);
+    }
+    for (; waitpid(child, &status, WNOHANG) == 0; opened++) {
+        hw_store_close(fixture_open(directory, HW_LOAD_MMAP)); /* else it names what is missing */
+    }
+    assert_int_equal(status, 0);
+    assert_true(opened > 100);
+    fixture_remove(directory);
+}
+
+static void a_manifest_that_may_not_be_read_is_an_error_of_the_system(void **state) {
+    char *directory = fixture_directory();
+    char *manifest = fixture_path(directory, "manifest.json");
+    hw_store_close(bookstore(directory));
+    assert_int_equal(chmod(manifest, 0), 0);
+    assert_int_equal(chmod(directory, 0755), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        hw_store *store = NULL;
+        hw_error error = {.message = ""};
+        _exit((getuid() != 0 || setuid(65534) == 0) &&
+              hw_store_open(directory, HW_LOAD_MMAP, &store, &error) == HW_IO &&
+              strstr(error.message, manifest) != NULL &&
+              strstr(error.message, strerror(EACCES)) != NULL);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    free(manifest);
     fixture_remove(directory);
 }
 
@@ -199,6 +247,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publication_replaces_the_old_build),
         cmocka_unit_test(an_equal_build_is_kept_and_a_damaged_one_replaced),
+        cmocka_unit_test(a_store_opens_while_builds_are_published),
+        cmocka_unit_test(a_manifest_that_may_not_be_read_is_an_error_of_the_system),
         cmocka_unit_test(publication_removes_nothing_but_builds),
         ON(open_bench, a_folder_whose_manifest_is_not_a_store_s_stays),
         ON(open_bench, an_unfinished_build_leaves_nothing),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -86,6 +87,22 @@ def test_a_folder_that_has_a_manifest_of_another_kind_stays_as_it_is(
     with pytest.raises(StoreError, match=message):
         build(arrow_tables(bookstore()), folder, bookstore_metadata(), cache=False)
     assert tree(folder) == before
+
+
+def test_a_manifest_that_may_not_be_read_is_an_error_of_the_system(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "not that of a store"; root, as which tests may run, may read every file."""
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.name == "manifest.json":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(PermissionError, match=r"manifest\.json"):
+        build(arrow_tables(bookstore()), target, bookstore_metadata(), cache=False)
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
