@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -52,11 +53,20 @@ def named(parameter: str, value: object) -> Iterator[None]:
     """Errors about a parameter say which it is, and what was given."""
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if parameter in str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{parameter} is {value!r}: {error}") from error
+        raise kind(f"{parameter} is {brief(value)}: {error}") from error
+
+
+def brief(value: object) -> str:
+    """A value as Python writes it, on one line and cut after 200 characters."""
+    try:
+        found = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return f"a whole number of {math.log10(abs(value)):.0f} digits"  # type: ignore[arg-type]
+    return found if len(found) <= 200 else f"{found[:150]}... ({len(found):,} characters)"
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from headwater.errors import brief
+
 UINT32_MAX = 2**32 - 1
 
 
@@ -30,7 +32,7 @@ def integer(low: int, high: int, kind: str) -> Callable[[Any], int]:
     def converted(value: Any) -> int:
         number = index(value)
         if not low <= number <= high:
-            raise ValueError(f"{value!r} is not an integer {kind}")
+            raise ValueError(f"{brief(value)} is not an integer {kind}")
         return number
 
     return converted

@@ -112,7 +112,10 @@ class Loader:
             sampler.check_pool(pool)
             self._of, self._seeds = {"pool": True}, pool
         else:
-            self._of = {"split": split or "train", "task": sampler.only_task(task)}
+            self._of = {
+                "split": "train" if split is None else split,
+                "task": sampler.only_task(task),
+            }
             sampler.seeds_of(**self._of)  # TaskError if there are none
             shard = -(-sampler.num_seeds(**self._of) // sampler.world_size)
             if not 1 <= whole("parts", parts) <= shard:

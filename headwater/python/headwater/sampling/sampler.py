@@ -525,7 +525,7 @@ class Sampler:
     def _tell_left_out(self, split: str, task: str | None = None) -> None:
         """Warns once of each task that has no seeds in a split where others have, and of each of
         which this rank has none. task None: all."""
-        number = binding.SPLITS[split]
+        number = split_number(split)
         chosen = [n for n in self._seeds.chosen(task) if (split, n) not in self._told_left_out]
         self._told_left_out.update((split, n) for n in chosen)
         counts = {n: self._core.seed_count(number, n) for n in chosen}
@@ -547,7 +547,7 @@ class Sampler:
         try:
             yield
         except TaskError as error:
-            chosen, number = self._seeds.chosen(task), binding.SPLITS[split]
+            chosen, number = self._seeds.chosen(task), split_number(split)
             if any(self._core.seed_count(number, n) for n in chosen):
                 raise  # it is about something else
             raise TaskError(f"{error}{self._reasons(split, chosen)}") from error

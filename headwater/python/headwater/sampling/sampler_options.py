@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headwater import binding
 from headwater.binding.options import NAMES, OPTIONS, Option, in_python
-from headwater.errors import named, nearest
+from headwater.errors import brief, named, nearest
 from headwater.store.row_keys import NO_TIME_US, Time, time_us
 from headwater.store.store import word
 
@@ -172,17 +174,20 @@ def _plain(choice: Choice, value: Any) -> Any:
     if option.words:
         return word(choice.name, value, {one: i for i, one in enumerate(option.words)})
     if option.type == binding.header.HW_OPTION_FLAG:
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{choice.name} is {brief(value)}, expected True or False")
         return bool(value)
     number = _number(choice, value)
     if not option.least <= number <= option.most or number == 2**64:
-        raise ValueError(f"{choice.name} is {value}, expected {option.least:g} to {_most(option)}")
+        expected = f"{option.least:g} to {_most(option)}"
+        raise ValueError(f"{choice.name} is {brief(value)}, expected {expected}")
     return number
 
 
 def _number(choice: Choice, value: Any) -> int | float:
     if choice.option.type == binding.header.HW_OPTION_DOUBLE:
         if isinstance(value, str) or not hasattr(value, "__float__"):
-            raise ValueError(f"{choice.name} is {value!r}, expected a number")
+            raise ValueError(f"{choice.name} is {brief(value)}, expected a number")
         return float(value)
     return whole(choice.name, value)
 
@@ -197,7 +202,7 @@ def whole(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} is {value!r}, expected a whole number") from None
+        raise ValueError(f"{name} is {brief(value)}, expected a whole number") from None
 
 
 def deciding(found: Mapping[str, Any], table: Table = OPTIONS) -> dict[str, Any]:
@@ -250,7 +255,7 @@ def hop_limit(max_hops: int | None) -> int:
     """C has 0 for no limit, and else 1 more."""
     limit = 0 if max_hops is None else whole("max_hops", max_hops) + 1
     if not (max_hops is None or 1 <= limit < 2**32):
-        raise ValueError(f"max_hops is {max_hops}, expected 0 to {2**32 - 2}")
+        raise ValueError(f"max_hops is {brief(max_hops)}, expected 0 to {2**32 - 2}")
     return limit
 
 

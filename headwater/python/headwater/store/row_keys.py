@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from headwater.errors import brief
+
 NO_TIME_US = 2**63 - 1  # as an observation time: everything is visible
 ALWAYS_US = -(2**63)  # of a row without time that is visible from the start
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +99,8 @@ def time_us(value: Time) -> int:
         return (stamp - EPOCH) // timedelta(microseconds=1)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"expected a time (microseconds, ISO text or datetime), found {value!r}")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{brief(value)} microseconds are not a time: they take more than 64 bits")
     return int(value)
 
 

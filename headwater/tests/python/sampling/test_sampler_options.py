@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,19 @@ def test_the_library_is_asked_for_the_same_defaults(tmp_path: Path) -> None:
             "lower default_batch_size, default_sequence_length, max_rows or text_budget",
         ),
         ({"max_targets_per_type": 2000, "mask_ratio": 0.1}, "at most default_sequence_length"),
+        ({"packing": "false"}, "packing is 'false', expected True or False"),
+        ({"child_counts": math.nan}, "child_counts is nan, expected True or False"),
+        ({"train_on_val": 1}, "train_on_val is 1, expected True or False"),
+        ({"with_rows": None}, "with_rows is None, expected True or False"),
+        ({"attention_masks": np.array(False)}, "attention_masks is array(False), expected True or"),
+        ({"mask_ratio": 10**400}, "mask_ratio is 1000"),
+        ({"seed": 10**400}, "seed is 1000"),
+        ({"seed": 10**5000}, "seed is a whole number of 5000 digits, expected 0 to"),
+        ({"split_ratios": (10**400, 0, 0)}, "split_ratios is (1000"),
+        ({"staleness": (0.5, 10**400)}, "staleness is (0.5, 1000"),
+        ({"task_weights": [10**400, 1]}, "task_weights is [1000"),
+        ({"visible_until": 10**400}, "visible_until is 1000"),
+        ({"local_world_size": -(10**400)}, "local_world_size is -1000"),
         ({"task_weights": [1.0]}, "is [1.0]: expected one for each of ['churn', 'quantity'], in"),
         ({"task_weights": [1.0, -1.0]}, "task_weights is [1.0, -1.0]: expected 0 to 1e+12"),
     ],
@@ -133,7 +147,7 @@ def test_a_name_that_is_no_option_is_refused(tmp_path: Path) -> None:
 def test_a_state_is_the_same_for_the_same_values_and_json(tmp_path: Path) -> None:
     path = write_tiny(tmp_path)
     given: dict[str, Any] = {
-        "child_counts": np.True_, "seed": np.int64(7), "max_hops": np.int32(2), "packing": 0,
+        "child_counts": np.True_, "seed": np.int64(7), "max_hops": np.int32(2), "packing": False,
         "split_ratios": (share for share in (0.5, 0.25, 0.25)), "context_labels": "default",
         "task_weights": {"churn": np.float32(1), "quantity": 2},
         "label_rows": np.int64(2), "default_sequence_length": np.int32(64), "max_rows": np.uint(16),
@@ -176,3 +190,18 @@ def test_the_document_lists_the_options_as_the_table_does() -> None:
     ]
     text = (ROOT / "docs" / "reference" / "sampling.md").read_text(encoding="utf-8")
     assert "\n".join(rows) in text, "\n".join(rows)
+
+
+@pytest.mark.parametrize("split", ["nope", 0, "Train"])
+def test_a_split_that_is_not_one_is_named_by_all_that_take_it(tmp_path: Path, split: Any) -> None:
+    """`Loader` ended in a KeyError."""
+    with headwater.Sampler(write_tiny(tmp_path), tasks=["churn"]) as sampler:
+        for ask in (
+            lambda: headwater.Loader(sampler, split),
+            lambda: sampler.num_seeds(split),
+            lambda: sampler.epoch(split),
+            lambda: sampler.remaining(split),
+            lambda: headwater.SeedPool(sampler.store, split=split),
+        ):
+            with pytest.raises(ValueError, match=f"split is {split!r}, expected"):
+                ask()
