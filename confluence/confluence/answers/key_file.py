@@ -26,6 +26,7 @@ from headwater.store.row_keys import Time, time_us
 from headwater.store.store import NO_ROW
 from numpy.typing import NDArray
 
+from confluence.answers.csv_cells import as_read
 from confluence.answers.prediction_files import anchor_key, import_duckdb, key_columns, quoted
 from confluence.data.tasks import NO_TIME
 
@@ -77,7 +78,7 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
 def _csv_lines(path: Path) -> Iterator[Line]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
-        yield from ((reader.line_num, values) for values in reader if values)
+        yield from ((reader.line_num, [*map(as_read, values)]) for values in reader if values)
 
 
 def _parquet_lines(path: Path) -> Iterator[Line]:

@@ -25,6 +25,7 @@ from headwater import SemanticType
 from headwater.sources.database import hide_progress_bar
 from numpy.typing import NDArray
 
+from confluence.answers.csv_cells import written
 from confluence.data.tasks import NO_TIME, Task, find_task
 from confluence.folder.files import whole
 from confluence.scores.evaluate import Predictions
@@ -133,9 +134,11 @@ class Answers(Sequence[Row]):
     def _write_csv(self, path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([*self.key_columns, "obs_time", "prediction", "probability"])
+            names = [*self.key_columns, "obs_time", "prediction", "probability"]
+            writer.writerow(map(written, names))
             for start, stop in self._pieces():
-                writer.writerows(zip(*self.columns(start, stop).values(), strict=True))
+                columns = self.columns(start, stop).values()
+                writer.writerows(map(written, row) for row in zip(*columns, strict=True))
 
     def _write_parquet(self, path: Path) -> None:
         """By way of a database file beside it, which DuckDB fills in pieces and copies."""

@@ -142,6 +142,10 @@ def _add_run(commands: Any) -> None:
     command.add_argument("--obs-time", help="column of the query; default: obs_time if mentioned")
     command.add_argument("--label-window", help="how long after obs_time a label is known")
     command.add_argument("--split-column", help="column of the query with train, val or test")
+    command.add_argument(
+        "--query-timeout", type=float, metavar="SECONDS",
+        help="stop the query of a task after so long (600; 0: no limit)",
+    )  # fmt: skip
     command.add_argument("--seeds-dir", type=Path, help="where label tables are (by the metadata)")
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(

@@ -70,7 +70,8 @@ def run_command(options: argparse.Namespace) -> Told:
     result = run_pipeline(
         options.source, task, options.out or default_out(task), question=question,
         preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
-        seeds_dir=options.seeds_dir, selected=selected(options), split=options.split,
+        seeds_dir=options.seeds_dir, query_timeout=options.query_timeout,
+        selected=selected(options), split=options.split,
         strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
         verify=options.verify, say=say,
     )  # fmt: skip

@@ -154,7 +154,7 @@ def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: S
 def build_store(
     source: str, schema: headwater.Schema, out: Path, *, seeds_dir: Path | None,
     selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
-    verify: str = "once",
+    verify: str = "once", query_timeout: float | None = None,
 ) -> Path:  # fmt: skip
     """Build the store, unless it was built from this source as it is, with this schema, and is not
     damaged.
@@ -163,6 +163,7 @@ def build_store(
         schema: with the run's task alone (`read_schema`).
         keep: a run learned from the store that is there: raise where another would take its place.
         verify: whether the store is read to its last byte, as of `headwater.Store`.
+        query_timeout: as of `headwater.build`; None: as there by default.
     """
     import headwater
     from headwater.build.workspace import source_files
@@ -198,6 +199,7 @@ def build_store(
         report = headwater.build(
             source, str(store), metadata=schema, seeds_dir=seeds_dir, progress=display,
             strict=strict, **selected,
+            **({} if query_timeout is None else {"query_timeout": query_timeout}),
         )  # fmt: skip
     finally:
         display.close()
@@ -342,7 +344,7 @@ def run_pipeline(
     question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
     selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
     overwrite: bool = False, tree_share: float = 0.0, verify: str = "once",
-    say: Say = lambda message: None,
+    query_timeout: float | None = None, say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
@@ -354,6 +356,7 @@ def run_pipeline(
         overwrite: replace what `out` holds of a run of another task, store or other settings.
         tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
         verify: whether the store is read to its last byte, as of `headwater.Store`.
+        query_timeout: seconds after which a query is stopped; None: 600. 0: never.
         say: told what happens, a line or a paragraph at a time.
     """
     cfg = preset_config(preset, **overrides)  # complain before anything slow
@@ -378,6 +381,7 @@ def run_pipeline(
         store = build_store(
             source, schema, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
             strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite, verify=verify,
+            query_timeout=query_timeout,
         )  # fmt: skip
     except BaseException as error:
         if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):

@@ -21,7 +21,7 @@ from untrained import untrained_run
 
 import confluence
 from confluence.answers import prediction_files as answers_module
-from confluence.answers.key_file import KeyFileError, read_keys
+from confluence.answers.key_file import KeyFileError, _csv_lines, read_keys
 from confluence.answers.prediction_files import import_duckdb
 from confluence.cli.main import main
 from confluence.config import Config
@@ -178,6 +178,24 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_predicted(
 
 
 # ---- keys
+
+
+def test_a_key_does_not_run_as_a_formula_and_is_read_again_as_it_was(
+    run: confluence.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = run.predict(split="val", path=tmp_path / "first.csv")
+    columns = answers.columns()
+    count = len(columns["prediction"])
+    columns |= {name: ["=1+1", "-5", "'@x"] * count for name in answers.key_columns}
+    monkeypatch.setattr(
+        type(answers), "columns",
+        lambda self, start=0, stop=None: {n: v[:count][start:stop] for n, v in columns.items()},
+    )  # fmt: skip
+    path = tmp_path / "formulas.csv"
+    answers.write(path)
+    found = [row[answers.key_columns[0]] for row in read_csv(path)]
+    assert found[:3] == ["'=1+1", "-5", "''@x"]
+    assert [values[0] for _, values in _csv_lines(path)][1:4] == ["=1+1", "-5", "'@x"]
 
 
 def test_keys_of_text_are_taken_as_they_are(

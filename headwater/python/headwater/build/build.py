@@ -69,6 +69,9 @@ Metadata = str | os.PathLike[str] | Mapping[str, Any] | Schema
 
 Cache = str | os.PathLike[str] | bool
 
+QUERY_TIMEOUT_S = 600.0
+LONGEST_S = 1e9
+
 
 def build(
     source: Source,
@@ -82,6 +85,7 @@ def build(
     stats_until: str | date | None = None,
     seeds_dir: str | os.PathLike[str] | None = None,
     memory_limit: str | None = None,
+    query_timeout: float = QUERY_TIMEOUT_S,
     progress: Progress | None = None,
     strict: bool = False,
     schemas: Sequence[str] = (),
@@ -99,6 +103,7 @@ def build(
     given temporal splits). seeds_dir: where label tables are (default: beside the metadata file,
     and then they must lie in that folder).
     memory_limit: of the process, such as "4GB" (default: DuckDB takes up to a quarter of RAM).
+    query_timeout: seconds after which the query of a task is stopped, with a TaskError; 0: never.
     progress: called with (stage, item). strict: anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
@@ -111,6 +116,7 @@ def build(
         stats_until=stats_until,
         seeds_dir=None if seeds_dir is None else Path(seeds_dir),
         memory_limit=memory_limit,
+        query_timeout=_seconds(query_timeout),
         tell=progress if progress is not None else lambda stage, item: None,
         strict=strict,
         selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
@@ -147,6 +153,7 @@ def dry_run(
     cache: Cache = True,
     seeds_dir: str | os.PathLike[str] | None = None,
     memory_limit: str | None = None,
+    query_timeout: float = QUERY_TIMEOUT_S,
     progress: Progress | None = None,
     texts: str | os.PathLike[str] | None = None,
     schemas: Sequence[str] = (),
@@ -165,12 +172,19 @@ def dry_run(
             stats_until=None,
             seeds_dir=None if seeds_dir is None else Path(seeds_dir),
             memory_limit=memory_limit,
+            query_timeout=_seconds(query_timeout),
             tell=progress if progress is not None else lambda stage, item: None,
             strict=False,
             selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
         )
         with open_workspace(options.target, None) as workspace:
             return _Build(workspace, options).rehearse(None if texts is None else Path(texts))
+
+
+def _seconds(given: float) -> float:
+    if isinstance(given, bool) or not (isinstance(given, int | float) and 0 <= given < LONGEST_S):
+        raise ValueError(f"query_timeout is {given!r}, expected seconds; 0: no limit")
+    return float(given)
 
 
 def _embedding(
@@ -197,6 +211,7 @@ class _Options:
     stats_until: str | date | None
     seeds_dir: Path | None
     memory_limit: str | None
+    query_timeout: float
     tell: Progress
     strict: bool
     selection: Selection
@@ -390,12 +405,12 @@ class _Build:
         is_given = self.options.seeds_dir is not None
         self.label_bytes = load_labels(self.connection, self.schema, directories, is_given=is_given)
         if any(task.query is not None for task in self.schema.tasks):
-            self.tell("tasks", "queries")
             create_views(self.connection, self.tables)
             self.connection.close()
             locked = open_database(self.folder, memory_limit=self.options.memory_limit, locked=True)
             try:
-                run_queries(locked, self.schema)
+                timeout_s = self.options.query_timeout
+                run_queries(locked, self.schema, timeout_s, lambda name: self.tell("tasks", name))
             finally:
                 locked.close()
             self.connect()

@@ -8,7 +8,8 @@ task_seeds.py makes seeds of.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headwater.build.convert import CanonicalTable, query_view
@@ -37,15 +38,21 @@ def create_views(connection: Connection, tables: Sequence[CanonicalTable]) -> No
                 connection.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {query_view(table)}")
 
 
-def run_queries(connection: Connection, schema: Schema) -> None:
-    """Write each query's result, in its order, to `labels.q<k>`. The connection is locked down."""
+def run_queries(
+    connection: Connection, schema: Schema, timeout_s: float, tell: Callable[[str], None]
+) -> None:
+    """Write each query's result, in its order, to `labels.q<k>`. The connection is locked down.
+
+    timeout_s: after which a query is stopped, with a TaskError; 0: never.
+    """
     import duckdb
 
     problems: list[HeadwaterError] = []
     for index, task in enumerate(schema.tasks):
         if task.query is None:
             continue
-        with collected(problems):
+        tell(f"query of {task.name}" + (f", at most {_span(timeout_s)}" if timeout_s else ""))
+        with collected(problems), _Deadline(connection, timeout_s) as deadline:
             query = _only_select(connection, task, [table.name for table in schema.tables])
             try:
                 described = connection.execute(f"DESCRIBE {query}").fetchall()
@@ -53,9 +60,49 @@ def run_queries(connection: Connection, schema: Schema) -> None:
                 connection.execute(f"CREATE TABLE labels.q{index} AS SELECT * FROM (\n{query}\n)")
             except duckdb.OutOfMemoryException:
                 raise  # the build says what to do
-            except duckdb.Error as error:
+            except (duckdb.Error, RuntimeError) as error:
+                if deadline.is_over:
+                    raise TaskError(
+                        f"the query of task '{task.name}' did not end within {_span(timeout_s)}: "
+                        "make it end, or give it more time with --query-timeout SECONDS "
+                        "(0: no limit)"
+                    ) from error
+                if not isinstance(error, duckdb.Error):
+                    raise
                 raise TaskError(f"the query of task '{task.name}' failed: {error}") from error
     raise_together(problems)
+
+
+class _Deadline:
+    """Interrupts what a connection executes once the time is over, until the context ends."""
+
+    AGAIN_S = 0.1  # DuckDB forgets an interrupt that comes between two statements
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self.is_over = False
+        self._connection, self._seconds = connection, seconds
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> _Deadline:
+        if self._seconds:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+        if self._seconds:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        wait = self._seconds
+        while not self._is_done.wait(wait):
+            self.is_over, wait = True, self.AGAIN_S
+            self._connection.interrupt()
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds % 60 else f"{seconds / 60:g} min"
 
 
 def _only_select(connection: Connection, task: Task, tables: list[str]) -> str:

@@ -69,6 +69,12 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--memory-limit", metavar="SIZE", help="memory that the process may use, such as 4GB"
     )
+    build.add_argument(
+        "--query-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="stop the query of a task after so long (600; 0: no limit)",
+    )
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
     build.set_defaults(command=commands.build, refuse=build.error)
 

@@ -94,6 +94,8 @@ def build(options: argparse.Namespace) -> int:
         "progress": display,
         **selected(options),
     }
+    if options.query_timeout is not None:
+        shared["query_timeout"] = options.query_timeout
     report: Any
     try:
         if options.dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -184,6 +185,32 @@ def test_a_bad_query_is_an_error_that_names_the_task(
         build_task(tmp_path, {**SOLD, "query": query})
     assert "task 't'" in str(caught.value)
     assert not (tmp_path / "s").exists()
+
+
+ENDLESS = """
+    WITH RECURSIVE more AS (SELECT 0 AS i UNION ALL SELECT (i + 1) % 7 FROM more)
+    SELECT book_id, DATE '2021-01-01' AS at, 1.0 AS sold FROM books WHERE book_id IN (
+        SELECT count(*) FROM more)"""
+
+
+def test_a_query_without_end_is_stopped(tmp_path: Path) -> None:
+    """It ran on, silently. The query before it, which ends, has its own time."""
+    lines: list[str] = []
+    document = bookstore_metadata(sold=SOLD, endless={**SOLD, "query": ENDLESS})
+    with pytest.raises(TaskError, match=r"'endless' did not end within 0\.5 s.*--query-timeout"):
+        build(
+            arrow_tables(bookstore()), tmp_path / "store", document, cache=False,
+            query_timeout=0.5, progress=lambda stage, item: lines.append(item),
+        )  # fmt: skip
+    assert [line for line in lines if line.startswith("query")] == [
+        "query of sold, at most 0.5 s", "query of endless, at most 0.5 s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [-1, math.nan, math.inf, "10", True])
+def test_a_query_timeout_is_a_number_of_seconds(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(ValueError, match=r"query_timeout is .*, expected seconds; 0: no limit"):
+        build(arrow_tables(bookstore()), tmp_path, bookstore_metadata(), query_timeout=given)
 
 
 def test_a_query_sees_converted_values_ignored_columns_and_tables_outside_the_graph(

@@ -1,0 +1,24 @@
+"""Texts of a database do not run as formulas in a spreadsheet, and are read again as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from confluence.answers.csv_cells import as_read, written
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=", "'=1", "''-x"]
+PLAIN = ["Aachen", "007", "-5", "+49", "-.5", "-1e-3", "'", "'a", "a=1", "", 5, -0.25, True, None]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_text_that_a_spreadsheet_would_run_has_an_apostrophe_in_front(text: str) -> None:
+    assert written(text) == f"'{text}"
+    assert as_read(written(text)) == text
+
+
+@pytest.mark.parametrize("value", PLAIN)
+def test_numbers_and_other_texts_stay_as_they_are(value: Any) -> None:
+    assert written(value) is value
+    assert not isinstance(value, str) or as_read(value) == value
