@@ -80,8 +80,8 @@ def run_process(main: Callable[[], int]) -> NoReturn:
 
     A command that a signal ended has saved and closed its files by now. Its process ends without
     the interpreter's shutdown: XLA may still compile or compute in other threads, and a shutdown
-    under them is a segmentation fault. A further Ctrl-C also ends the process at once, where Python
-    would print a traceback or "Exception ignored".
+    under them is a segmentation fault. A further Ctrl-C also ends the process at once; Python would
+    print a traceback or "Exception ignored".
     """
     before = sys.unraisablehook
 

@@ -133,7 +133,7 @@ def source_files(source: Any, target: Path) -> list[Path] | None:
 
 def file_facts(files: Iterable[Path]) -> list[list[Any]]:
     """Path, size, mtime, ctime and inode of each file that is there: a change changes one of them.
-    The ctime also tells a file that was put back with its mtime."""
+    The ctime changes if a file is put back with its mtime."""
     facts: list[list[Any]] = []
     for file in files:
         try:
