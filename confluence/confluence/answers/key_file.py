@@ -21,6 +21,7 @@ from typing import Any
 import headwater
 import numpy as np
 from headwater.errors import nearest
+from headwater.sources.csv_files import long_cells
 from headwater.sources.database import hide_progress_bar
 from headwater.store.row_keys import Time, time_us
 from headwater.store.store import NO_ROW
@@ -76,7 +77,7 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
 
 
 def _csv_lines(path: Path) -> Iterator[Line]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file, long_cells():
         reader = csv.reader(file, strict=True)
         yield from ((reader.line_num, [*map(as_read, values)]) for values in reader if values)
 

@@ -16,6 +16,7 @@ import csv
 import gzip
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -103,17 +104,28 @@ def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
     try:
-        reader = csv.reader(
-            lines,
-            delimiter=form.delimiter,
-            quotechar=form.quote or '"',
-            quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
-            doublequote=doubled,
-            escapechar=None if doubled else form.escape,
-        )
-        return list(islice((row for row in reader if row), count))
+        with long_cells(_line_bytes(connection)):
+            reader = csv.reader(
+                lines,
+                delimiter=form.delimiter,
+                quotechar=form.quote or '"',
+                quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
+                doublequote=doubled,
+                escapechar=None if doubled else form.escape,
+            )
+            return list(islice((row for row in reader if row), count))
     except csv.Error as error:
         raise SourceError(f"cannot read '{path}': {error}") from error
+
+
+@contextmanager
+def long_cells(most: int = CSV_LINE_BYTES) -> Iterator[None]:
+    """Python's reader takes cells of up to so many characters; by itself it stops after 131,072."""
+    before = csv.field_size_limit(most)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def text_lines(connection: Connection, path: Path, encoding: str) -> Iterator[str]:
