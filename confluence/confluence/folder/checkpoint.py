@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from headwater.files import check_regular
 from jax import Array
 
 from confluence.config import Config, kept_config
@@ -459,6 +460,15 @@ def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
     import orbax.checkpoint as ocp
 
     path = out / FOLDER / str(step)
+    try:
+        for file in path.rglob("*"):
+            if not file.is_dir():
+                check_regular(file)  # Orbax would wait for the writer of a named pipe
+    except OSError as error:
+        raise DamagedCheckpointError(
+            f"the checkpoint of step {step} in '{out}' is damaged: {error.strerror}:"
+            f" '{error.filename}'"
+        ) from error
     try:
         with _checkpointer() as checkpointer:
             return checkpointer.restore(path.absolute(), args=ocp.args.Composite(**items))

@@ -32,6 +32,9 @@ struct hwi_file {
 HWI_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
                                   uint32_t index, hw_load load, hw_error *error);
 void hwi_file_close(struct hwi_file *file);
+/* A descriptor for reading, or -1 with errno. It waits for nobody: a named pipe in the place of a
+ * file would keep a caller until a writer comes, and hwi_file_identify then refuses it. */
+int hwi_open_to_read(int directory, const char *path);
 /* Sets what tells a file from others, of an open one that must be regular. */
 HWI_CHECK hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error);
 /* The next section, which must have this id, element size and count. */

@@ -31,7 +31,7 @@
 
 static hw_status read_manifest(struct hwi_file *manifest, char head[MANIFEST_HEAD_BYTES + 1],
                                const char *store_path, hw_error *error) {
-    int fd = open(manifest->path, O_RDONLY | O_CLOEXEC);
+    int fd = hwi_open_to_read(AT_FDCWD, manifest->path);
     struct stat info;
     if (fd < 0 && stat(store_path, &info) != 0) {
         return hwi_fail(error, HW_BAD_STORE, "cannot open store '%s': %s", store_path,
