@@ -86,12 +86,12 @@ def backtest(
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
+    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
+    check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
     check_stores([path], verify)
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     _warn_of_late_labels(asked)
-    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
-    check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
     scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
