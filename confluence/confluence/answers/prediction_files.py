@@ -94,8 +94,8 @@ class Answers(Sequence[Row]):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV or Parquet file, by the suffix of its name. It appears when it is whole. Of
-        files that exist it replaces only predictions (FileExistsError)."""
+        """Write a CSV or Parquet file, by the suffix of its name. It appears when it is whole.
+        FileExistsError if the file exists and does not hold predictions."""
         path = Path(path)
         check_predictions_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,8 +195,8 @@ WRITERS: dict[str, Callable[[Answers, Path], None]] = {
 
 
 def check_predictions_file(path: Path, keys_file: Path | str | None = None) -> None:
-    """Raise unless answers can be written to a path; before anything slow begins. Of files that
-    exist only predictions are replaced, and not those that were asked about again."""
+    """Raise unless answers can be written to a path; before anything slow begins. If a
+    file exists, it must hold predictions, and must not be the one that asks."""
     if path.suffix.lower() not in WRITERS:
         raise ValueError(f"'{path}' ends in neither {' nor '.join(WRITERS)}")
     if path.suffix.lower() == ".parquet":

@@ -62,8 +62,8 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
 
 
 def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
-    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it. Of
-    files that exist it replaces only results (FileExistsError)."""
+    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it.
+    FileExistsError if the file exists and is not a result."""
     last_step = (saved_steps(out) or [result["step"]])[-1]
     path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
     check_output(path, "the name of the result", is_own=is_result, what="a result of a run")

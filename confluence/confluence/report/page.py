@@ -65,8 +65,7 @@ class Markup(str):
 
 
 def write_page(out: Path) -> Path:
-    """Make the page of a run's folder. Of files that exist it replaces only a page
-    (FileExistsError)."""
+    """Make the page of a run's folder; FileExistsError if another file has its name."""
     events = read_events(out / FILE)
     if not events:
         raise FileNotFoundError(f"'{out}' has no log of a run ('{out / FILE}')")

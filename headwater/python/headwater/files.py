@@ -2,9 +2,9 @@
 write.
 
 A named pipe keeps its reader until somebody writes, and a device may have no end. So files are
-opened with `regular`, and those that a library opens are checked with `check_regular` before. What
-the shell hands over on purpose (`/dev/stdin`, `/dev/fd/N`) is read where a command reads a file
-once, up to a bound.
+opened with `regular`, and those that a library opens are checked with `check_regular` before. A
+stream that the shell hands over (`/dev/stdin`, `/dev/fd/N`) is read up to a bound, if a command
+reads its file once.
 
 A path that is written is checked with `check_output`: an input is never replaced, and of other
 files only what the command itself wrote.
@@ -74,8 +74,8 @@ def _refuse_kind(mode: int, path: AnyPath) -> None:
 
 
 def open_given(path: AnyPath) -> BinaryIO:
-    """A file that a command reads once: a regular one, or what the shell hands over, of which
-    TEXT_BYTES_MAX bytes are read at most."""
+    """A file that a command reads once: a regular one, or a stream that the shell hands over, of
+    which TEXT_BYTES_MAX bytes are read at most."""
     if HANDED_OVER.fullmatch(os.fspath(path)) is None:
         return open(path, "rb", opener=regular)
     raw = io.FileIO(os.fspath(path))
@@ -144,8 +144,8 @@ def check_output(
     (FileExistsError), unless it is a file that the command writes itself.
 
     option: the one that names the path. inputs: the files that the command reads, each with the
-    option that names them. is_own: tells whether the command wrote a file; what: a file that it
-    writes, such as "a metadata.json". advice: what else to do.
+    option that names them. is_own: whether the command wrote a file; what: a file that it writes,
+    such as "a metadata.json". advice: another way.
     """
     path = Path(path)
     check_no_input(path, option, inputs)
@@ -176,8 +176,7 @@ def _identity(path: AnyPath) -> tuple[int, int] | None:
 
 
 def is_stream(path: AnyPath) -> bool:
-    """Whether what is written to a path goes through it, as through /dev/stdout, and replaces
-    nothing."""
+    """Whether a path leads to a stream, such as /dev/stdout: writing to it replaces nothing."""
     if HANDED_OVER.fullmatch(os.fspath(path)):
         return True
     try:

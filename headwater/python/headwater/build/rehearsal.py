@@ -41,7 +41,7 @@ class Rehearsal:
     requests: int = 0
     tokens: int = 0  # estimated
     notes: list[str] = field(default_factory=list)  # of tasks that have no seeds, or hardly any
-    texts_file: str | None = None  # where the texts were written
+    texts_file: str | None = None  # of --texts
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

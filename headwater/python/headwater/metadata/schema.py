@@ -247,8 +247,8 @@ class Schema:
         return parse_schema(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write metadata.json, one column per line, to be reviewed and versioned. Of files that
-        exist it replaces only a metadata.json (FileExistsError)."""
+        """Write metadata.json, one column per line, to be reviewed and versioned.
+        FileExistsError if the file exists and is not a metadata.json."""
         if not is_stream(path):
             check_output(path, "path", is_own=_is_metadata, what="a metadata.json")
         Path(path).write_text(_pretty(self.to_dict(), 0) + "\n", encoding="utf-8")
