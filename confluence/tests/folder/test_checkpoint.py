@@ -91,7 +91,7 @@ def test_a_pipe_in_a_checkpoint_is_damage_that_is_named(
     file = next(path for path in (tmp_path / "checkpoints" / "4").rglob("*") if path.is_file())
     file.unlink()
     os.mkfifo(file)
-    said = f"is damaged: Is a named pipe, not a file: '{file}'"
+    said = f"is damaged: '{file}' is not a file"
     with pytest.raises(DamagedCheckpointError, match=re.escape(said)):
         load_record(tmp_path)
 
