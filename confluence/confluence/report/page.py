@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 import headwater
+from headwater import console
 
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
@@ -102,13 +103,14 @@ def make_page(out: Path, events: list[Event]) -> str:
     ]
     body = "".join(f"<section><h2>{name}</h2>{part}</section>" for name, part in sections if part)
     head = f"<h1>{escape(title)}</h1><p>{escape(_headline(out, place, events))}</p>"
-    return (
+    page: str = console.shown(  # names of a database may have control characters
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><header>{head}</header>\n<main>{body}</main></body></html>\n"
     )
+    return page
 
 
 # --------------------------------------------------------------------------------- state and curves

@@ -284,6 +284,14 @@ def test_no_name_can_become_markup(tmp_path: Path) -> None:
     assert ("href", "./evaluation-%3Ci%3E.json") in page.attributes
 
 
+def test_control_characters_of_names_are_spelled_out(tmp_path: Path) -> None:
+    """U+202E turns the text behind it round; half of a surrogate pair cannot be written."""
+    name = "a\x1b[2J\u202eb\ud800"
+    write_log(tmp_path, {**START, "tasks": {name: 1}}, train_line(1, 1.0))
+    page = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "<h1>a\\x1b[2J\\u202eb\\ud800</h1>" in page
+
+
 def test_the_command_makes_the_page_or_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
