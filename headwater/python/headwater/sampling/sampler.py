@@ -560,8 +560,12 @@ class Sampler:
         given, names = self._options["time_split"], [self._seeds.name(n) for n in numbers]
         is_by_time = given is not None and set(given) != {NO_TIME_US}
         stored = None if is_by_time else split
-        found = [why_empty(self.store.metadata, name, stored) for name in names]
-        reasons = "; ".join(why for why in found if why is not None)
+        found = {name: why_empty(self.store.metadata, name, stored) for name in names}
+        reasons = "; ".join(
+            why if len(names) == 1 else f"task '{name}': {why}"
+            for name, why in found.items()
+            if why is not None
+        )
         return f": {reasons}" if reasons else ""
 
     def _stream(self, split: str) -> int:

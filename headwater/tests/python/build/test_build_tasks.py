@@ -422,6 +422,22 @@ def test_a_task_without_seeds_says_why_at_build_dry_run_and_sampling(
     assert told in capsys.readouterr().err
 
 
+def test_of_several_tasks_without_seeds_each_is_named_with_its_reason(tmp_path: Path) -> None:
+    task = {**SOLD, "query": "SELECT book_id + 90 AS book_id, DATE '2021-01-01' AS at, 1 AS sold"}
+    task["query"] += " FROM books LIMIT 1"
+    metadata = bookstore_metadata(t=task, u={**task, "query": f"{task['query']} OFFSET 99"})
+    build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    with (
+        Sampler(tmp_path / "s", num_prefetch=0) as sampler,
+        pytest.raises(
+            TaskError,
+            match=r": task 't': all 1 rows of the task are dropped: .*; task 'u': its query or "
+            "label tables have no rows$",
+        ),
+    ):
+        sampler.next_train_batch()
+
+
 def test_a_few_dropped_rows_are_not_why_a_split_is_empty(tmp_path: Path) -> None:
     """A task of two rows has no seeds in some split of three; and none is known by 1999."""
     rows = "('12', DATE '2021-01-01', 1), ('11', '2021-01-01', 1), ('99', '2021-01-01', 2)"
