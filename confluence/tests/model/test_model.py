@@ -1,7 +1,12 @@
-"""The model: equal to a plain NumPy forward, blind to padding, truth and rows out of reach."""
+"""The model: equal to a plain NumPy forward, blind to padding, truth and rows out of reach.
+
+These tests spend their time in the compiler: batches of all types of target have the arrays of one
+shape, and what one test compiled serves the others.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -29,6 +34,7 @@ from confluence.training import smoke
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
 STATIC: dict[str, Any] = {"category_limit": LIMIT, "row_shape": smoke.ROW_SHAPE}
+truth_of = jax.jit(read_truth)
 FLOAT_INPUTS = ("numeric_values", "timestamp_values", "row_ages", "text_batch_embeddings")
 
 
@@ -42,38 +48,49 @@ def cfg(cfg: Config, request: pytest.FixtureRequest) -> Config:
 
 def random_params(cfg: Config, seed: int = 1) -> Any:
     """Parameters away from their first values, so that gates, γ, τ and biases matter."""
+    return dict(_random_params(cfg.replace(attention="auto"), seed))
+
+
+@functools.cache
+def _random_params(cfg: Config, seed: int) -> Any:
     params = init(jax.random.key(seed), cfg, smoke.TEXT_WIDTH)
-    keys = jax.random.split(jax.random.key(seed + 1), len(params))
-    return {
-        name: value + 0.2 * jax.random.normal(key, value.shape)
-        for key, (name, value) in zip(keys, params.items(), strict=True)
-    }
+    draws = np.random.default_rng(seed)
+    noise = {n: 0.2 * draws.normal(size=v.shape).astype(np.float32) for n, v in params.items()}
+    return jax.device_put({n: np.asarray(value) + noise[n] for n, value in params.items()})
 
 
 def inputs(batch: Any) -> dict[str, jax.Array]:
     return to_device({name: np.array(batch[name]) for name in INPUT_FIELDS})
 
 
+@functools.cache
+def jitted_forward(cfg: Config) -> Any:
+    """Of parameters, arrays and tables."""
+    return jax.jit(functools.partial(forward, cfg=cfg, **STATIC))
+
+
 def run(params: Any, batch: Any, cfg: Config) -> Output:
-    step = jax.jit(lambda p, b: forward(p, b, smoke.synthetic_tables(), cfg, **STATIC))
-    return step(params, inputs(batch))
+    output: Output = jitted_forward(cfg)(params, inputs(batch), smoke.synthetic_tables())
+    return output
 
 
-def float_loss(params: Any, arrays: Any, cfg: Config, floats: Any, truth: Any) -> jax.Array:
-    arrays = {**arrays, **floats}
-    output = forward(params, arrays, smoke.synthetic_tables(), cfg, **STATIC)
-    total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg))
-    return total
+@functools.cache
+def _gradients(cfg: Config) -> Any:
+    def float_loss(floats: Any, params: Any, arrays: Any, truth: Any) -> jax.Array:
+        arrays = {**arrays, **floats}
+        output = forward(params, arrays, smoke.synthetic_tables(), cfg, **STATIC)
+        total, _ = batch_loss(output, truth, arrays, smoke.synthetic_scales(cfg))
+        return total
+
+    return jax.jit(jax.grad(float_loss))
 
 
 def float_gradients(params: Any, batch: Any, cfg: Config) -> dict[str, np.ndarray[Any, Any]]:
     """Gradient of the loss, at a fixed truth, with respect to every float input."""
     arrays = inputs(batch)
-    truth = read_truth(arrays, smoke.synthetic_scales(cfg))
+    truth = truth_of(arrays, smoke.synthetic_scales(cfg))
     floats = {name: arrays[name].astype(jnp.float32) for name in FLOAT_INPUTS}
-    gradient = jax.jit(jax.grad(lambda p, a, f, t: float_loss(p, a, cfg, f, t), 2))(
-        params, arrays, floats, truth
-    )
+    gradient = _gradients(cfg)(floats, params, arrays, truth)
     return {name: np.asarray(value) for name, value in gradient.items()}
 
 
@@ -108,15 +125,17 @@ def test_forward_equals_plain_numpy(cfg: Config, stype: SemanticType) -> None:
             np.testing.assert_allclose(found, value, rtol=1e-4, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("cfg", ["dense"], indirect=True)
 def test_how_many_contexts_are_attended_at_once_changes_nothing(
     cfg: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
-    found = []
-    for block in (1, 4):
-        monkeypatch.setattr(attention, "block_size", lambda batch, block=block: block)
-        found.append(run(params, batch, cfg).boolean)
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+    usual, count = attention.block_size(cfg.batch_size), cfg.batch_size
+    expected = run(params, batch, cfg).boolean
+    monkeypatch.setattr(attention, "block_size", lambda batch: 1 if usual == count else count)
+    otherwise = jax.jit(functools.partial(forward, cfg=cfg, **STATIC))
+    found = otherwise(params, inputs(batch), smoke.synthetic_tables()).boolean
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("stype", TARGET_STYPES)
@@ -191,7 +210,7 @@ def test_contexts_that_do_not_count_weigh_nothing(cfg: Config) -> None:
     assert np.all(gradient[[1, 3]] == 0)
     assert np.any(gradient[[0, 2]] != 0)
     arrays = inputs(batch)
-    assert read_truth(arrays, smoke.synthetic_scales(cfg)).weight.tolist() == [1, 0, 1, 0]
+    assert truth_of(arrays, smoke.synthetic_scales(cfg)).weight.tolist() == [1, 0, 1, 0]
 
 
 def permuted(batch: Any, seed: int) -> Any:
@@ -217,10 +236,12 @@ def permuted(batch: Any, seed: int) -> Any:
 def test_permuting_rows_leaves_the_loss_unchanged(cfg: Config) -> None:
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, SemanticType.CATEGORICAL)
     scales = smoke.synthetic_scales(cfg)
+    loss_of = jax.jit(
+        lambda out, arrays: batch_loss(out, read_truth(arrays, scales), arrays, scales)
+    )
     losses = []
     for one in (batch, permuted(batch, 1), permuted(batch, 2)):
-        truth = read_truth(inputs(one), scales)
-        losses.append(float(batch_loss(run(params, one, cfg), truth, inputs(one), scales)[0]))
+        losses.append(float(loss_of(run(params, one, cfg), inputs(one))[0]))
     np.testing.assert_allclose(losses[1:], losses[0], rtol=1e-5)
 
 
@@ -236,7 +257,7 @@ def test_numbers_are_scaled_to_the_train_labels(cfg: Config) -> None:
     at = batch["is_target"] == 1
     batch["numeric_values"][at] = 2.0  # 2 standard deviations of 3 above 10: 16
     scales = TaskScales(jnp.full(4, 3.0 / 5.0), jnp.full(4, (10.0 - 6.0) / 5.0), jnp.ones(4))
-    np.testing.assert_allclose(read_truth(inputs(batch), scales).number, (16 - 6) / 5, rtol=1e-6)
+    np.testing.assert_allclose(truth_of(inputs(batch), scales).number, (16 - 6) / 5, rtol=1e-6)
 
 
 def test_rows_looked_up_by_a_product_are_the_same_with_the_same_gradient() -> None:
@@ -246,7 +267,8 @@ def test_rows_looked_up_by_a_product_are_the_same_with_the_same_gradient() -> No
     weights = jnp.asarray(draw.normal(size=(3, 11, 5)), jnp.float32)
 
     def gradient(take: Any) -> Any:
-        return jax.value_and_grad(lambda rows: jnp.sum(jnp.sin(take(rows)) * weights))(table)
+        total = jax.value_and_grad(lambda rows: jnp.sum(jnp.sin(take(rows)) * weights))
+        return jax.jit(total)(table)
 
     plain, plain_gradient = gradient(lambda rows: look_up(rows, ids))
     product, product_gradient = gradient(lambda rows: look_up_by_product(rows, ids, table.dtype))
@@ -258,20 +280,24 @@ def test_epochs_and_ages_keep_their_digits_in_bfloat16() -> None:
     """Which has 8 bits: times of two weeks were one, ages of 700 and 704 days too."""
     cfg = Config(width=32, heads=2, layers=1, compute_dtype="bfloat16")
     batch = smoke.synthetic_batch(cfg, SemanticType.TIMESTAMP)
-    params = {name: value * 0 for name, value in random_params(cfg).items()}
-    params["encoder.norm"] = params["encoder.norm"] + 1
-    weights = params["encoder.timestamp.weight"]
-    params["encoder.timestamp.weight"] = weights.at[-1, 0].set(1000).at[-2, 1].set(1.0)
-    params["encoder.age.bias"] = params["encoder.age.bias"].at[0].set(-1000)
+    params = {name: np.zeros_like(value) for name, value in random_params(cfg).items()}
+    params["encoder.norm"] += 1
+    params["encoder.timestamp.weight"][[-1, -2], [0, 1]] = 1000, 1
+    params["encoder.age.bias"][0] = -1000
     is_time = (batch["semantic_types"] == SemanticType.TIMESTAMP) & (batch["is_padding"] == 0)
     is_time &= (batch["is_null"] == 0) & (batch["is_target"] == 0)
     assert is_time.any()
+
+    @jax.jit
+    def encoded(params: Any, arrays: Any) -> jax.Array:
+        flat = as_flat(arrays)
+        return encode(params, flat, read_cells(flat), smoke.synthetic_tables(), cfg)
+
     batch["row_ages"][:] = 1.0  # the vector of rows without time has no bias
     found = []
     for epoch in (1.0, 1.003):
         batch["timestamp_values"][is_time] = [0.0] * 13 + [1.0, epoch]
-        flat = as_flat(inputs(batch))
-        h = encode(params, flat, read_cells(flat), smoke.synthetic_tables(), cfg)
+        h = encoded(params, inputs(batch))
         found.append(np.asarray(h, np.float32)[is_time.reshape(-1)])
     assert np.abs(found[0][:, 0]).max() < 0.1 and found[1][:, 0].min() > 1
 
@@ -282,7 +308,7 @@ def test_sums_over_all_cells_of_a_batch_lose_nothing_in_bfloat16() -> None:
         width=16, heads=2, layers=1, sequence_length=256, max_rows=64, batch_size=32, steps=10,
         attention="dense",
     )  # fmt: skip
-    flat = as_flat(to_device(smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)))
+    flat = jax.jit(as_flat)(to_device(smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)))
     params = init(jax.random.key(1), cfg, smoke.TEXT_WIDTH)
 
     def gradients(dtype: str) -> Any:

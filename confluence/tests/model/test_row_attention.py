@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -16,15 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from test_model import LIMIT, STATIC, inputs, random_params
+from small import SMALL
+from test_model import LIMIT, STATIC, inputs, random_params, run
 
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
 from confluence.model import compiled_attention, row_attention
-from confluence.model.cells import Cells, at_targets, read_cells
+from confluence.model.cells import at_targets, read_cells
 from confluence.model.expand import as_flat
 from confluence.model.loss import TARGET_STYPES
 from confluence.model.patterns import (
+    Patterns,
     attention_path,
     compiled_patterns,
     dense_patterns,
@@ -81,33 +84,39 @@ class Contexts:
         self.starts = np.array(starts, np.int32)
         self.targets = np.array(targets, np.int32)
 
-    def cells(self) -> Cells:
-        """As the model reads them."""
+    def arrays(self) -> dict[str, Any]:
+        """A batch of `as_flat`."""
         N = len(self.row_ids)
-        return read_cells(
-            {
-                "is_padding": jnp.asarray(~self.is_cell), "is_target": jnp.zeros(N, bool),
-                "semantic_types": jnp.zeros(N, jnp.int32),
-                "row_ids": jnp.asarray(self.row_ids), "column_ids": jnp.asarray(self.column_ids),
-                "parents": jnp.asarray(self.parents), "context_targets": jnp.asarray(self.targets),
-                "context_cells": jnp.asarray(self.starts[:, 0]),
-                "context_rows": jnp.asarray(self.starts[:, 1]),
-            }
-        )  # fmt: skip
+        return {
+            "is_padding": ~self.is_cell, "is_target": np.zeros(N, bool),
+            "semantic_types": np.zeros(N, np.int32),
+            "row_ids": self.row_ids, "column_ids": self.column_ids,
+            "parents": self.parents, "context_targets": self.targets,
+            "context_cells": self.starts[:, 0], "context_rows": self.starts[:, 1],
+        }  # fmt: skip
 
-    def attention(self, path: str, pattern: str) -> Any:
-        """One of the equal attentions: of q, k, v and τ; "target_column" takes q of all cells."""
-        cells = self.cells()
+    def patterns(self, arrays: Any, path: str) -> Patterns:
+        """Of the arrays of such a batch, as the model makes them."""
+        cells = read_cells(arrays)
         if path == "compiled":
-            patterns = compiled_patterns(cells)
-        elif path == "dense":
-            patterns = dense_patterns(cells, Config(sequence_length=self.S, max_rows=self.R))
-        else:
-            patterns = row_patterns(cells, RowShape(width=WIDTH, parents=PARENTS))
-        mix = getattr(patterns, pattern)
-        if pattern != "target_column":
-            return mix
-        return lambda q, k, v, tau: mix(at_targets(q, cells.contexts), k, v, tau)
+            return compiled_patterns(cells)
+        if path == "dense":
+            return dense_patterns(cells, Config(sequence_length=self.S, max_rows=self.R))
+        return row_patterns(cells, RowShape(width=WIDTH, parents=PARENTS))
+
+    def attentions(self, path: str, names: tuple[str, ...] = PATTERNS) -> Any:
+        """The equal attentions, of q, k, v and τ; all but "target_column" by one function."""
+
+        def mix(arrays: Any, q: Array, k: Array, v: Array, tau: Array) -> dict[str, Array]:
+            patterns, contexts = self.patterns(arrays, path), read_cells(arrays).contexts
+            return {
+                name: getattr(patterns, name)(
+                    at_targets(q, contexts) if name == "target_column" else q, k, v, tau
+                )
+                for name in names
+            }
+
+        return functools.partial(jax.jit(mix), self.arrays())
 
 
 def draws(contexts: Contexts, D: int, H: int) -> tuple[tuple[Array, ...], Array]:
@@ -125,45 +134,58 @@ def assert_close(found: Any, expected: Any, relative: float, name: str) -> None:
     assert np.abs(found - expected).max() <= relative * max(np.abs(expected).max(), 0.1), name
 
 
-def value_and_gradients(attention: Any, arguments: Any, weights: Array) -> tuple[Any, Any]:
-    def weighted(*arguments: Array) -> tuple[Array, Array]:
-        out = attention(*arguments)
-        return jnp.sum(out * weights), out
+def values_and_gradients(contexts: Contexts, path: str, *given: Any) -> tuple[Any, Any]:
+    """Of every pattern: what the cells get, and what q, k, v and τ do of its weighted sum."""
+    attentions = {name: contexts.attentions(path, (name,)) for name in PATTERNS}
 
-    gradients, out = jax.jit(jax.grad(weighted, (0, 1, 2, 3), has_aux=True))(*arguments)
-    return out, gradients
+    @jax.jit
+    def all_of(arguments: Any, weights: Any) -> Any:
+        def weighted(name: str, *arguments: Array) -> tuple[Array, Array]:
+            out = attentions[name](*arguments)[name]
+            return jnp.sum(out * weights[name]), out
+
+        return {
+            name: jax.grad(functools.partial(weighted, name), (0, 1, 2, 3), has_aux=True)(
+                *arguments
+            )
+            for name in PATTERNS
+        }
+
+    found = all_of(*given)
+    return {n: out for n, (_, out) in found.items()}, {n: g for n, (g, _) in found.items()}
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_cell_gets_what_dense_attention_gives_it(
-    seed: int, pattern: str, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contexts = Contexts(seed, C=(2, 6, 30)[seed % 3])
+    contexts = Contexts(seed, C=(2, 6, 30)[seed])
     monkeypatch.setattr(row_attention, "ROWS_AT_ONCE", (64, 4, 1)[seed])
     monkeypatch.setattr(row_attention, "COLUMN_BLOCK", (32, 8, 4)[seed])
     monkeypatch.setattr(row_attention, "BLOCKS_AT_ONCE", (16, 1, 3)[seed])
-    arguments, weights = draws(contexts, (8, 24, 40)[seed % 3], 2)
-    if pattern == "target_column":
-        weights = weights[: len(contexts.targets)] * (contexts.targets >= 0)[:, None]
-    expected, expected_gradients = value_and_gradients(
-        contexts.attention("dense", pattern), arguments, weights
-    )
-    counts = slice(None) if pattern != "target_column" else contexts.targets >= 0
+    arguments, out = draws(contexts, (8, 24, 40)[seed], 2)
+    weights = dict.fromkeys(PATTERNS, out)
+    has_target = contexts.targets >= 0
+    weights["target_column"] = out[: len(contexts.targets)] * has_target[:, None]
+    expected, expected_gradients = values_and_gradients(contexts, "dense", arguments, weights)
+    is_behind = np.arange(len(out)) >= contexts.starts[-1, 0]
     for path in PATHS[1:]:
-        attention = contexts.attention(path, pattern)
-        found, gradients = value_and_gradients(attention, arguments, weights)
-        if pattern != "target_column":  # padding behind all contexts hands its values on
-            is_behind = np.arange(len(weights)) >= contexts.starts[-1, 0]
-            np.testing.assert_allclose(found[is_behind], arguments[2][is_behind], rtol=1e-6)
-            counts = ~is_behind
-        np.testing.assert_allclose(
-            found[counts], expected[counts], rtol=1e-5, atol=1e-5, err_msg=path
-        )
-        names = ("query", "key", "value", "tau")
-        for name, one, other in zip(names, gradients, expected_gradients, strict=True):
-            part = counts if pattern != "target_column" and name != "tau" else slice(None)
-            assert_close(one[part], other[part], 1e-4, f"{path} {name}")
+        found, gradients = values_and_gradients(contexts, path, arguments, weights)
+        for pattern in PATTERNS:
+            counts = has_target if pattern == "target_column" else ~is_behind
+            if pattern != "target_column":  # padding behind all contexts hands its values on
+                np.testing.assert_allclose(
+                    found[pattern][is_behind], arguments[2][is_behind], rtol=1e-6
+                )
+            np.testing.assert_allclose(
+                found[pattern][counts], expected[pattern][counts], rtol=1e-5, atol=1e-5,
+                err_msg=f"{path} {pattern}",
+            )  # fmt: skip
+            names = ("query", "key", "value", "tau")
+            pairs = zip(gradients[pattern], expected_gradients[pattern], strict=True)
+            for name, (one, other) in zip(names, pairs, strict=True):
+                part = counts if pattern != "target_column" and name != "tau" else slice(None)
+                assert_close(one[part], other[part], 1e-4, f"{path} {pattern} {name}")
 
 
 def test_no_cell_looks_at_another_context() -> None:
@@ -172,15 +194,15 @@ def test_no_cell_looks_at_another_context() -> None:
     arguments, _ = draws(contexts, 8, 2)
     first, end = contexts.starts[1, 0], contexts.starts[2, 0]
     inside = (np.arange(len(contexts.row_ids)) >= first) & (np.arange(len(contexts.row_ids)) < end)
-    spoiled = [jnp.where(inside[:, None], 1e3 * x + 7, x) for x in arguments[:3]]
+    spoiled = [np.where(inside[:, None], 1e3 * x + 7, x) for x in map(np.asarray, arguments[:3])]
     for path in PATHS:
+        attentions = contexts.attentions(path)
+        before, after = attentions(*arguments), attentions(*spoiled, arguments[3])
         for pattern in PATTERNS:
-            attention = contexts.attention(path, pattern)
-            before = np.asarray(attention(*arguments))
-            after = np.asarray(attention(*spoiled, arguments[3]))
             kept = ~inside if pattern != "target_column" else np.arange(5) != 1
-            np.testing.assert_array_equal(before[kept], after[kept], err_msg=f"{path} {pattern}")
-            assert (before != after).any()
+            one, other = np.asarray(before[pattern]), np.asarray(after[pattern])
+            np.testing.assert_array_equal(one[kept], other[kept], err_msg=f"{path} {pattern}")
+            assert (one != other).any()
 
 
 @on_a_processor
@@ -188,11 +210,11 @@ def test_compiled_attention_is_the_same_bits_on_any_number_of_threads() -> None:
     program = (
         "import hashlib; from test_row_attention import *\n"
         "contexts = Contexts(0, S=150, R=40, C=9, n=16); found = hashlib.sha256()\n"
-        "for pattern in PATTERNS[:3]:\n"
-        "    arguments, weights = draws(contexts, 32, 4)\n"
-        "    attention = contexts.attention('compiled', pattern)\n"
-        "    for x in jax.tree.leaves(value_and_gradients(attention, arguments, weights)):\n"
-        "        found.update(np.asarray(x).tobytes())\n"
+        "arguments, out = draws(contexts, 32, 4); weights = dict.fromkeys(PATTERNS, out)\n"
+        "weights['target_column'] = out[:16]\n"
+        "given = contexts, 'compiled', arguments, weights\n"
+        "for x in jax.tree.leaves(values_and_gradients(*given)):\n"
+        "    found.update(np.asarray(x).tobytes())\n"
         "print(found.hexdigest())"
     )
     found = set()
@@ -216,9 +238,9 @@ def test_a_row_that_a_context_does_not_have_is_an_error() -> None:
     at, rows = contexts.starts[1]
     contexts.row_ids[at], contexts.is_cell[at] = contexts.starts[2, 1], True  # of the next but one
     message = f"context 1 has a cell of row {contexts.starts[2, 1] - rows} or later"
-    attention = contexts.attention("compiled", "outbound")
+    attentions = contexts.attentions("compiled", ("outbound",))
     with pytest.raises(Exception, match=message):
-        jax.block_until_ready(attention(*draws(contexts, 8, 2)[0]))
+        jax.block_until_ready(attentions(*draws(contexts, 8, 2)[0]))
 
 
 @on_a_processor
@@ -229,9 +251,9 @@ def test_a_row_that_a_context_does_not_have_is_an_error() -> None:
 def test_contexts_that_the_batch_does_not_have_are_an_error(name: str, at: int, value: int) -> None:
     contexts = Contexts(0)
     contexts.starts[at, ("cells", "rows").index(name)] = value
-    attention = contexts.attention("compiled", "outbound")
+    attentions = contexts.attentions("compiled", ("outbound",))
     with pytest.raises(Exception, match=f"context_{name} do not begin with 0, fall, or pass"):
-        jax.block_until_ready(attention(*draws(contexts, 8, 2)[0]))
+        jax.block_until_ready(attentions(*draws(contexts, 8, 2)[0]))
 
 
 def test_columns_that_span_many_blocks_meet_around_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,49 +266,51 @@ def test_columns_that_span_many_blocks_meet_around_the_end(monkeypatch: pytest.M
     contexts.starts = np.array([[0, 0], [150, 75], [300, 150]], np.int32)
     contexts.parents = np.full((150, PARENTS), 65535, np.int32)
     contexts.targets = np.array([0, 150], np.int32)
-    c = contexts.cells()
-    columns = row_attention.make_columns(c.contexts.of_cell, c.column_ids, c.is_cell)
-    assert columns.band.tolist() == [4, 4, 4, 0]
+
+    @jax.jit
+    def band(arrays: Any) -> Array:
+        c = read_cells(arrays)
+        return row_attention.make_columns(c.contexts.of_cell, c.column_ids, c.is_cell).band
+
+    assert band(contexts.arrays()).tolist() == [4, 4, 4, 0]
     arguments, _ = draws(contexts, 8, 2)
-    found, expected = (contexts.attention(p, "column")(*arguments) for p in ("rows", "dense"))
+    found, expected = (
+        contexts.attentions(path, ("column",))(*arguments)["column"] for path in ("rows", "dense")
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_wider_than_declared_and_contexts_that_no_window_holds_are_told() -> None:
     contexts = Contexts(1)
-    is_whole = row_patterns(contexts.cells(), RowShape(width=2, parents=PARENTS)).is_whole
+    by_rows, dense = (
+        jax.jit(lambda arrays, make=make: make(read_cells(arrays)).is_whole)
+        for make in (
+            lambda cells: row_patterns(cells, RowShape(width=2, parents=PARENTS)),
+            lambda cells: dense_patterns(cells, narrow),
+        )
+    )
     counts = [
         np.unique(contexts.row_ids[a:b][contexts.is_cell[a:b]], return_counts=True)[1]
         for a, b in zip(contexts.starts[:, 0], contexts.starts[1:, 0], strict=False)
     ]
-    assert is_whole is not None
     expected = [bool((count <= 2).all()) for count in counts]
-    assert is_whole.tolist() == expected and {*expected} == {True, False}
+    assert by_rows(contexts.arrays()).tolist() == expected and {*expected} == {True, False}
     lengths = np.diff(contexts.starts, axis=0)
     narrow = Config(sequence_length=int(lengths[0, 0]), max_rows=int(lengths[0, 1]))
-    is_whole = dense_patterns(contexts.cells(), narrow).is_whole
-    assert is_whole is not None
-    assert is_whole.tolist() == (lengths <= lengths[0]).all(axis=1).tolist()
+    assert dense(contexts.arrays()).tolist() == (lengths <= lengths[0]).all(axis=1).tolist()
 
 
 def test_a_context_that_is_cut_is_nan_and_no_other(cfg: Config) -> None:
     batch = smoke.synthetic_batch(cfg, TARGET_STYPES[0])
     batch["fk_adj"][1, 0, :3] = 1
-    shape = RowShape(width=4, parents=1)
     for path in PATHS:
-        output = forward(
-            random_params(cfg), inputs(batch), smoke.synthetic_tables(),
-            cfg.replace(attention=path), category_limit=LIMIT, row_shape=shape,
-        )  # fmt: skip
+        output = run(random_params(cfg), batch, cfg.replace(attention=path))
         assert np.isnan(output.numerical).tolist() == [False, True, False, False], path
 
 
-def outputs_and_gradient(
-    params: Any, arrays: Any, tables: Any, cfg: Config, limit: int, shape: RowShape
-) -> tuple[Any, Output]:
-    """Gradient of a sum over every head, and the outputs."""
-
-    def total(params: Any) -> tuple[Array, Output]:
+@functools.cache
+def _outputs_and_gradient(cfg: Config, limit: int, shape: RowShape) -> Any:
+    def total(params: Any, arrays: Any, tables: Any) -> tuple[Array, Output]:
         output = forward(
             params, arrays, tables, cfg,
             category_limit=limit, row_shape=shape,
@@ -294,16 +318,21 @@ def outputs_and_gradient(
         parts = [jnp.sum(jnp.sin(jnp.where(part > -1e8, part, 0.0))) for part in output]
         return sum(parts, jnp.float32(0)), output
 
-    gradient, output = jax.jit(jax.grad(total, has_aux=True))(params)
+    return jax.jit(jax.grad(total, has_aux=True))
+
+
+def outputs_and_gradient(
+    params: Any, arrays: Any, tables: Any, cfg: Config, limit: int, shape: RowShape
+) -> tuple[Any, Output]:
+    """Gradient of a sum over every head, and the outputs."""
+    gradient, output = _outputs_and_gradient(cfg, limit, shape)(params, arrays, tables)
     return gradient, output
 
 
-def assert_paths_agree(
-    *arguments: Any, cfg: Config, paths: tuple[str, ...] = PATHS, **more: Any
-) -> None:
+def assert_paths_agree(*arguments: Any, cfg: Config, **more: Any) -> None:
     results = {
         path: outputs_and_gradient(*arguments, cfg.replace(attention=path), **more)
-        for path in paths
+        for path in PATHS
     }
     dense_gradient, dense = results.pop("dense")
     for path, (gradient, output) in results.items():
@@ -335,36 +364,39 @@ def test_the_model_is_the_same_on_synthetic_batches(
     )  # fmt: skip
 
 
-def assert_store_agrees(store: Path, task: str, cfg: Config) -> None:
-    """Both layouts; and that the declared row shape bounds what the sampler gives."""
-    for layout, paths in (("compact", PATHS), ("dense", PATHS[::2])):
-        with open_sampler(str(store), cfg, task, layout=layout, num_prefetch=0) as sampler:
-            metadata = sampler.database_metadata()
-            shape = read_row_shape(metadata, cfg)
-            batch = sampler.next_train_batch()
-            assert np.diff(batch["row_starts"].astype(int), axis=1).max() <= shape.width
-            arrays = to_device(batch)
-            flat = as_flat(arrays)
-            assert (np.asarray(flat["parents"]) < cfg.max_rows).sum(axis=1).max() <= shape.parents
-            limit = max(1, int(batch["cat_emb_count"][0]))
-            tables = device_tables(sampler, limit)
-            params = init(jax.random.key(0), cfg, int(metadata["text"]["dim"]))
-            key = jax.random.key(5)
-            params = {n: v + 0.1 * jax.random.normal(key, v.shape) for n, v in params.items()}
-            assert_paths_agree(
-                params, arrays, tables, cfg=cfg, limit=limit, shape=shape, paths=paths
-            )
+def assert_store_agrees(store: Path, task: str, cfg: Config, layout: str) -> None:
+    """And the declared row shape bounds what the sampler gives."""
+    with open_sampler(str(store), cfg, task, layout=layout, num_prefetch=0) as sampler:
+        metadata = sampler.database_metadata()
+        shape = read_row_shape(metadata, cfg)
+        batch = sampler.next_train_batch()
+        assert np.diff(batch["row_starts"].astype(int), axis=1).max() <= shape.width
+        arrays = to_device(batch)
+        parents = np.asarray(jax.jit(as_flat)(arrays)["parents"])
+        assert (parents < cfg.max_rows).sum(axis=1).max() <= shape.parents
+        limit = max(1, int(batch["cat_emb_count"][0]))
+        tables = device_tables(sampler, limit)
+        params = init(jax.random.key(0), cfg, int(metadata["text"]["dim"]))
+        draws = np.random.default_rng(5)
+        params = {n: np.asarray(v) + 0.1 * draws.normal(size=v.shape) for n, v in params.items()}
+        params = {n: v.astype(np.float32) for n, v in params.items()}
+        assert_paths_agree(params, arrays, tables, cfg=cfg, limit=limit, shape=shape)
 
 
 @pytest.mark.parametrize(
-    ("task", "identifiers"),
-    [("churn", "none"), pytest.param("device", "all", marks=pytest.mark.release)],
+    ("task", "identifiers", "layers", "layout"),
+    [
+        ("churn", "none", 1, "compact"),
+        pytest.param("churn", "none", 2, "dense", marks=pytest.mark.release),
+        pytest.param("device", "all", 2, "compact", marks=pytest.mark.release),
+        pytest.param("device", "all", 2, "dense", marks=pytest.mark.release),
+    ],
 )
 def test_the_model_is_the_same_on_the_shop(
-    cfg: Config, shop_store: Path, task: str, identifiers: str
+    cfg: Config, shop_store: Path, task: str, identifiers: str, layers: int, layout: str
 ) -> None:
     cfg = cfg.replace(sequence_length=80, max_rows=24, max_hops=4, identifier_cells=identifiers)
-    assert_store_agrees(shop_store, task, cfg)
+    assert_store_agrees(shop_store, task, cfg.replace(layers=layers), layout)
 
 
 @pytest.mark.release
@@ -375,7 +407,8 @@ def test_the_model_is_the_same_on_rel_f1(cfg: Config, tmp_path: Path) -> None:
         metadata=str(ROOT / "examples" / "rel-f1.json"), seeds_dir=F1 / "tasks",
     )  # fmt: skip
     cfg = cfg.replace(sequence_length=200, max_rows=48)
-    assert_store_agrees(tmp_path / "f1", "results-position", cfg)
+    for layout in ("compact", "dense"):
+        assert_store_agrees(tmp_path / "f1", "results-position", cfg, layout)
 
 
 def test_the_last_layer_at_the_target_only_changes_no_prediction(
@@ -393,15 +426,14 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
             transform(params, x, cells, patterns, cfg, everywhere=True), cells.contexts
         )
 
-    params, tables = random_params(cfg), smoke.synthetic_tables()
-    arrays = inputs(smoke.synthetic_batch(cfg, TARGET_STYPES[0]))
+    params, batch = random_params(cfg), smoke.synthetic_batch(cfg, TARGET_STYPES[0])
+    found = {path: run(params, batch, cfg.replace(attention=path)) for path in PATHS}
+    monkeypatch.setattr(model, "transform", all_cells)
     for path in PATHS:
         one = cfg.replace(attention=path)
-        found = forward(params, arrays, tables, one, **STATIC)
-        with monkeypatch.context() as patch:
-            patch.setattr(model, "transform", all_cells)
-            expected = forward(params, arrays, tables, one, **STATIC)
-        for name, *pair in zip(Output._fields, found, expected, strict=True):
+        entirely = jax.jit(functools.partial(forward, cfg=one, **STATIC))
+        expected = entirely(params, inputs(batch), smoke.synthetic_tables())
+        for name, *pair in zip(Output._fields, found[path], expected, strict=True):
             np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
@@ -423,15 +455,14 @@ def test_a_run_trained_by_one_path_predicts_by_the_other_and_old_runs_load(
     import confluence
 
     run = confluence.train(
-        shop_store, task="churn", out=tmp_path / "run", preset="tiny", width=16, layers=1,
-        sequence_length=32, max_rows=10, steps=4, attention="dense",
-    )  # fmt: skip
+        shop_store, task="churn", out=tmp_path / "run", **SMALL, steps=4, attention="compiled"
+    )
     record = json.loads(json.dumps(run.config.to_dict()))
     del record["attention"]  # as settings were before there were two paths
     assert Config.from_dict(record).attention == "auto"
     expected = run.predict(split="test")
     loaded = confluence.load(tmp_path / "run")
-    loaded = dataclasses.replace(loaded, config=loaded.config.replace(attention="compiled"))
+    loaded = dataclasses.replace(loaded, config=loaded.config.replace(attention="dense"))
     found = loaded.predict(split="test")
     assert len(found) == len(expected) > 0
     for one, other in zip(found, expected, strict=True):

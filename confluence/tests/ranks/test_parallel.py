@@ -136,10 +136,10 @@ def assert_updates_are_those_of_one_process(found: dict[str, Any]) -> None:
             assert_equal_to_rounding(found[f"{step} parameter {name}"], expected, name)
 
 
-def test_four_ranks_step_like_one_process_on_the_joined_batch(
-    steps_of_one: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.release)])
+def test_ranks_step_like_one_process_on_the_joined_batch(
+    size: int, steps_of_one: dict[str, Any], tmp_path: Path
 ) -> None:
-    size = 4
     place = {
         "CONFLUENCE_COORDINATOR": f"127.0.0.1:{free_port()}", "CONFLUENCE_PROCESSES": str(size)
     }  # fmt: skip

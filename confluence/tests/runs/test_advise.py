@@ -203,7 +203,7 @@ def in_this_process(module: str, question: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements that are quick, and say nothing."""
-    for name, value in {"BLOCK": 2, "REAL_SECONDS": 1.5, "TURN_SECONDS": 1e-9}.items():
+    for name, value in {"BLOCK": 2, "REAL_SECONDS": 0.3, "TURN_SECONDS": 1e-9}.items():
         monkeypatch.setattr(step_parts, name, value)
     monkeypatch.setattr(advising, "ask_process", in_this_process)
     monkeypatch.setattr(advising, "_memory_of", lambda *_: "not measured")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -41,6 +42,8 @@ SETTINGS: dict[str, Any] = {
     "staleness": (0.5, 90.0), "peer_labels": 2, "half_life_days": 200.0, "auxiliary_weight": 0.3,
     "eval_every": 3, "save_every": 3, "log_every": 1,
 }  # fmt: skip
+# An epoch of few batches; both tests have these settings and compile once.
+LARGE: dict[str, Any] = {"accumulate": 1, "batch_size": 64, "steps": 14, "eval_every": 0}
 CFG = preset(SETTINGS["preset"], **{n: v for n, v in SETTINGS.items() if n != "preset"})
 
 
@@ -69,11 +72,14 @@ def live(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+state_of = functools.cache(first_state)
+
+
 def everything(out: Path) -> dict[str, Any]:
     """All that the last checkpoint of a run holds: weights, optimizer, every loss, the place in
     the stream."""
     record = checkpoint.load_record(out)
-    like = first_state(Config.from_dict(record["config"]), int(record["embedder"]["dim"]))
+    like = state_of(Config.from_dict(record["config"]), int(record["embedder"]["dim"]))
     rest = {"optimizer": like.optimizer, "step": like.step}
     params, rest, losses = checkpoint.from_parts(out, record["step"], (like.params, rest))
     return {
@@ -148,7 +154,7 @@ def test_a_run_goes_on_from_its_middle_with_either(
 def test_epochs_repeat_in_a_new_order_and_a_run_goes_on_within_them(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = settings(accumulate=1, batch_size=64, steps=14, eval_every=0, save_every=7)
+    small = settings(**LARGE, save_every=7)
     made = confluence.prebatch(
         shop_store, task="subscribed", epochs=2, out=tmp_path / "pack", **small
     )
@@ -451,12 +457,12 @@ def test_batches_in_memory_have_the_same_hash_after_two_epochs(
         return stores
 
     monkeypatch.setattr("confluence.runs.run.kept_in_memory", kept)
-    cfg = settings(accumulate=1, batch_size=64, steps=11, eval_every=0, save_every=0)
+    cfg = settings(**LARGE, save_every=0)
     confluence.train(shop_store, task="subscribed", out=tmp_path / "run", prebatch="memory", **cfg)
     batches, before = seen
-    assert 2 * len(batches) <= 11 and [batches.checksum()] == before
+    assert 2 * len(batches) <= 14 and [batches.checksum()] == before
     losses = [event["loss"] for event in events(tmp_path / "run", "train")]
-    assert len(set(losses)) == 11
+    assert len(set(losses)) == 14
 
 
 @pytest.mark.parametrize("objective", ["task", "masked_cells"])

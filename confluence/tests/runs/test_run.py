@@ -102,10 +102,10 @@ def test_a_run_and_its_evaluations_show_themselves_in_2_kb(trained: confluence.R
 def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
     trained: confluence.Run,
 ) -> None:
-    assert trained.evaluate("val")["regime"] == "rolling"
+    assert trained.evaluate("val", resamples=0, trees=False)["regime"] == "rolling"
     frozen = trained.evaluate("val", regime="frozen")
     assert (frozen["regime"], frozen["visible_until"]) == ("frozen", "2024-09-01T00:00:00")
-    given = trained.evaluate("val", visible_until="2024-03-01")
+    given = trained.evaluate("val", visible_until="2024-03-01", resamples=0, trees=False)
     assert given["visible_until"] == "2024-03-01"
     at_step_40 = confluence.load(trained.out, which=40).evaluate("val", resamples=0, trees=False)
     names = [f"evaluation-val-{name}.json" for name in (
@@ -215,15 +215,23 @@ def test_threads_that_write_one_file_leave_one_whole_file(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "p.csv"]
 
 
+@pytest.fixture(scope="module")
+def of_three_types(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
+    return confluence.train(
+        shop_store, task=["device", "next_order", "rating"], steps=6, **SMALL,
+        out=tmp_path_factory.mktemp("runs") / "three",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("task", ["device", "next_order", "rating"])
-def test_every_type_of_target_goes_all_the_way(task: str, shop_store: Path, tmp_path: Path) -> None:
-    run = confluence.train(shop_store, task=task, out=tmp_path / task, steps=4, **SMALL)
-    result = run.evaluate("val")
+def test_every_type_of_target_goes_all_the_way(task: str, of_three_types: confluence.Run) -> None:
+    run = of_three_types
+    result = run.evaluate("val", task=task)
     assert result["scored"] > 10
     assert all(value is not None for value in result["metrics"].values()), result
     for baseline in result["baselines"].values():
         assert set(baseline["metrics"]) == set(result["metrics"])
-    answers = [row["prediction"] for row in run.predict(split="val")]
+    answers = [row["prediction"] for row in run.predict(split="val", task=task)]
     assert len(answers) == result["seeds"]
     if task == "device":
         assert set(answers) <= {"desktop", "phone", "tablet"}
@@ -275,7 +283,8 @@ def test_rel_f1_with_its_label_tables(tmp_path: Path) -> None:
         f"sqlite:///{data / 'rel-f1.sqlite'}", store, metadata=metadata, seeds_dir=data / "tasks"
     )
     run = confluence.train(store, task="driver-top3", out=tmp_path / "run", steps=4, **SMALL)
-    rolling, frozen = run.evaluate("val"), run.evaluate("val", visible_until="2005-01-01")
+    rolling = run.evaluate("val")
+    frozen = run.evaluate("val", visible_until="2005-01-01", resamples=0, trees=False)
     assert rolling["scored"] == frozen["scored"] == 588
     assert frozen["regime"] == "frozen"
     hidden = run.evaluate("test")

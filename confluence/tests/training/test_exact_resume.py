@@ -7,6 +7,7 @@ chooses; the checkpoint before, the log and the one that goes on are read here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pty
 import select
@@ -23,7 +24,7 @@ from small import SMALL, events, words
 
 import confluence
 from confluence.cli.main import main
-from confluence.config import Config
+from confluence.config import Config, preset
 from confluence.data.tasks import open_sampler
 from confluence.folder import checkpoint
 from confluence.runs.pipeline import train_or_load
@@ -34,7 +35,9 @@ STEPS = 12
 SETTINGS: dict[str, Any] = {
     **SMALL, "steps": STEPS, "cell_dropout": 0.1, "save_every": 4, "log_every": 3,
     "staleness": (0.5, 90.0), "peer_labels": 2, "half_life_days": 200.0, "auxiliary_weight": 0.3,
+    "learning_rate": 3e-2,
 }  # fmt: skip
+CFG = preset(SETTINGS["preset"], **{n: v for n, v in SETTINGS.items() if n != "preset"})
 
 DYING = """
 import json, os, signal, sys
@@ -103,11 +106,13 @@ def train(store: Path, out: Path, **changes: Any) -> confluence.Run:
     return confluence.train(store, task="subscribed", out=out, **{**SETTINGS, **changes})
 
 
+state_of = functools.cache(first_state)
+
+
 def everything(out: Path) -> dict[str, Any]:
     """All that the last checkpoint of a run holds."""
     record = checkpoint.load_record(out)
-    width = int(record["embedder"]["dim"])
-    like = first_state(Config.from_dict(record["config"]), width)
+    like = state_of(Config.from_dict(record["config"]), int(record["embedder"]["dim"]))
     rest = {"optimizer": like.optimizer, "step": like.step}
     params, rest, losses = checkpoint.from_parts(out, record["step"], (like.params, rest))
     arrays = {"params": params, "rest": rest}
@@ -256,37 +261,43 @@ def test_resume_starts_a_run_and_opens_a_finished_one(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    first = train(shop_store, out, steps=2, resume=True)
+    first = train(shop_store, out, resume=True)
     log = (out / "log.jsonl").read_text()
-    again = train(shop_store, out, steps=2, resume=True, num_threads=1)
-    assert again.step == first.step == 2
+    again = train(shop_store, out, resume=True, num_threads=1)
+    assert again.step == first.step == STEPS
     assert (out / "log.jsonl").read_text() == log
     for name, value in first.params.items():
         assert np.array_equal(again.params[name], value)
-    with pytest.raises(confluence.CheckpointError, match="steps was 2 and is 3"):
-        train(shop_store, out, steps=3, resume=True)
+    with pytest.raises(confluence.CheckpointError, match="steps was 12 and is 13"):
+        train(shop_store, out, steps=13, resume=True)
     with pytest.raises(confluence.CheckpointError, match="the task was 'subscribed' and is 'chur"):
-        confluence.train(shop_store, task="churn", out=out, resume=True, **{**SETTINGS, "steps": 2})
+        confluence.train(shop_store, task="churn", out=out, resume=True, **SETTINGS)
     with pytest.raises(ValueError, match="give one of them"):
         train(shop_store, out, resume=True, overwrite=True)
     record = checkpoint.load_record(out)
     record["stores"][0]["fingerprint"] = "another"
     monkeypatch.setattr(checkpoint, "load_record", lambda *arguments: record)
     with pytest.raises(confluence.CheckpointError, match="fingerprint was 'another' and is '"):
-        train(shop_store, out, steps=2, resume=True)
+        train(shop_store, out, resume=True)
 
 
 def test_sizes_of_batches_and_the_share_of_contexts_at_a_cap_are_said(
-    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def leave(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("confluence.training.session.fit", leave)  # nothing is compiled
+    with open_sampler(str(shop_store), CFG, "subscribed", num_prefetch=0) as sampler:
+        shape = sampler.flat_shape()
+    assert 0 < shape["capped"] < shape["sampled"]
     for attention in ("rows", "dense"):
         out = tmp_path / attention
-        run = train(shop_store, out, attention=attention, steps=1, save_every=0)
+        with pytest.raises(KeyboardInterrupt):
+            train(shop_store, out, attention=attention)
         (sizes,) = events(out, "start")[0]["batches"].values()
         said = capsys.readouterr().err
-        with open_sampler(str(shop_store), run.config, "subscribed", num_prefetch=0) as sampler:
-            shape = sampler.flat_shape()
-        assert 0 < shape["capped"] < shape["sampled"]
         share = sizes["capped_share"]
         assert share == shape["capped"] / shape["sampled"]
         assert f"subscribed: {share:.0%} of contexts reach the 32 cells of" in said
@@ -304,7 +315,7 @@ def test_a_small_share_is_not_said_to_be_none_nor_a_large_one_all() -> None:
 
 def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    train(shop_store, out, eval_every=2, save_every=0, learning_rate=3e-2)
+    train(shop_store, out, eval_every=2, save_every=0)
     evaluations = events(out, "evaluate")
     assert all(0.5 < event["alive_share"] <= 1.0 for event in evaluations)
     scores = {e["step"]: e["metrics"]["auroc"] for e in evaluations}
@@ -323,25 +334,17 @@ def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: 
 
 
 def test_accumulated_batches_of_a_store_train_like_larger_ones(
-    shop_store: Path, tmp_path: Path
+    whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:
-    losses = []
-    for accumulate in (1, 2):
-        out = tmp_path / str(accumulate)
-        train(
-            shop_store, out, steps=4, batch_size=8 // accumulate, accumulate=accumulate,
-            log_every=1, save_every=2,
-        )  # fmt: skip
-        losses.append(list(train_lines(out).values()))
-    assert len(losses[0]) == 4
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-    state = checkpoint.load_record(tmp_path / "2")["samplers"]["samplers"][0]["streams"]["train"]
-    assert state["positions"]["subscribed"] == 32 and state["batches"] == 8
+    out, halves = tmp_path / "run", {"batch_size": 4, "accumulate": 2}
+    train(shop_store, out, **halves)
+    expected = everything(out)
+    losses = expected["losses"][:4]
+    np.testing.assert_allclose(losses, everything(whole)["losses"][:4], rtol=1e-3)
+    state = checkpoint.load_record(out)["samplers"]["samplers"][0]["streams"]["train"]
+    assert state["positions"]["subscribed"] == 8 * STEPS and state["batches"] == 2 * STEPS
 
-    whole = everything(out)
-    shutil.rmtree(out / "checkpoints" / "4")
-    train(
-        shop_store, out, steps=4, batch_size=4, accumulate=2, log_every=1, save_every=2,
-        resume=True,
-    )  # fmt: skip
-    assert_same(everything(out), whole)
+    shutil.rmtree(out / "checkpoints" / str(STEPS))
+    train(shop_store, out, resume=True, **halves)
+    assert [event["step"] for event in events(out, "resume")] == [8]
+    assert_same(everything(out), expected)

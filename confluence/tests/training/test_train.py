@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 from typing import Any
@@ -28,6 +29,7 @@ from confluence.training.step import (
     RecompilationError,
     StepReport,
     StepRunner,
+    TrainState,
     assert_compilations,
     first_state,
     fit,
@@ -38,6 +40,13 @@ from confluence.training.step import (
 LIMIT = smoke.CATEGORIES_PER_COLUMN
 
 
+@pytest.fixture
+def cfg(cfg: Config) -> Config:
+    """The same for all tests that take steps, so that these compile once."""
+    return cfg.replace(width=32, learning_rate=3e-3, steps=100)
+
+
+@functools.cache
 def make_runner(cfg: Config) -> StepRunner:
     return StepRunner(
         cfg, [Constants(smoke.synthetic_tables(), smoke.synthetic_scales(cfg))],
@@ -45,13 +54,23 @@ def make_runner(cfg: Config) -> StepRunner:
     )  # fmt: skip
 
 
+def new_state(cfg: Config) -> TrainState:
+    """The first state in arrays of its own, which a step may take."""
+    state: TrainState = jax.tree.map(jnp.array, _first_state(cfg))
+    return state
+
+
+@functools.cache
+def _first_state(cfg: Config) -> Any:
+    return jax.device_get(first_state(cfg, smoke.TEXT_WIDTH))
+
+
 @pytest.mark.parametrize("stype", TARGET_STYPES)
 def test_one_batch_overfits_in_100_steps(cfg: Config, stype: SemanticType) -> None:
-    cfg = cfg.replace(width=32, learning_rate=3e-3, steps=100)
     batch = smoke.synthetic_batch(cfg, stype)
     reports: list[StepReport] = []
     fit(
-        first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: (batch, 0)),
+        new_state(cfg), make_runner(cfg), Feed(lambda: (batch, 0)),
         steps=cfg.steps, on_report=reports.append,
     )  # fmt: skip
     assert [r.step for r in reports] == list(range(1, 101))
@@ -72,13 +91,11 @@ def test_muon_takes_the_matrices_of_attention_and_feed_forward_by_name(cfg: Conf
 
 
 def test_updates_have_the_size_of_their_optimizer(cfg: Config) -> None:
-    cfg = cfg.replace(steps=10, weight_decay=0.0, clip_norm=1e9)
-    params = first_state(cfg, smoke.TEXT_WIDTH).params
+    cfg = cfg.replace(steps=10, learning_rate=3e-4, weight_decay=0.0, clip_norm=1e9)
+    params = new_state(cfg).params
     optimizer = make_optimizer(cfg, smoke.TEXT_WIDTH)
-    keys = jax.random.split(jax.random.key(0), len(params))
-    gradients = {
-        n: jax.random.normal(k, p.shape) for k, (n, p) in zip(keys, params.items(), strict=True)
-    }
+    draws = np.random.default_rng(0)
+    gradients = {n: draws.normal(size=p.shape).astype(np.float32) for n, p in params.items()}
     updates, _ = jax.jit(optimizer.update)(gradients, optimizer.init(params), params)
     table = parameter_table(cfg, smoke.TEXT_WIDTH)
     for name, update in updates.items():
@@ -96,8 +113,8 @@ def test_updates_have_the_size_of_their_optimizer(cfg: Config) -> None:
 
 
 def test_weight_decay_spares_norms_biases_and_temperatures(cfg: Config) -> None:
-    cfg = cfg.replace(steps=10)
-    params = {n: jnp.ones_like(p) for n, p in first_state(cfg, smoke.TEXT_WIDTH).params.items()}
+    cfg = cfg.replace(steps=10, learning_rate=3e-4)
+    params = {n: jnp.ones_like(p) for n, p in new_state(cfg).params.items()}
     optimizer = make_optimizer(cfg, smoke.TEXT_WIDTH)
     zeros = {n: jnp.zeros_like(p) for n, p in params.items()}
     updates, _ = jax.jit(optimizer.update)(zeros, optimizer.init(params), params)
@@ -116,7 +133,7 @@ def test_schedule_warms_up_and_ends_at_a_tenth(cfg: Config) -> None:
 
 
 def test_all_types_of_target_share_one_compilation(cfg: Config) -> None:
-    runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
+    runner, state = make_runner(cfg), new_state(cfg)
     for stype in TARGET_STYPES:
         state, _ = runner.step(state, Fed(to_device(smoke.synthetic_batch(cfg, stype))))
     runner.assert_one_compilation()
@@ -132,7 +149,7 @@ def test_a_second_compilation_is_an_error() -> None:
 
 
 def test_batches_are_not_donated_and_not_changed(cfg: Config) -> None:
-    runner, state = make_runner(cfg), first_state(cfg, smoke.TEXT_WIDTH)
+    runner, state = make_runner(cfg), new_state(cfg)
     batch = smoke.synthetic_batch(cfg, SemanticType.BOOLEAN)
     before = {name: value.copy() for name, value in batch.items()}
     on_device = to_device(batch)
@@ -150,14 +167,14 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(cfg: Config) -> Non
     stream = iter([good, good, bad, good, good])
     with pytest.raises(NonFiniteLossError, match=r"loss is nan at step 3 \(train batch 2\)"):
         fit(
-            first_state(cfg, smoke.TEXT_WIDTH), make_runner(cfg), Feed(lambda: (next(stream), 0)),
+            new_state(cfg), make_runner(cfg), Feed(lambda: (next(stream), 0)),
             steps=5, on_report=lambda report: None,
         )  # fmt: skip
 
 
 def test_a_gradient_that_is_not_finite_stops_before_anything_is_saved(cfg: Config) -> None:
     """The loss of its step still is, and the weights after it are not."""
-    runner = make_runner(cfg)
+    runner = copy.copy(make_runner(cfg))
     step = runner.step
 
     def spoiled(state: Any, *others: Any) -> Any:
@@ -169,7 +186,7 @@ def test_a_gradient_that_is_not_finite_stops_before_anything_is_saved(cfg: Confi
     saved: list[int] = []
     with pytest.raises(NonFiniteLossError, match=r"at step 1 \(train batch 0\), gradient norm nan"):
         fit(
-            first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(lambda: (batch, 0)), steps=1,
+            new_state(cfg), runner, Feed(lambda: (batch, 0)), steps=1,
             on_report=lambda report: None, on_state=lambda _, step, __: saved.append(step),
         )  # fmt: skip
     assert saved == []
@@ -196,10 +213,10 @@ def halves(batch: smoke.SyntheticBatch) -> list[smoke.SyntheticBatch]:
 def test_sums_over_halves_add_up_to_those_of_the_whole_where_means_do_not(cfg: Config) -> None:
     """The update is made from these sums; it is compared by what the next steps lose, above, since
     Muon makes unit vectors even of gradients that are rounding errors."""
-    cfg = cfg.replace(batch_size=8)
+    cfg = cfg.replace(batch_size=8, layers=1)
     batch = smoke.synthetic_batch(cfg, SemanticType.NUMERICAL)
     batch["is_labelled"][:3] = 0  # 1 labelled sequence in one half, 4 in the other
-    state = first_state(cfg, smoke.TEXT_WIDTH)
+    state = new_state(cfg)
     sums_of = jax.jit(functools.partial(gradient_sums, cfg=cfg, category_limit=LIMIT))
 
     def sums(part: smoke.SyntheticBatch) -> GradientSums:
@@ -251,7 +268,7 @@ def test_the_next_batch_is_fetched_and_the_next_step_dispatched_before_metrics_a
 
     runner: Any = traced
     fit(
-        first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(next_batch), steps=4,
+        new_state(cfg), runner, Feed(next_batch), steps=4,
         on_report=lambda report: traced.happened.append(f"read {report.step}"),
         is_due=lambda step: step == 3,
         on_state=lambda state, step, position: traced.happened.append(f"state {step}"),
@@ -274,7 +291,7 @@ def test_a_stop_ends_with_the_state_and_the_place_of_the_last_step(cfg: Config) 
 
     runner: Any = traced
     fit(
-        first_state(cfg, smoke.TEXT_WIDTH), runner, Feed(next_batch, lambda: len(taken)), steps=9,
+        new_state(cfg), runner, Feed(next_batch, lambda: len(taken)), steps=9,
         on_report=lambda report: None, should_stop=lambda: traced.step_count == 5,
         is_due=lambda step: step == 2,
         on_state=lambda state, step, position: states.append((int(state.step), step, position)),
@@ -316,7 +333,7 @@ def test_predictor_gives_only_sequences_that_count(cfg: Config) -> None:
         for s, n in ((0, 4), (1, 2), (2, 0))
     ]
     predictor = Predictor(cfg, smoke.synthetic_tables(), category_limit=LIMIT)
-    params = first_state(cfg, smoke.TEXT_WIDTH).params
+    params = new_state(cfg).params
     parts = list(predictor.outputs(params, iter(batches)))
     assert [len(output.boolean) for output, _ in parts] == [4, 2, 0]
     assert [len(info["seed_index"]) for _, info in parts] == [4, 2, 0]

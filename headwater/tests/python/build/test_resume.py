@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +35,34 @@ from headwater.metadata.check import parse_schema
 from headwater.metadata.schema import CsvFormat, Task
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 
-# Builds argv[1] into argv[2] and kills itself at the moment that (stage, item) number argv[3] is
-# told; without a number it builds to the end.
-KILLED_BUILD = """
+# For each line of stdin, in a process that has everything imported: builds line[0] into line[1] and
+# kills itself at the moment that (stage, item) number line[3] is told; without a number it builds
+# to the end. Says the id of the process, and how it ended.
+KILLED_BUILDS = """
 import json, os, signal, sys
+import duckdb, numpy, pyarrow.csv, pyarrow.parquet
 from headwater import build
-count = 0
-def tell(stage, item):
-    global count
-    if len(sys.argv) > 4 and count == int(sys.argv[4]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    count += 1
-seeds = os.path.dirname(sys.argv[2])
-build(*sys.argv[1:3], json.loads(sys.argv[3]), seeds_dir=seeds, progress=tell, cache=False)
+import headwater.build.build
+
+def run(source, out, document, number=None):
+    count = 0
+    def tell(stage, item):
+        nonlocal count
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
+    build(source, out, document, seeds_dir=os.path.dirname(out), progress=tell, cache=False)
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            run(*json.loads(line))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -58,9 +75,39 @@ def metadata() -> dict[str, Any]:
     return bookstore_metadata(sells=asked(query, "books", "sells boolean", "obs_time"))
 
 
-def start(source: str, out: Path, document: dict[str, Any], *more: str) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-c", KILLED_BUILD, source, str(out), json.dumps(document), *more]
-    return subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+class Builds:
+    """Builds in processes of their own, one after the other."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", KILLED_BUILDS],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def start(self, source: str, out: Path, document: dict[str, Any], *more: int) -> int:
+        """→ the id of the process"""
+        assert self.process.stdin is not None
+        print(json.dumps([source, str(out), document, *more]), file=self.process.stdin, flush=True)
+        return self._number()
+
+    def wait(self) -> int:
+        """How it ended: 0, or minus the number of a signal."""
+        return self._number()
+
+    def run(self, *what: Any) -> int:
+        self.start(*what)
+        return self.wait()
+
+    def _number(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def builds() -> Iterator[Builds]:
+    builds = Builds()
+    yield builds
+    builds.process.communicate()
 
 
 def stages(source: str, out: Path, document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -74,7 +121,9 @@ def clean(out: Path, fingerprint: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", [write_sqlite, pytest.param(write_csv, marks=pytest.mark.release)])
-def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) -> None:
+def test_a_build_killed_at_any_stage_is_gone_on_with(
+    builds: Builds, tmp_path: Path, kind: Any
+) -> None:
     source = kind(tmp_path / "source", bookstore())
     document = metadata()
     told = stages(source, tmp_path / "whole", document)
@@ -85,9 +134,10 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) 
     ]  # fmt: skip
     resumed: dict[int, tuple[str, ...]] = {}
     encode, embed = names.index("encode"), names.index("embed")
-    for number in (0, 2, 4, 5, names.index("tasks") + 1, *range(encode, embed + 1), len(told) - 1):
+    later = (*range(encode, embed, 3), embed, len(told) - 1)
+    for number in (0, 2, 4, 5, names.index("tasks") + 1, *later):
         out = tmp_path / f"killed{number}"
-        assert start(source, out, document, str(number)).wait() == -signal.SIGKILL
+        assert builds.run(source, out, document, number) == -signal.SIGKILL
         left = list(out.glob(".building-*"))
         assert len(left) == 1 and not (out / "manifest.json").exists()
         report = build(source, out, document, cache=False)
@@ -99,7 +149,7 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(tmp_path: Path, kind: Any) 
     assert resumed[5] == ("source", "table 0", "table 1")
     tables = ("source", "table 0", "table 1", "table 2", "labels")
     assert resumed[names.index("tasks") + 1] == tables
-    for number in (*range(encode, embed + 1), len(told) - 1):
+    for number in later:
         assert resumed[number] == (*tables, "seeds", "categories")
 
 
@@ -126,9 +176,14 @@ def derived_metadata(kind: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "kind",
-    [write_sqlite, write_csv, write_parquet, pytest.param(write_duckdb, marks=pytest.mark.release)],
+    [
+        write_sqlite,
+        write_csv,
+        pytest.param(write_parquet, marks=pytest.mark.release),
+        pytest.param(write_duckdb, marks=pytest.mark.release),
+    ],
 )
-def test_a_killed_build_does_not_derive_twice(tmp_path: Path, kind: Any) -> None:
+def test_a_killed_build_does_not_derive_twice(builds: Builds, tmp_path: Path, kind: Any) -> None:
     source = kind(tmp_path / "source", bookstore())
     document = derived_metadata(kind)
     told = stages(source, tmp_path / "whole", document)
@@ -137,7 +192,7 @@ def test_a_killed_build_does_not_derive_twice(tmp_path: Path, kind: Any) -> None
     assert len(converts) == 4
     for number in (*converts, converts[-1] + 1):
         out = tmp_path / f"killed{number}"
-        assert start(source, out, document, str(number)).wait() == -signal.SIGKILL
+        assert builds.run(source, out, document, number) == -signal.SIGKILL
         report = build(source, out, document, cache=False)
         done = [f"table {j}" for j in range(number - converts[0])]
         assert report.resumed[: len(done) + 1] == ("source", *done)
@@ -145,19 +200,20 @@ def test_a_killed_build_does_not_derive_twice(tmp_path: Path, kind: Any) -> None
         assert clean(out, expected)
 
 
-def test_kills_at_random_moments_leave_nothing_that_breaks(tmp_path: Path) -> None:
+def test_kills_at_random_moments_leave_nothing_that_breaks(builds: Builds, tmp_path: Path) -> None:
     source = write_sqlite(tmp_path / "b.db", bookstore())
     document, out = metadata(), tmp_path / "s"
     begun = time.monotonic()
-    assert start(source, tmp_path / "whole", document).wait() == 0
+    assert builds.run(source, tmp_path / "whole", document) == 0
     seconds = time.monotonic() - begun
     expected = Store(tmp_path / "whole").fingerprint
     chance = random.Random(4)
     for _ in range(6):
-        process = start(source, out, document)
+        process = builds.start(source, out, document)
         time.sleep(chance.uniform(0.3, 1.0) * seconds)
-        process.kill()
-        process.wait()
+        with contextlib.suppress(ProcessLookupError):  # it was done before
+            os.kill(process, signal.SIGKILL)
+        builds.wait()
     report = build(source, out, document, cache=False)
     assert report.fingerprint == expected and clean(out, expected)
     assert Store(out).verify() == []
@@ -183,8 +239,9 @@ class Interrupted:
         return getattr(self.connection, name)
 
 
+@pytest.mark.parametrize("first", [1, pytest.param(5, marks=pytest.mark.release)])
 def test_a_build_goes_on_from_between_any_two_statements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB commits every statement, so stopping before one leaves what a kill there leaves."""
     module = sys.modules["headwater.build.build"]
@@ -199,7 +256,7 @@ def test_a_build_goes_on_from_between_any_two_statements(
     monkeypatch.setattr(Interrupted, "changes", 0)
     expected = build(source, tmp_path / "whole", document, cache=False).fingerprint
     total = Interrupted.changes
-    for last in range(1, total, 4):
+    for last in range(first, total, 8):
         out = tmp_path / f"stopped{last}"
         monkeypatch.setattr(Interrupted, "changes", 0)
         monkeypatch.setattr(Interrupted, "last", last)
@@ -210,21 +267,23 @@ def test_a_build_goes_on_from_between_any_two_statements(
         assert clean(out, expected)
 
 
-def test_a_killed_build_leaves_the_old_store_readable(tmp_path: Path) -> None:
+def test_a_killed_build_leaves_the_old_store_readable(builds: Builds, tmp_path: Path) -> None:
     source = write_sqlite(tmp_path / "b.db", bookstore())
     out = tmp_path / "s"
     old = build(source, out, bookstore_metadata()).fingerprint
     changed = bookstore_metadata()
     changed["tables"]["sales"]["columns"]["note"]["stype"] = "categorical"
-    for number in ("1", "8"):
-        assert start(source, out, changed, number).wait() == -signal.SIGKILL
+    for number in (1, 8):
+        assert builds.run(source, out, changed, number) == -signal.SIGKILL
         assert Store(out).fingerprint == old and Store(out).verify() == []
     new = build(source, out, changed)
     assert new.resumed and new.fingerprint != old and clean(out, new.fingerprint)
 
 
 @pytest.mark.parametrize("change", ["source", "metadata", "label"])
-def test_what_depends_on_something_that_changed_is_made_again(tmp_path: Path, change: str) -> None:
+def test_what_depends_on_something_that_changed_is_made_again(
+    builds: Builds, tmp_path: Path, change: str
+) -> None:
     source = write_csv(tmp_path / "csv", bookstore())
     document, out = metadata(), tmp_path / "s"
     labels = tmp_path / "labels.csv"
@@ -233,7 +292,7 @@ def test_what_depends_on_something_that_changed_is_made_again(tmp_path: Path, ch
         "seeds": {"train": "labels.csv"}, "anchor_table": "books", "target_column": "good",
         "target_stype": "boolean", "observation_time_column": "obs_time",
     }  # fmt: skip
-    assert start(source, out, document, "20").wait() == -signal.SIGKILL
+    assert builds.run(source, out, document, 20) == -signal.SIGKILL
     if change == "source":
         with (tmp_path / "csv" / "authors.csv").open("a") as file:
             file.write("7,Gus,\n")
@@ -331,10 +390,12 @@ def test_facts_of_a_source_come_back_as_they_were() -> None:
     assert restore(SourceData, json.loads(text)) == facts
 
 
-def test_the_order_of_columns_is_part_of_what_a_build_was_asked(tmp_path: Path) -> None:
+def test_the_order_of_columns_is_part_of_what_a_build_was_asked(
+    builds: Builds, tmp_path: Path
+) -> None:
     source = write_sqlite(tmp_path / "b.db", bookstore())
     document, out = bookstore_metadata(), tmp_path / "s"
-    assert start(source, out, document, "8").wait() == -signal.SIGKILL
+    assert builds.run(source, out, document, 8) == -signal.SIGKILL
     columns = document["tables"]["books"]["columns"]
     document["tables"]["books"]["columns"] = dict(reversed(columns.items()))
     report = build(source, out, document)
