@@ -248,9 +248,11 @@ def _sessions(events: list[Event]) -> str:
 
 
 def _results(out: Path) -> dict[str, Result | None]:
-    """Evaluations, then probes, by their files; None for a file that cannot be read."""
+    """Evaluations, the plain ones first, then probes; None for a file that cannot be read."""
     found: dict[str, Result | None] = {}
-    for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
+    evaluations = find_results(out, EVALUATIONS)
+    evaluations.sort(key=lambda path: not path.name.endswith("-rolling.json"))
+    for path in [*evaluations, *find_results(out, PROBES)]:
         try:
             result = completed(json.loads(path.read_text(encoding="utf-8")))
         except ValueError:
