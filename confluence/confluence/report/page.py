@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 import headwater
+from headwater import console
 from headwater.files import check_output, read_text
 
 from confluence.answers.several_runs import describe_runs
@@ -116,11 +117,12 @@ def make_page(out: Path, events: list[Event]) -> str:
     ]
     body = "".join(f"<section><h2>{name}</h2>{part}</section>" for name, part in sections if part)
     head = f"<h1>{escape(title)}</h1><p>{escape(_headline(out, place, events))}</p>"
-    return (
+    page: str = console.shown(  # names of a database may have control characters
         f'{HEAD}<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><header>{head}</header>\n<main>{body}</main></body></html>\n"
     )
+    return page
 
 
 # --------------------------------------------------------------------------------- state and curves
@@ -258,9 +260,11 @@ def _sessions(events: list[Event]) -> str:
 
 
 def _results(out: Path) -> dict[str, Result | None]:
-    """Evaluations, then probes, by their files; None for a file that cannot be read."""
+    """Evaluations, the plain ones first, then probes; None for a file that cannot be read."""
     found: dict[str, Result | None] = {}
-    for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
+    evaluations = find_results(out, EVALUATIONS)
+    evaluations.sort(key=lambda path: not path.name.endswith("-rolling.json"))
+    for path in [*evaluations, *find_results(out, PROBES)]:
         try:
             result = completed(json.loads(read_text(path)))
         except (OSError, ValueError):

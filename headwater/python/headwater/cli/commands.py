@@ -157,6 +157,8 @@ def sample(options: argparse.Namespace) -> int:
             **given,
         ) as sampler:
             count = sampler.num_seeds(options.split, options.task)
+            if not count:
+                sampler.epoch(options.split, options.task)  # TaskError with the reason
             if not 0 <= options.seed_index < count:
                 raise ValueError(
                     f"--seed-index is {options.seed_index}, task '{options.task}' has {count} seeds"
