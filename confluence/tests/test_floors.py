@@ -53,7 +53,9 @@ HEADWATER = House(
         ("binding",), ("metadata",), ("store", "sources"), ("sampling", "inference", "embedding"),
         ("audit", "build"), ("cli",),
     ),
-    frozenset({"console", "errors", "interrupts", "machine", "notebook", "progress", "user_cache"}),
+    frozenset({
+        "console", "errors", "files", "interrupts", "machine", "notebook", "progress", "user_cache",
+    }),
     frozenset({"__init__", "__main__", "shop"}),
 )  # fmt: skip
 CONFLUENCE = House(

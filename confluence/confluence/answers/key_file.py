@@ -3,7 +3,7 @@
 Columns: those of the anchor table's primary key, under their names or as files of predictions have
 them (`key`, or `key_<column>` for each part), and maybe obs_time: when the question is asked. Times
 are ISO 8601, naive ones UTC; where no line has one, the file says nothing of them. A file of
-predictions can be asked about again as it is.
+predictions can be asked about again as it is. CSV may also come through /dev/stdin.
 
 All problems of a file are told at once, with their lines; keys that the table does not have come
 with the nearest one.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import headwater
 import numpy as np
 from headwater.errors import nearest
+from headwater.files import check_regular, open_given
 from headwater.sources.csv_files import long_cells
 from headwater.sources.database import hide_progress_bar
 from headwater.store.row_keys import Time, time_us
@@ -77,7 +79,8 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
 
 
 def _csv_lines(path: Path) -> Iterator[Line]:
-    with path.open(newline="", encoding="utf-8-sig") as file, long_cells():
+    given = io.TextIOWrapper(open_given(path), newline="", encoding="utf-8-sig")
+    with given as file, long_cells():
         reader = csv.reader(file, strict=True)
         yield from ((reader.line_num, [*map(as_read, values)]) for values in reader if values)
 
@@ -85,6 +88,7 @@ def _csv_lines(path: Path) -> Iterator[Line]:
 def _parquet_lines(path: Path) -> Iterator[Line]:
     """Rows as lines under a header: keys in the texts of a store, times as microseconds."""
     path.stat()  # an OSError that names the file
+    check_regular(path)
     duckdb = import_duckdb()
     try:
         yield from _rows_as_lines(path, duckdb)

@@ -22,16 +22,18 @@ from typing import Any, overload
 import headwater
 import numpy as np
 from headwater import SemanticType
+from headwater.files import check_output, regular, whole
 from headwater.sources.database import hide_progress_bar
 from numpy.typing import NDArray
 
 from confluence.answers.csv_cells import written
 from confluence.data.tasks import NO_TIME, Task, find_task
-from confluence.folder.files import whole
 from confluence.scores.evaluate import Predictions
 
 Row = dict[str, Any]
 PIECE = 8_192  # rows that are made at once
+RESULT_COLUMNS = ("obs_time", "prediction", "probability")  # the last ones of a file
+HEADER_BYTES_MAX = 1 << 20
 PARQUET_TYPES = {
     SemanticType.BOOLEAN: "BOOLEAN",
     SemanticType.NUMERICAL: "DOUBLE",
@@ -93,9 +95,10 @@ class Answers(Sequence[Row]):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV or Parquet file, by the suffix of its name. It appears when it is whole."""
+        """Write a CSV or Parquet file, by the suffix of its name. It appears when it is whole.
+        FileExistsError if the file exists and does not hold predictions."""
         path = Path(path)
-        check_output(path)
+        check_predictions_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole(path) as unfinished:
             WRITERS[path.suffix.lower()](self, unfinished)
@@ -134,8 +137,7 @@ class Answers(Sequence[Row]):
     def _write_csv(self, path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            names = [*self.key_columns, "obs_time", "prediction", "probability"]
-            writer.writerow(map(written, names))
+            writer.writerow(map(written, [*self.key_columns, *RESULT_COLUMNS]))
             for start, stop in self._pieces():
                 columns = self.columns(start, stop).values()
                 writer.writerows(map(written, row) for row in zip(*columns, strict=True))
@@ -194,12 +196,33 @@ WRITERS: dict[str, Callable[[Answers, Path], None]] = {
 }
 
 
-def check_output(path: Path) -> None:
-    """Raise unless answers can be written to a file of this name; before anything slow begins."""
+def check_predictions_file(path: Path, keys_file: Path | str | None = None) -> None:
+    """Raise unless answers can be written to a path; before anything slow begins. If a
+    file exists, it must hold predictions, and must not be the one that asks."""
     if path.suffix.lower() not in WRITERS:
         raise ValueError(f"'{path}' ends in neither {' nor '.join(WRITERS)}")
     if path.suffix.lower() == ".parquet":
         import_duckdb()
+    inputs = [] if keys_file is None else [("--keys-file", [keys_file])]
+    check_output(path, "--output", inputs, is_own=is_predictions, what="a file of predictions")
+
+
+def is_predictions(path: Path) -> bool:
+    """Whether a file has the columns of predictions, and is not a link."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.suffix.lower() == ".parquet":
+        duckdb = import_duckdb()
+        with duckdb.connect() as database:
+            try:
+                query = "DESCRIBE SELECT * FROM read_parquet(?)"
+                names = [name for name, *_ in database.execute(query, [str(path)]).fetchall()]
+            except duckdb.Error:
+                return False
+        return len(names) > len(RESULT_COLUMNS) and (*names[-3:],) == RESULT_COLUMNS
+    with open(path, "rb", opener=regular) as file:
+        header = file.readline(HEADER_BYTES_MAX).rstrip()
+    return header.endswith(f",{','.join(RESULT_COLUMNS)}".encode())
 
 
 def import_duckdb() -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headwater.console import say
+from headwater.files import read_text
 
 from confluence.config import Config, preset
 
@@ -63,7 +64,7 @@ def run_command(options: argparse.Namespace) -> Told:
     question = None
     if options.query is not None:
         question = Question(
-            query=options.query.read_text(encoding="utf-8"), anchor=options.anchor,
+            query=read_text(options.query, is_given=True), anchor=options.anchor,
             target=options.target, target_type=options.target_type, obs_time=options.obs_time,
             label_window=options.label_window, split_column=options.split_column,
         )  # fmt: skip
@@ -263,7 +264,7 @@ def predict_command(options: argparse.Namespace) -> Told:
     """Predict with a trained run."""
 
     def ask() -> tuple[Path, Answers]:
-        from confluence.answers.prediction_files import check_output
+        from confluence.answers.prediction_files import check_predictions_file
         from confluence.ranks.group import current
 
         run, *others = _load_runs(options)
@@ -275,7 +276,7 @@ def predict_command(options: argparse.Namespace) -> Told:
             options.split, task=options.task, others=others, tree_share=options.tree_share
         )
         if current().is_first:
-            check_output(path)
+            check_predictions_file(path, options.keys_file)
         return path, run.predict(
             split=options.split, keys=keys, keys_file=options.keys_file, at=options.at,
             task=options.task, others=others, tree_share=options.tree_share,

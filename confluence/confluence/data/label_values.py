@@ -108,7 +108,8 @@ def _mending(
     """How to mend a split without enough seeds: first the reasons why its rows were dropped."""
     entry = metadata["tasks"][find_task(metadata, name)]
     is_empty = not (labels.splits == SPLITS[split]).any()
-    why: str | None = why_empty(metadata, name, split) if is_empty else None
+    stored = split if cfg.past is None else None
+    why: str | None = why_empty(metadata, name, stored) if is_empty else None
     if why is None:
         return _advice(path, name, entry, labels, cfg)
     why = why[0].upper() + why[1:]

@@ -459,6 +459,11 @@ def _restore(out: Path, step: int, items: Mapping[str, Any]) -> Any:
     import orbax.checkpoint as ocp
 
     path = out / FOLDER / str(step)
+    for file in path.rglob("*"):  # Orbax would wait for the writer of a named pipe
+        if os.path.exists(file) and not (os.path.isfile(file) or os.path.isdir(file)):
+            raise DamagedCheckpointError(
+                f"the checkpoint of step {step} in '{out}' is damaged: '{file}' is not a file"
+            )
     try:
         with _checkpointer() as checkpointer:
             return checkpointer.restore(path.absolute(), args=ocp.args.Composite(**items))

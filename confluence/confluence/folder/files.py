@@ -6,25 +6,14 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from headwater.files import regular, whole
+
 LOCK = ".lock"
-
-
-@contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Where to write a file that nobody is to find half-written, also if several processes or
-    threads write it at once: the last one's stays."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -36,7 +25,8 @@ def write_whole(path: Path, text: str) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """An object in a file; empty where that is not there or not whole."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8", opener=regular) as file:
+            found = json.load(file)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

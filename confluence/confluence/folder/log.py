@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from headwater.console import say
 from headwater.console import to_json as ascii_json
+from headwater.files import regular, whole
 
-from confluence.folder.files import whole
 from confluence.folder.log_events import StepReport, read_lines
 from confluence.folder.meters import DeviceStats, device_memory
 from confluence.folder.telemetry import NO_SPANS, Spans
@@ -80,7 +80,8 @@ class Log:
         the log."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._file = (folder / FILE).open("a" if losses else "w", encoding="utf-8")
+        mode = "a" if losses else "w"
+        self._file = open(folder / FILE, mode, encoding="utf-8", opener=regular)  # noqa: SIM115
         self._end_line()
         self._every = every
         self._contexts_per_step = contexts_per_step

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headwater.console import say
+from headwater.files import regular
 
 from confluence.folder.log_events import StepReport
 
@@ -226,7 +227,7 @@ class _Lines:
         if self._is_full or not text:
             return
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open(self._path, "a", encoding="utf-8", opener=regular) as file:
                 file.write(text)
         except OSError as error:
             self._is_full = True

@@ -20,8 +20,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headwater.files import check_output, read_text
 from headwater.store.row_keys import time_us
 
+from confluence.answers.prediction_files import is_predictions
 from confluence.answers.several_runs import mark
 from confluence.data.tasks import SPLITS
 from confluence.folder.checkpoint import saved_steps
@@ -33,8 +35,6 @@ from confluence.scores.evaluate import time_name
 EVALUATION, PROBE = "evaluation", "probe"
 EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
 PREDICTIONS = tuple(f"predictions-{asked}*.csv" for asked in (*SPLITS, "keys"))
-COLUMNS = ",obs_time,prediction,probability"  # how the first line of predictions ends
-LONGEST_HEADER = 1 << 20
 RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS)  # of what a run leaves beside log and checkpoints
 
 Result = dict[str, Any]
@@ -62,9 +62,11 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
 
 
 def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
-    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it."""
+    """Write a result of the run in `out` to its file in `folder`, which is `out` or below it.
+    FileExistsError if the file exists and is not a result."""
     last_step = (saved_steps(out) or [result["step"]])[-1]
     path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
+    check_output(path, "the name of the result", is_own=is_result, what="a result of a run")
     folder.mkdir(exist_ok=True)
     write_whole(path, to_json(result) + "\n")
     return path
@@ -77,8 +79,7 @@ def is_result(path: Path) -> bool:
     if path.suffix == ".json":
         found = read_json(path)
         return "split" in found and "step" in found
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline(LONGEST_HEADER).rstrip().endswith(COLUMNS)
+    return is_predictions(path)
 
 
 def find_results(out: Path, pattern: str) -> list[Path]:
@@ -104,4 +105,4 @@ def task_folder(out: Path, title: str) -> Path:
 
 def read_results(out: Path, pattern: str = EVALUATIONS) -> list[Result]:
     """The results that a run's folder has, in the order of `find_results`."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in find_results(out, pattern)]
+    return [json.loads(read_text(path)) for path in find_results(out, pattern)]

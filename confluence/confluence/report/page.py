@@ -20,6 +20,8 @@ from typing import Any
 from urllib.parse import quote
 
 import headwater
+from headwater import console
+from headwater.files import check_output, read_text
 
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
@@ -51,6 +53,10 @@ from confluence.scores.evaluate import HISTORY_PARTS
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+HEAD = (  # how every page begins
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+)
 TABLES_SHOWN = 40
 Facts = list[tuple[str, Any]]
 
@@ -60,13 +66,22 @@ class Markup(str):
 
 
 def write_page(out: Path) -> Path:
-    """Make the page of a run's folder."""
+    """Make the page of a run's folder; FileExistsError if another file has its name."""
     events = read_events(out / FILE)
     if not events:
         raise FileNotFoundError(f"'{out}' has no log of a run ('{out / FILE}')")
     path = out / PAGE
+    check_output(path, "the name of the page", is_own=_is_page, what="the page of a run")
     write_whole(path, make_page(out, events))
     return path
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a run's page, and nothing else, has this path."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HEAD)) == HEAD.encode()
 
 
 def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
@@ -102,13 +117,12 @@ def make_page(out: Path, events: list[Event]) -> str:
     ]
     body = "".join(f"<section><h2>{name}</h2>{part}</section>" for name, part in sections if part)
     head = f"<h1>{escape(title)}</h1><p>{escape(_headline(out, place, events))}</p>"
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    page: str = console.shown(  # names of a database may have control characters
+        f'{HEAD}<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><header>{head}</header>\n<main>{body}</main></body></html>\n"
     )
+    return page
 
 
 # --------------------------------------------------------------------------------- state and curves
@@ -246,12 +260,14 @@ def _sessions(events: list[Event]) -> str:
 
 
 def _results(out: Path) -> dict[str, Result | None]:
-    """Evaluations, then probes, by their files; None for a file that cannot be read."""
+    """Evaluations, the plain ones first, then probes; None for a file that cannot be read."""
     found: dict[str, Result | None] = {}
-    for path in [*find_results(out, EVALUATIONS), *find_results(out, PROBES)]:
+    evaluations = find_results(out, EVALUATIONS)
+    evaluations.sort(key=lambda path: not path.name.endswith("-rolling.json"))
+    for path in [*evaluations, *find_results(out, PROBES)]:
         try:
-            result = completed(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError:
+            result = completed(json.loads(read_text(path)))
+        except (OSError, ValueError):
             result = None
         found[str(path.relative_to(out))] = result
     return found

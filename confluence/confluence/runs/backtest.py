@@ -18,6 +18,7 @@ from typing import Any
 
 import headwater
 import numpy as np
+from headwater.files import check_output
 from headwater.store.row_keys import time_us
 from numpy.typing import NDArray
 
@@ -85,11 +86,12 @@ def backtest(
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
+    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
+    check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
     check_stores([path], verify)
     asked = find_places([path], names)
     spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
     _warn_of_late_labels(asked)
-    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
     scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
@@ -227,6 +229,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _write(file: Path, result: Mapping[str, Any]) -> None:
     write_whole(file, to_json(dict(result)) + "\n")
+
+
+def _is_backtest(file: Path) -> bool:
+    return not file.is_symlink() and {"tasks", "folds"} <= read_json(file).keys()
 
 
 def _folds_in(file: Path) -> int:

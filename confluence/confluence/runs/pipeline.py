@@ -9,13 +9,16 @@ skipped, so a stopped run goes on where it was; nothing needs a network.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import nearest
+from headwater.files import check_output, read_bytes, read_text, whole
 
 from confluence.answers.with_trees import check_share
 from confluence.config import Config
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     import headwater
 
 METADATA = "metadata.json"
-BEFORE = "metadata.before.json"  # what is about to be overwritten
+BEFORE = "metadata.before{}.json"  # what metadata.json held, with -2 and so on
 STORE = "store"
 BUILT = "built.json"  # source and metadata of the store beside it
 
@@ -92,17 +95,31 @@ def write_metadata(
     if question is not None:
         tasks = metadata.setdefault("tasks", {})
         tasks[task] = {**tasks.get(task, {}), **question.to_task()}
-    before = path.read_text(encoding="utf-8") if path.exists() else None
-    if given is None:
-        headwater.Schema.from_dict(metadata).save(path)  # as init writes it: to be edited
-    else:
-        path.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
-    is_edited_here = given is not None and given.resolve() == path.resolve()
-    if before not in (None, path.read_text(encoding="utf-8")) and not is_edited_here:
-        (out / BEFORE).write_text(str(before), encoding="utf-8")
-        how = "inferred" if given is None else "written"
-        say(f"{path} is {how} anew; its old content is in {out / BEFORE}")
+    before = read_bytes(path) if path.exists() else None
+    is_edited_here = given is not None and path.exists() and given.samefile(path)
+    if not (is_edited_here and metadata == read_metadata(path)):
+        with whole(path) as unfinished:
+            if given is None:
+                headwater.Schema.from_dict(metadata).save(unfinished)  # as init writes it
+            else:
+                unfinished.write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
+            if before not in (None, unfinished.read_bytes()):
+                how = "inferred" if given is None else "written"
+                say(f"{path} is {how} anew; its old content is in {_keep(before, out)}")
     tell_assumptions(assumed, path, strict=strict, say=say)
+    return path
+
+
+def _keep(content: bytes, out: Path) -> Path:
+    """The file that has an old content of metadata.json; a new one, unless there is one already."""
+    paths = (out / BEFORE.format("" if n == 1 else f"-{n}") for n in itertools.count(1))
+    path = next(
+        path
+        for path in paths
+        if not os.path.lexists(path) or (path.is_file() and read_bytes(path) == content)
+    )
+    if not path.exists():
+        path.write_bytes(content)
     return path
 
 
@@ -226,6 +243,10 @@ def _label_files(schema: headwater.Schema, seeds_dir: Path | None) -> list[Path]
     return [folder / name for task in schema.tasks for _, name in task.seeds]
 
 
+def _is_mark(path: Path) -> bool:
+    return not path.is_symlink() and {"source", "metadata"} <= read_json(path).keys()
+
+
 def _stamp(path: Path) -> list[int]:
     """What changes when a file does: its size and when it was written."""
     return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else []
@@ -236,7 +257,7 @@ def read_schema(metadata: Path, task: str, say: Say) -> headwater.Schema:
     only was drafted can stop the run, or make it wait."""
     import headwater
 
-    document = json.loads(metadata.read_text(encoding="utf-8"))
+    document = json.loads(read_text(metadata))
     tasks = document.get("tasks") or {}
     if task not in tasks:
         has = f", {metadata} has {', '.join(tasks) or 'none'}"
@@ -364,12 +385,13 @@ def run_pipeline(
     check_share(tree_share)
     cfg.check_scored(split)
     check_folder(out, task, cfg, overwrite=overwrite)
+    check_output(out / BUILT, "--out", is_own=_is_mark, what="a file of a run")
     out.mkdir(parents=True, exist_ok=True)
     if seeds_dir is None and metadata is not None:
         seeds_dir = metadata.resolve().parent
         check_label_tables(read_metadata(metadata), seeds_dir)
     say("reading the schema")
-    before = (out / METADATA).read_bytes() if (out / METADATA).exists() else None
+    before = read_bytes(out / METADATA) if (out / METADATA).exists() else None
     has_store = (out / BUILT).exists()
     path = write_metadata(
         source, task, question, out, metadata, selected or {}, strict=strict, say=say

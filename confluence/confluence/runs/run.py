@@ -25,7 +25,7 @@ from headwater.notebook import CELL_BYTES, counted, html_line, html_table, short
 from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
-from confluence.answers.prediction_files import Answers, anchor_key, check_output
+from confluence.answers.prediction_files import Answers, anchor_key, check_predictions_file
 from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
 from confluence.answers.several_runs import mark, same_place
 from confluence.config import AUTO, MEMORY_FRACTION, Config, kept_config
@@ -235,7 +235,8 @@ class Run:
             keys_file: a CSV or Parquet file of keys and maybe times (`key_file.py`).
             at: the time of the question; with `keys` one for all or one for each. A naive time is
                 UTC. None: the anchors' own times where a task has them.
-            path: a file that is written too, .csv or .parquet.
+            path: a file that is written too, .csv or .parquet; if it exists, it must hold
+                predictions, which are replaced.
             others: runs whose answers are averaged with those of this one (`several_runs.py`).
             tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
             verify: whether stores are read to their last byte before, as in `train`.
@@ -250,7 +251,7 @@ class Run:
             )
         file = Path(path) if path is not None and current().is_first else None
         if file is not None:
-            check_output(file)
+            check_predictions_file(file, keys_file)
         if sum(given is not None for given in (split, keys, keys_file)) != 1:
             raise ValueError("predict needs either a split or keys (or a file of them)")
         if split is not None:

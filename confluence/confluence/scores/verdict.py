@@ -6,7 +6,7 @@
 One is better than another if the interval of their difference, on the same draws, does not hold 0.
 The kind of a verdict is the first of these that is true:
 
-    unknown     the metric is undefined, or there are too few seeds to decide
+    unknown     the metric is undefined, or there are too few seeds or resamples to decide
     baseline    a baseline is better than the answer, and than a constant
     nothing     neither the answer nor a baseline is better than a constant, or a constant is best
     same        the answer is better than a constant, and does not differ from a baseline
@@ -29,6 +29,7 @@ from confluence.scores.metrics import metric_text
 
 MODEL = "model"  # among the names of baselines
 LEAST_ANCHORS = 20  # with fewer, bootstrap intervals are too narrow to decide
+LEAST_DRAWS = 40  # one of 40 is 2.5 %, the part of the resamples below an interval
 LEAST_OF_CLASS = 5  # true seeds, and false seeds
 
 
@@ -217,6 +218,9 @@ def _why_unknown(
         return f"{metric} is undefined" + (f", because all {count} are equal" if is_one else "")
     if anchors < LEAST_ANCHORS:
         return f"the {count} are of {anchors} anchors, and {LEAST_ANCHORS} are needed"
+    drawn = board.samples[MODEL].size if MODEL in board.samples else 0
+    if 0 < drawn < LEAST_DRAWS:
+        return f"its intervals are of {drawn} resamples, and {LEAST_DRAWS} are needed"
     if stype == SemanticType.BOOLEAN:
         true = int(np.sum(targets > 0.5))
         fewest, which = min((true, "true"), (targets.size - true, "false"))

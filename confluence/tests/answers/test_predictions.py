@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -359,6 +360,51 @@ def test_a_file_of_keys_is_answered_in_its_order(run: confluence.Run, tmp_path: 
         for row in answers
     ]
     np.testing.assert_allclose([row["prediction"] for row in answers], one_by_one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predictions_replace_predictions_and_no_input(
+    moods: confluence.Run, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The keys were replaced by the answers."""
+    path, keys = tmp_path / f"p.{suffix}", tmp_path / f"keys.{suffix}"
+    answers = moods.predict(split="val", path=path)
+    answers.write(path)
+    columns = {"name": answers.columns()["key"][:1], "obs_time": [AT]}
+    table = pandas.DataFrame(columns)
+    table.to_csv(keys, index=False) if suffix == "csv" else table.to_parquet(keys)
+    (tmp_path / f"link.{suffix}").symlink_to(path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    command = ["predict", str(moods.out), "--keys-file"]
+    for asked in (path, keys):
+        assert main([*command, str(asked), "--output", str(asked)]) == 1
+        said = f"'{asked}' is an input (--keys-file) and the output (--output)"
+        assert said in capsys.readouterr().err
+        with pytest.raises(ValueError, match="is an input"):
+            moods.predict(keys_file=asked, path=asked)
+    for taken in (keys, tmp_path / f"link.{suffix}"):
+        assert main(["predict", str(moods.out), "--split", "val", "--output", str(taken)]) == 1
+        assert f"'{taken}' exists already and is not a file of" in capsys.readouterr().err
+        with pytest.raises(FileExistsError, match="exists already and is not a file of predict"):
+            answers.write(taken)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert main([*command, str(keys), "--output", str(path)]) == 0
+    assert path.read_bytes() != before[path.name]
+
+
+def test_keys_come_through_no_pipe_but_one_of_the_shell(store: Path, tmp_path: Path) -> None:
+    opened = headwater.Store(store)
+    for name in ("keys.csv", "keys.parquet"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(OSError, match="Is a named pipe, not a file"):
+            read_keys(tmp_path / name, opened, "next_sale")
+    reading, writing = os.pipe()
+    os.write(writing, b"city,number\nAachen,1\n")
+    os.close(writing)
+    try:
+        assert read_keys(Path(f"/dev/fd/{reading}"), opened, "next_sale").rows.size == 1
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -80,6 +82,18 @@ def test_a_checkpoint_that_cannot_be_written_is_one_error(
     (tmp_path / "checkpoints").touch()  # a file is in the way
     with pytest.raises(CheckpointError, match=r"the checkpoint in '.*/4' cannot be written \(\w+E"):
         save(keeper, cfg, state, 4, None)
+
+
+def test_a_pipe_in_a_checkpoint_is_damage_that_is_named(
+    cfg: Config, state: TrainState, tmp_path: Path
+) -> None:
+    save(Keeper(tmp_path), cfg, state, 4, None)
+    file = next(path for path in (tmp_path / "checkpoints" / "4").rglob("*") if path.is_file())
+    file.unlink()
+    os.mkfifo(file)
+    said = f"is damaged: '{file}' is not a file"
+    with pytest.raises(DamagedCheckpointError, match=re.escape(said)):
+        load_record(tmp_path)
 
 
 def test_a_checkpoint_comes_back_bit_for_bit(

@@ -242,6 +242,18 @@ def test_of_several_evaluations_each_has_its_sentence(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_first_sentence_is_of_the_evaluation_without_options(tmp_path: Path) -> None:
+    """The first by name is frozen, and with half of the answers from trees."""
+    write_log(tmp_path, START, train_line(10, 1.0))
+    for name in ("test-frozen-2025-01-01", "test-rolling-trees-0.5", "test-rolling"):
+        result = {"task": "churn", "split": "test", "metrics": {}, "verdict": {"text": name}}
+        (tmp_path / f"evaluation-{name}.json").write_text(json.dumps(result))
+    texts = outline(write_page(tmp_path)).texts
+    assert [text for text in texts if text.startswith("test-")] == [
+        "test-rolling", "test-frozen-2025-01-01", "test-rolling-trees-0.5",
+    ]  # fmt: skip
+
+
 def test_names_in_the_first_column_are_not_broken_letter_by_letter() -> None:
     """On a telephone the column of "model" and "trees, history" was three letters wide."""
     (rule,) = (line for line in STYLE.splitlines() if line.startswith("th:first-child"))
@@ -282,6 +294,14 @@ def test_no_name_can_become_markup(tmp_path: Path) -> None:
     assert "<script" not in (out / "run.html").read_text()
     assert sum(EVIL in text for text in page.texts) > 10
     assert ("href", "./evaluation-%3Ci%3E.json") in page.attributes
+
+
+def test_control_characters_of_names_are_spelled_out(tmp_path: Path) -> None:
+    """U+202E turns the text behind it round; half of a surrogate pair cannot be written."""
+    name = "a\x1b[2J\u202eb\ud800"
+    write_log(tmp_path, {**START, "tasks": {name: 1}}, train_line(1, 1.0))
+    page = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "<h1>a\\x1b[2J\\u202eb\\ud800</h1>" in page
 
 
 def test_the_command_makes_the_page_or_says_what_is_missing(

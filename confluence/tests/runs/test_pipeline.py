@@ -200,4 +200,32 @@ def test_metadata_that_were_edited_in_place_are_kept(tmp_path: Path) -> None:
     said: list[str] = []
     path.write_text(edited)
     write_metadata(source, "good", None, tmp_path, path, {}, strict=True, say=said.append)
-    assert said == [] and json.loads(path.read_text()) == json.loads(edited)
+    assert said == [] and path.read_text() == edited
+
+
+def test_old_metadata_are_kept_each_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """The second edit replaced the first, and what a link led to was written over."""
+    source = write(tmp_path / "shop.duckdb", SHOP)
+    out = tmp_path / "run"
+    out.mkdir()
+    path, shared = out / "metadata.json", tmp_path / "shared.json"
+    inferred(out, source)
+    first, second = (f"{path.read_text()}{' ' * n}" for n in (1, 2))
+    shared.write_text(first)
+    path.unlink()
+    path.symlink_to(shared)
+    assert "metadata.before.json" in "".join(inferred(out, source))
+    assert shared.read_text() == first and not path.is_symlink()
+    for _ in range(2):
+        path.write_text(second)
+        assert "metadata.before-2.json" in "".join(inferred(out, source))
+    kept = {file.name: file.read_text() for file in out.glob("metadata.before*")}
+    assert kept == {"metadata.before.json": first, "metadata.before-2.json": second}
+    said: list[str] = []  # a question that is added to the file that is given
+    path.write_text(second)
+    write_metadata(source, "more", QUESTION, out, path, {}, strict=True, say=said.append)
+    assert "is written anew; its old content is in" in "".join(said)
+    assert list(json.loads(path.read_text())["tasks"])[-2:] == ["good", "more"]
+    written = path.read_text()
+    write_metadata(source, "more", QUESTION, out, path, {}, strict=True, say=said.append)
+    assert path.read_text() == written and len(said) == 1

@@ -231,3 +231,17 @@ def test_an_evaluation_has_a_verdict_and_the_table_ends_with_it() -> None:
         predictions_of(index.tolist(), model.tolist()), labels, task, split="test", metric="mae"
     )
     assert "verdict" not in plain  # without intervals nobody can tell
+
+
+@pytest.mark.parametrize(("resamples", "kind"), [(1, "unknown"), (39, "unknown"), (40, "better")])
+def test_a_few_resamples_decide_nothing(resamples: int, kind: str) -> None:
+    """One draw has an interval of one point, which never holds 0."""
+    rows = [(anchor, 1, float(anchor % 2), 2 * int(anchor >= 20)) for anchor in range(220)]
+    index = np.arange(20, 220)
+    result = evaluate(
+        predictions_of(index.tolist(), (index % 2 * 1.0).tolist()), labels_of(rows),
+        task_of(SemanticType.BOOLEAN), split="test", metric="mae", resamples=resamples,
+    )  # fmt: skip
+    assert result["verdict"]["kind"] == kind
+    wanted = f"its intervals are of {resamples} resamples, and 40 are needed"
+    assert (wanted in result["verdict"]["text"]) == (kind == "unknown")

@@ -37,6 +37,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
+from headwater.files import check_output
+
 __all__ = ["ROWS_PER_CUSTOMER", "generate"]
 
 START = datetime(2024, 1, 1)
@@ -178,8 +180,7 @@ def generate(
         raise ValueError(
             f"customers is {customers} and products is {products}, expected at least 1"
         )
-    if os.path.exists(path):
-        raise FileExistsError(f"'{os.fspath(path)}' exists")
+    check_output(path, "out")
     dice = Dice(seed)
     shop = Shop()
     add_products(shop, dice, products)

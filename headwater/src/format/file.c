@@ -134,13 +134,25 @@ void hwi_file_tell_apart(struct hwi_file *file, const struct stat *info) {
     file->changed_ns = in_ns(info->st_ctim);
 }
 
+int hwi_open_to_read(int directory, const char *path) {
+    return openat(directory, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+static const char *kind_of(mode_t mode) {
+    return S_ISFIFO(mode)                   ? "named pipe"
+           : S_ISDIR(mode)                  ? "folder"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "device"
+                                            : "socket";
+}
+
 hw_status hwi_file_identify(struct hwi_file *file, int fd, hw_error *error) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
         return hwi_fail(error, HW_IO, "cannot stat '%s': %s", file->path, strerror(errno));
     }
-    if (!S_ISREG(info.st_mode) || info.st_size < 0) {
-        return bad_file(file, 0, error, "this is not a regular file");
+    if (!S_ISREG(info.st_mode)) {
+        return hwi_fail(error, HW_BAD_STORE, "this is a %s, not a file (in '%s', byte 0)",
+                        kind_of(info.st_mode), file->path);
     }
     hwi_file_tell_apart(file, &info);
     return HW_OK;
@@ -152,7 +164,7 @@ hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t k
     *file = (struct hwi_file){.fd = -1, .load = load, .kind = kind, .index = index};
     hwi_file_name(kind, index, name);
     HW_TRY(hwi_path_join(directory, name, &file->path, error));
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->fd = hwi_open_to_read(AT_FDCWD, file->path);
     if (file->fd < 0) {
         return hwi_fail(error, errno == ENOENT || errno == ENOTDIR ? HW_BAD_STORE : HW_IO,
                         "cannot open '%s': %s", file->path, strerror(errno));

@@ -32,6 +32,9 @@ struct hwi_file {
 HWI_CHECK hw_status hwi_file_open(struct hwi_file *file, const char *directory, uint32_t kind,
                                   uint32_t index, hw_load load, hw_error *error);
 void hwi_file_close(struct hwi_file *file);
+/* A descriptor for reading, or -1 with errno. It waits for nobody: a named pipe in the place of a
+ * file would keep a caller until a writer comes, and hwi_file_identify then refuses it. */
+int hwi_open_to_read(int directory, const char *path);
 /* Sets the fields that tell a file from others. */
 struct stat;
 void hwi_file_tell_apart(struct hwi_file *file, const struct stat *info);

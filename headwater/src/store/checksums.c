@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "format/file.h"
 #include "format/file_names.h"
 #include "format/manifest.h"
 
@@ -165,7 +166,7 @@ static int descriptor_of(struct reading *r, const hw_store *store) {
         return -1;
     }
     hwi_file_name(r->file->kind, r->file->index, name);
-    int fd = openat(store->directory_fd, name, O_RDONLY | O_CLOEXEC);
+    int fd = hwi_open_to_read(store->directory_fd, name);
     if (fd < 0) {
         return -1;
     }
@@ -234,7 +235,7 @@ static void compare_manifest(struct reading *r, const hw_store *store, const cha
 /* The text of the manifest that the store was opened by; *text stays NULL if it is gone. */
 static hw_status read_manifest(struct reading *r, char **text, size_t *bytes, hw_error *error) {
     struct hwi_file now = {.path = r->file->path, .fd = -1};
-    r->fd = open(now.path, O_RDONLY | O_CLOEXEC);
+    r->fd = hwi_open_to_read(AT_FDCWD, now.path);
     if (r->fd < 0) {
         return HW_OK;
     }

@@ -32,7 +32,7 @@
 
 static hw_status read_manifest(struct hwi_file *manifest, char head[MANIFEST_HEAD_BYTES + 1],
                                const char *store_path, hw_error *error) {
-    int fd = open(manifest->path, O_RDONLY | O_CLOEXEC);
+    int fd = hwi_open_to_read(AT_FDCWD, manifest->path);
     struct stat info;
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR) {
         return hwi_fail(error, HW_IO, "cannot open '%s': %s", manifest->path, strerror(errno));

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.errors import StoreError
+from headwater.files import read_text, regular
 
 NO_ROW = 2**32 - 1
 NONE = 2**32 - 1  # no column, no offset
@@ -102,7 +103,8 @@ class StoredFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.data: Array = np.memmap(path, np.uint8, "r")
+            with open(path, "rb", opener=regular) as file:
+                self.data: Array = np.memmap(file, np.uint8, "r")
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot read '{path}': {error}") from error
         if len(self.data) < HEADER.itemsize:
@@ -262,7 +264,7 @@ class Stored:
         self.path = Path(path)
         manifest = self.path / "manifest.json"
         try:
-            self.fingerprint = str(json.loads(manifest.read_text())["fingerprint"])
+            self.fingerprint = str(json.loads(read_text(manifest))["fingerprint"])
         except (OSError, ValueError, KeyError) as error:
             raise StoreError(f"cannot read '{manifest}': {error}") from error
         self.folder = self.path / self.fingerprint
@@ -283,7 +285,8 @@ class Stored:
         """metadata.json, which a build writes from what the user declared."""
         file = self.folder / "metadata.json"
         try:
-            found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+            with open(file, "rb", opener=regular) as stream:
+                found: dict[str, Any] = json.load(stream)
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot read '{file}': {error}") from error
         for kind, things in (

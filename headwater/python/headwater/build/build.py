@@ -31,10 +31,15 @@ from headwater.build.encode import Encoder, Layout
 from headwater.build.journal import Journal, restore
 from headwater.build.label_tables import create_views, load_labels, run_queries
 from headwater.build.ownership import left_builds
-from headwater.build.rehearsal import Rehearsal, rehearse
+from headwater.build.rehearsal import Rehearsal, check_texts, rehearse
 from headwater.build.task_seeds import TaskSeeds, make_seeds, stats_until_us
 from headwater.build.workspace import Workspace, file_facts, open_workspace, source_files, work_key
-from headwater.embedding.embedders import EmbedderOptions, EmbedFunction, make_embedder
+from headwater.embedding.embedders import (
+    EmbedderOptions,
+    EmbedFunction,
+    Precomputed,
+    make_embedder,
+)
 from headwater.embedding.previous_store import count_new, open_previous, store_changes
 from headwater.embedding.text_vectors import (
     Embedding,
@@ -161,8 +166,8 @@ def dry_run(
     exclude_tables: Sequence[str] = (),
 ) -> Rehearsal:
     """What a build would have to embed: texts, characters, what is cached, requests. The source is
-    read and converted in a temporary folder; nothing else is written but `texts`, a Parquet file of
-    every text that needs a vector, if it is named."""
+    read and converted in a temporary folder. If `texts` is named, every text that needs a vector is
+    written to it, a new Parquet file; nothing else is written."""
     with tempfile.TemporaryDirectory(prefix="headwater-") as name:
         options = _Options(
             source=source,
@@ -177,8 +182,11 @@ def dry_run(
             strict=False,
             selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
         )
+        file = None if texts is None else Path(texts)
+        if file is not None:
+            check_texts(file, options.inputs())
         with open_workspace(options.target, None) as workspace:
-            return _Build(workspace, options).rehearse(None if texts is None else Path(texts))
+            return _Build(workspace, options).rehearse(file)
 
 
 def _seconds(given: float) -> float:
@@ -221,21 +229,37 @@ class _Options:
         document = self.document()
         if isinstance(document, Schema):
             document = document.to_dict()
-        label_files = []
-        if isinstance(document, Mapping):
-            tasks = document.get("tasks")
-            for task in tasks.values() if isinstance(tasks, Mapping) else ():
-                seeds = task.get("seeds") if isinstance(task, Mapping) else None
-                names = seeds.values() if isinstance(seeds, Mapping) else ()
-                label_files += [self.label_directory() / str(name) for name in names]
         depends_on = {
             "duckdb": import_duckdb().__version__,
             "source": self.source if isinstance(self.source, Mapping) else source_text(self.source),
             "selection": dataclasses.asdict(self.selection),
             "metadata": document,
-            "labels": file_facts(label_files),
+            "labels": file_facts(self.label_files(document)),
         }
         return work_key(self.source, self.target, depends_on)
+
+    def label_files(self, document: Any) -> list[Path]:
+        """The label tables that a document names, whatever else is wrong with it."""
+        files: list[Path] = []
+        tasks = document.get("tasks") if isinstance(document, Mapping) else None
+        for task in tasks.values() if isinstance(tasks, Mapping) else ():
+            seeds = task.get("seeds") if isinstance(task, Mapping) else None
+            names = seeds.values() if isinstance(seeds, Mapping) else ()
+            files += [self.label_directory() / str(name) for name in names]
+        return files
+
+    def inputs(self) -> list[tuple[str, list[Path]]]:
+        """The files that are read, by the options that name them."""
+        document, embedder = self.document(), self.embedding.embedder
+        metadata = [] if isinstance(self.metadata, Schema | Mapping | None) else [self.metadata]
+        if isinstance(document, Schema):
+            document = document.to_dict()
+        return [
+            ("SOURCE", source_files(self.source, self.target) or []),
+            ("--metadata", [Path(path) for path in metadata]),
+            ("a label table", self.label_files(document)),
+            ("--embedder", [embedder.file] if isinstance(embedder, Precomputed) else []),
+        ]
 
     def label_directory(self) -> Path:
         if self.seeds_dir is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headwater.build.convert import CanonicalTable, query_view
 from headwater.errors import HeadwaterError, TaskError, collected, raise_together
+from headwater.files import check_regular
 from headwater.metadata.schema import Schema, Task
 from headwater.sources.database import Connection, count_rows
 from headwater.sources.file_folder import scan_of
@@ -208,6 +209,7 @@ def load_labels(
             where = f"label table '{path}' of task '{task.name}'"
             if path.suffix not in (".csv", ".parquet"):
                 raise TaskError(f"{where} is neither .csv nor .parquet")
+            check_regular(path)
             if not path.is_file():
                 raise TaskError(f"{where} is not there")
             try:

@@ -18,6 +18,7 @@ from headwater.build.encode import Layout
 from headwater.build.task_seeds import value_order
 from headwater.embedding.text_vectors import WINDOW_TEXTS, Embedding, category_phrase
 from headwater.embedding.vector_cache import VectorCache
+from headwater.files import Inputs, check_no_input, check_output, is_stream, whole
 from headwater.metadata.schema import SPLITS
 from headwater.sources.database import Connection
 from headwater.sources.source import literal, quote
@@ -40,6 +41,7 @@ class Rehearsal:
     requests: int = 0
     tokens: int = 0  # estimated
     notes: list[str] = field(default_factory=list)  # of tasks that have no seeds, or hardly any
+    texts_file: str | None = None  # of --texts
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -55,7 +57,8 @@ class Rehearsal:
             lines.append(f"about {self.requests:,} requests and {self.tokens:,} tokens")
         lines += [f"to check ({len(self.notes)}):"] if self.notes else []
         lines += [f"  {note}" for note in self.notes]
-        lines.append("nothing was written")
+        written = f"the texts are in '{self.texts_file}'"
+        lines.append("nothing was written" if self.texts_file is None else written)
         return "\n".join(lines)
 
 
@@ -81,7 +84,16 @@ def rehearse(
     found.tokens = -(-found.characters_to_embed // CHARACTERS_PER_TOKEN)
     if file is not None:
         _write_texts(connection, layout, phrases, file)
+        found.texts_file = str(file)
     return found
+
+
+def check_texts(file: Path, inputs: Inputs) -> None:
+    """Raise unless the texts may be written to a file: it is new, or a stream."""
+    if is_stream(file):
+        check_no_input(file, "--texts", inputs)
+    else:
+        check_output(file, "--texts", inputs)
 
 
 def _notes(layout: Layout) -> list[str]:
@@ -140,11 +152,12 @@ def _distinct_texts(connection: Connection, layout: Layout) -> Iterator[list[str
 
 
 def _write_texts(connection: Connection, layout: Layout, phrases: list[str], file: Path) -> None:
-    """Every text that needs a vector, sorted, for an embedder elsewhere."""
+    """Write every text that needs a vector, sorted, for an embedder elsewhere."""
     name = quote("rehearsal phrases")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} (text VARCHAR)")
     connection.executemany(f"INSERT INTO {name} VALUES (?)", [[phrase] for phrase in phrases])
-    connection.execute(
-        f"COPY (SELECT DISTINCT text FROM (SELECT text FROM {name} UNION ALL "
-        f"{_texts_query(layout)}) ORDER BY text) TO {literal(str(file))} (FORMAT parquet)"
-    )
+    with nullcontext(file) if is_stream(file) else whole(file) as written:
+        connection.execute(
+            f"COPY (SELECT DISTINCT text FROM (SELECT text FROM {name} UNION ALL "
+            f"{_texts_query(layout)}) ORDER BY text) TO {literal(str(written))} (FORMAT parquet)"
+        )

@@ -110,7 +110,7 @@ def _lock(target: Path) -> int:
 # ---- the key ---------------------------------------------------------------------------------
 
 
-def source_files(source: Any, target: Path) -> list[Path] | None:
+def source_files(source: Any, target: Path | None = None) -> list[Path] | None:
     """The files of a source that consists of files, without the store that may be among them; None
     of any other source."""
     if isinstance(source, Mapping):
@@ -118,7 +118,7 @@ def source_files(source: Any, target: Path) -> list[Path] | None:
     text = source_text(source)
     scheme, found, rest = text.partition("://")
     if not found:
-        folder, store = Path(text), target.resolve()
+        folder, store = Path(text), None if target is None else target.resolve()
         return [
             file
             for file in sorted(folder.rglob("*"))

@@ -56,10 +56,10 @@ def parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--no-cache", action="store_true", help="keep no vectors between builds")
     build.add_argument(
-        "--dry-run", action="store_true", help="count texts and requests; write nothing"
+        "--dry-run", action="store_true", help="count texts and requests; write no store"
     )
     build.add_argument(
-        "--texts", metavar="FILE", help="with --dry-run: write the texts to a Parquet file"
+        "--texts", metavar="FILE", help="with --dry-run: write the texts to a new Parquet file"
     )
     build.add_argument(
         "--seeds-dir",

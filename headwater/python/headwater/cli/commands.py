@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.console import say, tell, to_json
+from headwater.files import check_no_input, check_output
 from headwater.progress import ProgressDisplay
 
 BENCH_DIMENSIONS = ("threads", "layout", "task")
@@ -29,17 +30,20 @@ def selected(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def init(options: argparse.Namespace) -> int:
+    from headwater.build.workspace import source_files
     from headwater.inference.infer import draft_source
     from headwater.inference.update import update_schema
     from headwater.metadata.schema import Schema
 
     output = Path(options.output)
-    if output.exists() and not options.update:
-        raise ValueError(
-            f"'{output}' exists already; --update adds new entries to it, -o writes another file"
-        )
     if options.update and not output.exists():
         raise ValueError(f"'{output}' does not exist, so there is nothing to update")
+    inputs = [("SOURCE", source_files(options.source) or [])]
+    if options.update:
+        check_no_input(output, "-o", inputs)
+    else:
+        advice = "--update adds new entries to it, -o writes another file"
+        check_output(output, "-o", inputs, advice=advice)
     edited = Schema.load(output) if options.update else None
     draft = draft_source(options.source, edited, **selected(options))
     if edited is None:
@@ -155,6 +159,8 @@ def sample(options: argparse.Namespace) -> int:
             **given,
         ) as sampler:
             count = sampler.num_seeds(options.split, options.task)
+            if not count:
+                sampler.epoch(options.split, options.task)  # TaskError with the reason
             if not 0 <= options.seed_index < count:
                 raise ValueError(
                     f"--seed-index is {options.seed_index}, task '{options.task}' has {count} seeds"

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from headwater.embedding.endpoint import Endpoint
 from headwater.embedding.vector_cache import text_key
 from headwater.errors import EmbedderError
+from headwater.files import check_regular
 from headwater.sources.database import import_duckdb
 from headwater.sources.source import brief, literal
 
@@ -292,6 +293,7 @@ class Precomputed(Embedder):
 
     def __init__(self, file: Path) -> None:
         self.file, self.name = file, f"precomputed:{file.name}"
+        check_regular(file)
         if not file.is_file():
             raise EmbedderError(f"there is no file '{file}'")
         self.rows: dict[bytes, int] = {}

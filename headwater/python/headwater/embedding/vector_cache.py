@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.errors import EmbedderError
+from headwater.files import check_regular
 
 FILE_NAME = "vectors.sqlite"
 KEY_BYTES = 16
@@ -48,6 +49,7 @@ class VectorCache:
         if read_only and not self.path.exists():
             return
         try:
+            check_regular(self.path)
             if not read_only:
                 folder.mkdir(parents=True, exist_ok=True)
             uri = f"{self.path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -60,6 +62,13 @@ class VectorCache:
             raise self._broken(error) from error
 
     def _open(self, database: sqlite3.Connection, read_only: bool) -> int | None:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in database.execute(query)}
+        if tables not in (set(), {"embedder", "vector"}):
+            self.close()
+            raise EmbedderError(
+                f"'{self.path}' is not a cache of vectors: name another folder with --cache"
+            )
         if not read_only:
             # Two builds may make the file at once: the second waits and finds the tables there.
             database.execute("PRAGMA journal_mode = WAL")

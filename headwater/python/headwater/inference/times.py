@@ -241,12 +241,14 @@ def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) 
         for column in parent.columns
         if column.stype == "timestamp" and column.name != parent.temporal_column
     ]
-    instead = f"another time ({', '.join(others)}) or to null" if others else "null"
+    edit = 'remove "temporal_column" and "time_resolution"'
+    if others:
+        edit = f'set "temporal_column" to another time ({", ".join(others)}), or {edit}'
     return (
         f"temporal column {parent.temporal_column} is newer than {late:,} of the {total:,} rows "
         f"that name a row of {parent.name} ({', '.join(names)}), so a question at the time of "
         f"one of these rows never sees the row of {parent.name} that it names; unless "
-        f'{parent.temporal_column} is planned ahead, set "temporal_column" to {instead}'
+        f"{parent.temporal_column} is planned ahead, {edit}"
     )
 
 

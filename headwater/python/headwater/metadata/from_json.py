@@ -15,6 +15,7 @@ from typing import Any
 
 from headwater.binding import SEMANTIC_TYPES
 from headwater.errors import SchemaError, nearest
+from headwater.files import read_text
 from headwater.metadata.schema import (
     COLUMN_KEYS,
     CSV_KEYS,
@@ -69,7 +70,7 @@ def shortened(name: str) -> str:
 
 def read_document(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
+        return json.loads(read_text(path, "utf-8-sig"), object_pairs_hook=_unique_keys)
     except OSError as error:
         raise SchemaError(f"cannot read '{path}': {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import binding
+from headwater.files import check_output, is_stream, read_text
 from headwater.notebook import counted, html_line, html_table, short, short_lines
 
 MICROSECONDS = {
@@ -246,7 +247,10 @@ class Schema:
         return parse_schema(document)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write metadata.json, one column per line, to be reviewed and versioned."""
+        """Write metadata.json, one column per line, to be reviewed and versioned.
+        FileExistsError if the file exists and is not a metadata.json."""
+        if not is_stream(path):
+            check_output(path, "path", is_own=_is_metadata, what="a metadata.json")
         Path(path).write_text(_pretty(self.to_dict(), 0) + "\n", encoding="utf-8")
 
     def table(self, name: str) -> Table:
@@ -338,6 +342,15 @@ def format_duration(duration_us: int, *, sign: bool = False) -> str:
     count = duration_us // MICROSECONDS[unit]
     plural = "" if abs(count) == 1 else "s"
     return f"{count:+d} {unit}{plural}" if sign else f"{count} {unit}{plural}"
+
+
+def _is_metadata(path: Path) -> bool:
+    """Whether a file is a metadata.json, valid or not."""
+    try:
+        found = json.loads(read_text(path, "utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "tables" in found
 
 
 def _pretty(value: Any, depth: int, taken: int = 0) -> str:

@@ -478,10 +478,11 @@ class Sampler:
             if self._seeds.are_tables:
                 source = {"seed_tables": [number - self._seeds.task_count]}
             self._tell_left_out(split, task)
-            self._pools[split, task] = binding.SeedPool(
-                self.store.core, split_number(split), require_label=False, label_columns=None,
-                **{**self._members, "task_weights": None, **source},
-            )  # fmt: skip
+            with self._why_empty(split, task):
+                self._pools[split, task] = binding.SeedPool(
+                    self.store.core, split_number(split), require_label=False, label_columns=None,
+                    **{**self._members, "task_weights": None, **source},
+                )  # fmt: skip
         return self._pools[split, task]
 
     def check_pool(self, pool: SeedPool) -> None:
@@ -556,9 +557,15 @@ class Sampler:
         """Why tasks have no seeds in a split, behind a colon."""
         if self._seeds.are_tables:
             return ""
-        names = [self._seeds.name(number) for number in numbers]
-        found = [why_empty(self.store.metadata, name, split) for name in names]
-        reasons = "; ".join(why for why in found if why is not None)
+        given, names = self._options["time_split"], [self._seeds.name(n) for n in numbers]
+        is_by_time = given is not None and set(given) != {NO_TIME_US}
+        stored = None if is_by_time else split
+        found = {name: why_empty(self.store.metadata, name, stored) for name in names}
+        reasons = "; ".join(
+            why if len(names) == 1 else f"task '{name}': {why}"
+            for name, why in found.items()
+            if why is not None
+        )
         return f": {reasons}" if reasons else ""
 
     def _stream(self, split: str) -> int:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from headwater.errors import SourceError
+from headwater.files import regular
 from headwater.metadata.schema import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
 from headwater.sources.source import SourceTable, copy_scan, literal
@@ -302,7 +303,7 @@ def first_bytes(path: Path, count: int) -> bytes:
 def _open_bytes(path: Path) -> BinaryIO:
     if path.suffix.lower() == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")
+    return open(path, "rb", opener=regular)
 
 
 def _is_utf8(encoding: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headwater.errors import SourceError
+from headwater.files import check_regular
 from headwater.metadata.selection import Selection
 from headwater.sources.database import Connection
 from headwater.sources.source import (
@@ -41,6 +42,7 @@ def load_duckdb(
 ) -> SourceData:
     import duckdb
 
+    check_regular(path)
     if not path.is_file():
         raise SourceError(f"there is no DuckDB file '{path}'")
     try:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headwater.errors import SourceError
+from headwater.files import check_regular
 from headwater.metadata.schema import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.sources.csv_detection import detect_csv
@@ -96,7 +97,10 @@ def _files_of(folder: Path) -> dict[str, list[Path]]:
         is_folder = entry.is_dir()
         files = sorted(entry.iterdir()) if is_folder else [entry]
         parts = [file for file in files if file.suffix == ".parquet" or is_csv(file)]
-        parts = [part for part in parts if part.is_file() and not part.name.startswith(".")]
+        parts = [part for part in parts if not (part.is_dir() or part.name.startswith("."))]
+        for part in parts:
+            check_regular(part)
+        parts = [part for part in parts if part.is_file()]  # a link may lead nowhere
         if not parts:
             continue
         if len({part.suffix == ".parquet" for part in parts}) > 1:

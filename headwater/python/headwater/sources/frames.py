@@ -85,6 +85,8 @@ def _scannable(table: Any) -> Any:
         table = table()
     if hasattr(table, "collect_batches"):  # a LazyFrame of polars
         table = table.collect(engine="streaming")
+    if type(table).__name__ == "Series":  # of pandas or polars
+        raise TypeError("a Series is one column, expected a table: give series.to_frame()")
     if _is_pandas(table):
         is_named = any(name is not None for name in table.index.names)
         return table.reset_index() if is_named else table

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwater.errors import SourceError
+from headwater.files import check_regular
 from headwater.metadata.schema import SPLITS, Task
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceTable, brief, literal, quote
@@ -100,6 +101,8 @@ def draft_tasks(
     tasks, notes = [], []
     for entry in sorted((folder / "tasks").glob("*/")):
         files = {split: entry / f"{split}.parquet" for split in SPLITS}
+        for file in files.values():
+            check_regular(file)
         files = {split: file for split, file in files.items() if file.is_file()}
         if not files:
             continue

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import SourceError
+from headwater.files import check_regular
 from headwater.metadata.selection import Selection
 from headwater.sources.adbc import Reader, words
 from headwater.sources.database import Connection
@@ -72,6 +73,7 @@ def load_sqlite(
     path: Path, connection: Connection, selection: Selection, tell: Callable[[str], None]
 ) -> SourceData:
     selection.refuse_schemas("SQLite")
+    check_regular(path)
     if not path.is_file():
         raise SourceError(f"there is no SQLite file '{path}'")
     decoder = _Decoder()

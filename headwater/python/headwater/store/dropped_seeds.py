@@ -25,11 +25,17 @@ KEEP = '"allow_future_anchor": true in the task keeps them'
 
 
 def why_empty(metadata: Mapping[str, Any], name: str, split: str | None = None) -> str | None:
-    """Why a task of a store has no seeds, or none in a split: counts, reasons and edits. None if no
-    row was dropped there, or if the store does not have the reasons."""
+    """Why a task of a store has no seeds, or none in a split: counts, reasons and edits.
+
+    split: None if splits are not those of the store, such as those by a time. Returns None if the
+    rows that were dropped are not the cause, or if the store does not have the reasons.
+    """
     task = next(entry for entry in metadata["tasks"] if entry["name"] == name)
     if "dropped" not in task:
         return None
+    is_given = split is not None and task["split"] == "given"
+    if not is_given and sum(task["dropped"].values()) < NEARLY_ALL * task["rows"]:
+        return None  # its seeds are in other splits
     times = {table["name"]: table["temporal_column"] for table in metadata["tables"]}
     return dropped_text(task, times[task["anchor_table"]], split)
 
@@ -63,12 +69,15 @@ def reason_text(
     table = task["anchor_table"]
     own_time = f"{table}.{temporal_column}"
     have, are = ("has", "is") if count == 1 else ("have", "are")
-    unknown = task.get("unknown_key") or {"column": table, "key": "?"}
+    unknown = task.get("unknown_key")  # which older stores do not have
+    example, column = "", "the key column"
+    if unknown:
+        column = "that column"
+        example = f", such as {unknown['key']!r} (looked for in {unknown['column']})"
     texts = {
         NULL_KEY: f"{have} no key: select the key of a row of {table}",
-        UNKNOWN_KEY: f"{have} a key that names no row of {table}, such as {unknown['key']!r} "
-        f"(looked for in {unknown['column']}): select keys of that column, or name the columns "
-        'that hold them with "anchor_key"',
+        UNKNOWN_KEY: f"{have} a key that names no row of {table}{example}: select keys of "
+        f'{column}, or name the columns that hold them with "anchor_key"',
         NOT_A_TIME: f"{have} a time of the question that cannot be read as a time: write times "
         "as 2024-05-02 09:30:00",
         NULL_TIME: f"{have} no time of the question: give each row one, or leave such rows out",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headwater import binding
 from headwater.errors import StoreError
+from headwater.files import regular
 from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
 from headwater.store.verified import check_files
 
@@ -90,7 +91,8 @@ class Store:
         mean_us and std_us by which all of them are shown."""
         file = Path(self.core.directory()) / "metadata.json"
         try:
-            metadata = json.loads(file.read_text(encoding="utf-8"))
+            with open(file, "rb", opener=regular) as stream:
+                metadata = json.load(stream)
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot read '{file}': {error}") from error
         missing = {"tables", "columns", "tasks"} - set(metadata)

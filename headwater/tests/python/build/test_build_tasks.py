@@ -25,9 +25,12 @@ from headwater.audit import audit
 from headwater.build.build import build, dry_run
 from headwater.build.build_report import BuildReport
 from headwater.build.label_tables import name_files
+from headwater.cli.main import main
 from headwater.errors import SchemaError, TaskError
 from headwater.metadata.schema import Schema
+from headwater.sampling.loader import Loader
 from headwater.sampling.sampler import Sampler
+from headwater.store.dropped_seeds import why_empty
 from headwater.store.inspection import describe, open_metadata
 from headwater.store.store import Store
 
@@ -420,7 +423,9 @@ SAME_DAY = (
 )
 
 
-def test_a_task_without_seeds_says_why_at_build_dry_run_and_sampling(tmp_path: Path) -> None:
+def test_a_task_without_seeds_says_why_at_build_dry_run_and_sampling(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It was "split 'train' of task 't' has no seeds"."""
     rows = "(12, DATE '2020-03-01', 1), (12, TIMESTAMP '2020-03-01 23:59:59', 2)"
     task = {**SOLD, "query": f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold)'}
@@ -436,9 +441,72 @@ def test_a_task_without_seeds_says_why_at_build_dry_run_and_sampling(tmp_path: P
             lambda: sampler.epoch("train", task="t"),
             lambda: sampler.batch("train", 0),
             sampler.next_train_batch,
+            lambda: Loader(sampler, "train"),
         ):
             with pytest.raises(TaskError, match=re.escape(told)):
                 ask()
+    assert main(["sample", str(tmp_path / "s"), "--task", "t", "--split", "test"]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_of_several_tasks_without_seeds_each_is_named_with_its_reason(tmp_path: Path) -> None:
+    task = {**SOLD, "query": "SELECT book_id + 90 AS book_id, DATE '2021-01-01' AS at, 1 AS sold"}
+    task["query"] += " FROM books LIMIT 1"
+    metadata = bookstore_metadata(t=task, u={**task, "query": f"{task['query']} OFFSET 99"})
+    build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    with (
+        Sampler(tmp_path / "s", num_prefetch=0) as sampler,
+        pytest.raises(
+            TaskError,
+            match=r": task 't': all 1 rows of the task are dropped: .*; task 'u': its query or "
+            "label tables have no rows$",
+        ),
+    ):
+        sampler.next_train_batch()
+
+
+def test_a_few_dropped_rows_are_not_why_a_split_is_empty(tmp_path: Path) -> None:
+    """A task of two rows has no seeds in some split of three; and none is known by 1999."""
+    rows = "('12', DATE '2021-01-01', 1), ('11', '2021-01-01', 1), ('99', '2021-01-01', 2)"
+    query = f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold)'
+    _, entry = build_task(tmp_path, {**SOLD, "query": query})
+    assert entry["dropped"] == {"no anchor row": 1}
+    empty = [split for split, count in entry["seeds"].items() if not count]
+    options: dict[str, Any] = {"num_prefetch": 0, "tasks": ["t"]}
+    with Sampler(tmp_path / "s", **options) as sampler:
+        for split in set(empty) & {"train", "val", "test"}:
+            with pytest.raises(TaskError, match=f"split '{split}' of task 't' has no seeds$"):
+                sampler.epoch(split, task="t")
+    with (
+        Sampler(tmp_path / "s", **options, time_split=("1999-01-01", "2000-01-01")) as sampler,
+        pytest.raises(TaskError, match=r"split 'train' of task 't' has no seeds$"),
+    ):
+        sampler.epoch("train", task="t")
+
+
+def test_a_split_by_time_is_not_empty_by_the_rows_of_a_given_split(tmp_path: Path) -> None:
+    """The only dropped row would be of val; the seed of train is asked after the span of val."""
+    rows = "('12', DATE '2021-01-01', 1, 'train'), ('99', '2021-01-01', 2, 'val')"
+    query = f'SELECT * FROM (VALUES {rows}) AS v(book_id, "at", sold, part)'
+    build_task(tmp_path, {**SOLD, "query": query, "split_column": "part"})
+    with (
+        Sampler(tmp_path / "s", num_prefetch=0, time_split=("1999-01-01", "2000-01-01")) as sampler,
+        pytest.raises(TaskError, match=r"split 'val' of task 't' has no seeds$"),
+    ):
+        sampler.epoch("val", task="t")
+
+
+def test_a_store_without_an_example_of_unknown_keys_still_names_the_reason() -> None:
+    """Older builds kept the counts alone."""
+    entry = {
+        "name": "t", "anchor_table": "books", "split": "hash", "rows": 2,
+        "dropped": {"no anchor row": 2},
+    }  # fmt: skip
+    metadata = {"tasks": [entry], "tables": [{"name": "books", "temporal_column": None}]}
+    assert why_empty(metadata, "t", "train") == (
+        "all 2 rows of the task are dropped: 2 have a key that names no row of books: select keys "
+        'of the key column, or name the columns that hold them with "anchor_key"'
+    )
 
 
 def test_a_split_without_seeds_says_why_with_an_example_of_its_keys(tmp_path: Path) -> None:

@@ -591,7 +591,7 @@ LATE = (
     "customers: temporal column changed_at is newer than 19 of the 20 rows that name a row of "
     "customers (orders.customer_id), so a question at the time of one of these rows never sees the "
     "row of customers that it names; unless changed_at is planned ahead, set "
-    '"temporal_column" to another time (born) or to null'
+    '"temporal_column" to another time (born), or remove "temporal_column" and "time_resolution"'
 )
 
 
@@ -606,6 +606,20 @@ def test_an_anchor_that_is_never_seen_is_the_first_to_check(
     source = write_csv(tmp_path / "csv", exported(DAY + timedelta(days=19)))
     assert main(["init", source, "-o", str(tmp_path / "m.json")]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"  {LATE}"
+
+
+@pytest.mark.parametrize("instead", ["born", None])
+def test_a_build_takes_the_edit_that_makes_an_anchor_seen(
+    tmp_path: Path, instead: str | None
+) -> None:
+    """The check proposed null, which is not a value of temporal_column."""
+    source = write_csv(tmp_path / "csv", exported(DAY + timedelta(days=19)))
+    document = infer(source).to_dict()
+    customers = document["tables"]["customers"]
+    del customers["temporal_column"], customers["time_resolution"]
+    if instead is not None:
+        customers |= {"temporal_column": instead, "time_resolution": "day"}
+    assert build(source, tmp_path / "s", document).metadata["tables"]
 
 
 @pytest.mark.parametrize(("days", "found"), [(17, 20), (19, 17), (-1, 20)])

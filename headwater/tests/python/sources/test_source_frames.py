@@ -110,6 +110,8 @@ def test_tables_are_chosen_by_name(tmp_path: Path) -> None:
         ({"t": 5}, "table 't' cannot be read: a int is not a table"),
         ({"t": {"a": numpy.zeros(2), "b": numpy.zeros(3)}}, "the same length"),
         ({"t": {"a": [1, 2]}}, "a dict must hold NumPy arrays"),
+        ({"t": pandas.Series([1])}, "'t' cannot be read: a Series is one column, expected a table"),
+        ({"t": polars.Series([1])}, "'t' cannot be read: a Series is one column, expected a table"),
         ({}, "has no tables"),
     ],
 )
