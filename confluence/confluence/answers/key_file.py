@@ -64,7 +64,7 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
         at: the time of lines that have none of their own; a naive one is UTC.
     """
     is_parquet = path.suffix.lower() == ".parquet"
-    lines = _parquet_lines(path) if is_parquet else _csv_lines(path)
+    lines = _parquet_lines(path) if is_parquet else csv_lines(path)
     reader = _Reader(path, store, task, None if at is None else time_us(at))
     try:
         _, names = next(lines, (1, ()))
@@ -78,7 +78,7 @@ def read_keys(path: Path, store: headwater.Store, task: str, at: Time | None = N
     return reader.finish()
 
 
-def _csv_lines(path: Path) -> Iterator[Line]:
+def csv_lines(path: Path) -> Iterator[Line]:
     given = io.TextIOWrapper(open_given(path), newline="", encoding="utf-8-sig")
     with given as file, long_cells():
         reader = csv.reader(file, strict=True)

@@ -22,7 +22,7 @@ from untrained import untrained_run
 
 import confluence
 from confluence.answers import prediction_files as answers_module
-from confluence.answers.key_file import KeyFileError, _csv_lines, read_keys
+from confluence.answers.key_file import KeyFileError, csv_lines, read_keys
 from confluence.answers.prediction_files import import_duckdb
 from confluence.cli.main import main
 from confluence.config import Config
@@ -196,7 +196,7 @@ def test_a_key_does_not_run_as_a_formula_and_is_read_again_as_it_was(
     answers.write(path)
     found = [row[answers.key_columns[0]] for row in read_csv(path)]
     assert found[:3] == ["'=1+1", "-5", "''@x"]
-    assert [values[0] for _, values in _csv_lines(path)][1:4] == ["=1+1", "-5", "'@x"]
+    assert [values[0] for _, values in csv_lines(path)][1:4] == ["=1+1", "-5", "'@x"]
 
 
 def test_keys_of_text_are_taken_as_they_are(

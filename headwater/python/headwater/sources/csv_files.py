@@ -93,6 +93,13 @@ def _line_bytes(connection: Connection) -> int:
     return min(CSV_LINE_BYTES, int(memory_bytes(limit)) // CSV_MEMORY_SHARE)
 
 
+def _too_long(where: str, connection: Connection) -> str:
+    return (
+        f"{where}: a line is longer than the {_line_bytes(connection):,} bytes that are taken with "
+        "this memory limit; close a quote that is left open, or give a larger one"
+    )
+
+
 def _limits(connection: Connection) -> str:
     """Options of the longest line, and of a buffer that is of use to it. By itself DuckDB takes
     room for 16 such lines, 1 GiB, and fails where there is less memory."""
@@ -104,18 +111,21 @@ def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -
     """The first rows of a file as Python parses them, header included."""
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
+    reader = csv.reader(
+        lines,
+        delimiter=form.delimiter,
+        quotechar=form.quote or '"',
+        quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
+        doublequote=doubled,
+        escapechar=None if doubled else form.escape,
+    )
     try:
         with long_cells(_line_bytes(connection)):
-            reader = csv.reader(
-                lines,
-                delimiter=form.delimiter,
-                quotechar=form.quote or '"',
-                quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
-                doublequote=doubled,
-                escapechar=None if doubled else form.escape,
-            )
             return list(islice((row for row in reader if row), count))
     except csv.Error as error:
+        if "field limit" in str(error):
+            where = f"'{path}', line {form.skip + reader.line_num:,}"
+            raise SourceError(_too_long(where, connection)) from error
         raise SourceError(f"cannot read '{path}': {error}") from error
 
 
@@ -254,10 +264,7 @@ def _reading_error(
         return SourceError(fault or f"'{path}' is not UTF-8, line {line[1] if line else '?'}")
     where = f"'{path}', line {int(line[1]):,}" if line else f"'{path}'"
     if "Maximum line size" in text or "does not support a full read" in text:
-        return SourceError(
-            f"{where}: a line is longer than the {_line_bytes(copies.connection):,} bytes that are "
-            "taken with this memory limit; close a quote that is left open, or give a larger one"
-        )
+        return SourceError(_too_long(where, copies.connection))
     found = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
     shown = original[1][:SHOWN_CHARACTERS] if original else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,16 @@ def test_csv_files_are_read_where_memory_is_short(tmp_path: Path) -> None:
     build(source, tmp_path / "small", metadata(), memory_limit="200MB")
     small = Store(tmp_path / "small").fingerprint
     assert small == build(source, tmp_path / "s", metadata()).fingerprint
+
+
+def test_a_cell_past_the_limit_of_pythons_reader_is_read(tmp_path: Path) -> None:
+    """`init`, and a build without a description, ended at 131,072 characters."""
+    long = "x" * 200_000
+    source = folder(tmp_path, "t.csv", f"id,name,price\n1,{long},2\n2,b,3\n".encode())
+    before = csv.field_size_limit()
+    assert infer(source).table("t").column("name").stype == "text"
+    assert rows(tmp_path, source, metadata())[0][1] == long
+    assert csv.field_size_limit() == before
 
 
 @pytest.mark.parametrize("size", [4_000_000, 20_000_000])
