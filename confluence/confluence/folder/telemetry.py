@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -32,6 +33,7 @@ TRACES = "traces.jsonl"
 DURATION = "ml.batch.duration_s"
 BOUNDS_S = tuple(0.001 * 2**k for k in range(18))  # of the histogram: 1 ms to 131 s
 SERVICE = "confluence"
+CLOSE_S = 30.0
 LONGEST_NAME = 255  # of an instrument
 
 
@@ -128,15 +130,26 @@ class Otel:
         self._compiles = False
 
     def close(self, how: str) -> None:
-        """Send what is left, for as long as the exporters' time limits say."""
+        """Send the rest, for at most CLOSE_S: an exporter limits each wait for bytes, and so not a
+        collector that answers a byte at a time."""
         from opentelemetry.trace import StatusCode
 
         self._root.set_attribute("ended", how)
         if how == "failed":
             self._root.set_status(StatusCode.ERROR)
         self._root.end()
-        self._traces.shutdown()
-        self._metrics.shutdown()
+        threads = [
+            threading.Thread(target=provider.shutdown, daemon=True)
+            for provider in (self._traces, self._metrics)
+        ]
+        for thread in threads:
+            thread.start()
+        ends = time.monotonic() + CLOSE_S
+        for thread in threads:
+            thread.join(max(ends - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in threads):
+            rest = "the last spans may be lost"
+            say(f"warning: the collector takes longer than {CLOSE_S:g} s; {rest}")
 
 
 def instrument_name(name: str) -> str:
@@ -176,7 +189,11 @@ def _tracer_provider(resource: Any, trace_id: int, lines: _Lines) -> Any:
             lines.write(map(_span_line, spans))
             return SpanExportResult.SUCCESS
 
-    provider = TracerProvider(resource=resource, id_generator=OneTrace())
+    provider = TracerProvider(
+        resource=resource,
+        id_generator=OneTrace(),
+        shutdown_on_exit=False,  # `close` does that
+    )
     exporter = OTLPSpanExporter() if _has_collector("TRACES") else SpanLines()
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
@@ -203,7 +220,8 @@ def _meter_provider(resource: Any, lines: _Lines) -> Any:
             pass
 
     exporter = OTLPMetricExporter() if _has_collector("METRICS") else HistogramLines()
-    return MeterProvider([PeriodicExportingMetricReader(exporter)], resource=resource)
+    readers = [PeriodicExportingMetricReader(exporter)]
+    return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
 
 # ---- without a collector

@@ -8,6 +8,7 @@ import http.server
 import json
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,6 +196,44 @@ def test_a_collector_that_is_not_there_ends_no_training(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         train(shop_store, tmp_path / "run")
     assert events(tmp_path / "run", "end")
+
+
+def test_a_collector_that_drips_does_not_hold_a_training(
+    sdk: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answers a byte at a time, so that no wait for the next one is long."""
+    has_ended = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not has_ended.wait(0.05):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+    monkeypatch.setattr("confluence.folder.telemetry.CLOSE_S", 0.5)
+    began = time.monotonic()
+    sinks = Sinks(("otel",), tmp_path, resume_step=None)
+    sinks.event("start", {"step": 0, **SETTINGS})
+    sinks.event("end", {"step": 1})
+    sinks.close()
+    took = time.monotonic() - began
+    has_ended.set()
+    server.shutdown()
+    server.server_close()
+    assert took < 5
+    assert "warning: the collector takes longer than 0.5 s" in capsys.readouterr().err
 
 
 def test_a_file_that_is_somebody_else_s_is_left_alone(sdk: None, tmp_path: Path) -> None:
