@@ -23,11 +23,13 @@ from typing import Any
 import headwater
 from headwater.console import keep_places, say, tell
 from headwater.interrupts import SIGNALLED, Interrupts, is_interrupt, run_process
+from headwater.machine import check_address_space
 
 from confluence.cli.arguments import check_usage, make_parser
-from confluence.cli.commands import Told
+from confluence.cli.commands import Told, page_command
 
 EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
+XLA_BYTES = 3 << 30  # of address space; with 1.5 GB XLA crashed as it compiled a tiny model
 
 
 def command() -> None:
@@ -53,6 +55,8 @@ def _status(options: argparse.Namespace) -> int:
     try:
         with Interrupts() as interrupts:
             try:
+                if options.command is not page_command:  # which computes nothing
+                    check_address_space(XLA_BYTES, "a model")
                 return _show(options.command(options), as_json=options.json)
             except Exception as error:
                 if not interrupts.is_made:  # else a library may have turned Ctrl-C into this
@@ -96,6 +100,8 @@ def _fail(message: str) -> int:
 
 def _one_line(error: Exception) -> str:
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, MemoryError) and not message:
+        message = "no memory is left for this process"
     return " ".join(message.split()) or type(error).__name__
 
 

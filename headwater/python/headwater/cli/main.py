@@ -58,4 +58,6 @@ def _failed(error: Exception) -> int:
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    if isinstance(error, MemoryError) and not str(error):
+        return "no memory is left for this process"
     return str(error) or type(error).__name__

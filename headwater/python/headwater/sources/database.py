@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headwater.machine import machine_bytes
+from headwater.machine import check_address_space, machine_bytes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -23,6 +24,7 @@ MEMORY_UNITS = {"B": 1} | {
     for power, unit in enumerate("KMGT")
     for suffix, base in (("B", 1000), ("IB", 1024))
 }
+DUCKDB_BYTES = 768 << 20  # of address space, for the library and a small build
 OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
 NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
@@ -88,9 +90,11 @@ def memory_bytes(memory_limit: str) -> float:
 
 def import_duckdb() -> Any:
     """The duckdb module, or an error that says how to get it."""
+    if "duckdb" not in sys.modules:
+        check_address_space(DUCKDB_BYTES, "DuckDB")
     try:
         import duckdb
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError("building needs DuckDB: pip install 'duckdb<2'") from error
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_VERSION_MIN <= version < (2,):
