@@ -23,7 +23,7 @@ def machine_bytes() -> int:
 
 def check_address_space(needed: int, what: str) -> None:
     """MemoryError if `ulimit -v` leaves this process less than so many bytes. Libraries such as
-    DuckDB's and XLA's crash where they get none, instead of failing."""
+    DuckDB's and XLA's crash if they get none."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return
