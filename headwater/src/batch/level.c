@@ -15,12 +15,6 @@ uint64_t hwi_level_step(const struct hwi_plan *plan) {
            plan->shape.batch_size;
 }
 
-/* What a step, or a part of one, has so far. */
-struct group {
-    uint64_t cells;
-    uint32_t count;
-};
-
 /* ---- dealing ----------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b) {
@@ -28,40 +22,63 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Gives each of `count` contexts, members[i] or i, one of group_count groups of `each`. */
+/* Groups that have a place left: a heap of (cells so far, number of the group), the least first. */
+struct emptiest {
+    uint64_t *heap; /* cells in the upper 32 bits: a step has less than 2^31 */
+    uint32_t *counts; /* by group: contexts so far */
+    uint32_t size;
+};
+
+/* Moves the first entry to its place. */
+static void sink(struct emptiest *groups) {
+    uint64_t moved = groups->heap[0];
+    uint32_t at = 0;
+    for (uint32_t child = 1; child < groups->size; child = 2 * at + 1) {
+        child += child + 1 < groups->size && groups->heap[child + 1] < groups->heap[child];
+        if (moved <= groups->heap[child]) {
+            break;
+        }
+        groups->heap[at] = groups->heap[child];
+        at = child;
+    }
+    groups->heap[at] = moved;
+}
+
+/* Gives each of `count` contexts, members[i] or i, one of group_count groups of `each`: longest
+ * first, of equals the first by place, to the group with the fewest cells, of equals the first. */
 static void deal(const struct hwi_levelled *members, uint32_t count, uint32_t group_count,
-                 uint32_t each, uint64_t *keys, struct group *groups, uint32_t *group_of) {
-    for (uint32_t i = 0; i < count; i++) { /* longest first, then by place */
+                 uint32_t each, uint64_t *keys, struct emptiest groups, uint32_t *group_of) {
+    for (uint32_t i = 0; i < count; i++) {
         keys[i] = (uint64_t)(UINT32_MAX - members[i].limit.cells) << 32 | i;
     }
     qsort(keys, count, sizeof *keys, by_number);
     for (uint32_t g = 0; g < group_count; g++) {
-        groups[g] = (struct group){0};
+        groups.heap[g] = g;
+        groups.counts[g] = 0;
     }
+    groups.size = group_count;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t member = (uint32_t)keys[i], best = group_count;
-        for (uint32_t g = 0; g < group_count; g++) {
-            if (groups[g].count < each &&
-                (best == group_count || groups[g].cells < groups[best].cells)) {
-                best = g;
-            }
-        }
-        groups[best].cells += members[member].limit.cells;
-        groups[best].count++;
+        uint32_t member = (uint32_t)keys[i], best = (uint32_t)groups.heap[0];
         group_of[member] = best;
+        if (++groups.counts[best] < each) {
+            groups.heap[0] += (uint64_t)members[member].limit.cells << 32;
+        } else {
+            groups.heap[0] = groups.heap[--groups.size];
+        }
+        sink(&groups);
     }
 }
 
 /* Sorts members by group, each group in the order it had; `sorted` has room for them. */
 static void sort_by_group(struct hwi_levelled *members, uint32_t count, uint32_t each,
-                          const uint32_t *group_of, struct group *groups, uint32_t group_count,
+                          const uint32_t *group_of, uint32_t *counts, uint32_t group_count,
                           struct hwi_levelled *sorted) {
     for (uint32_t g = 0; g < group_count; g++) {
-        groups[g].count = 0;
+        counts[g] = 0;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t g = group_of[i];
-        sorted[(size_t)g * each + groups[g].count++] = members[i];
+        sorted[(size_t)g * each + counts[g]++] = members[i];
     }
     for (uint32_t i = 0; i < count; i++) {
         members[i] = sorted[i];
@@ -100,7 +117,7 @@ static void cut(struct hwi_levelled *members, uint32_t count, uint32_t most, int
 
 struct scratch {
     uint64_t *keys;
-    struct group *groups;
+    struct emptiest groups;
     uint32_t *group_of;
     struct hwi_levelled *sorted;
 };
@@ -111,7 +128,7 @@ static void deal_out(struct hwi_levelled *members, uint32_t group_count, uint32_
     uint32_t count = group_count * each;
     if (group_count > 1) {
         deal(members, count, group_count, each, scratch->keys, scratch->groups, scratch->group_of);
-        sort_by_group(members, count, each, scratch->group_of, scratch->groups, group_count,
+        sort_by_group(members, count, each, scratch->group_of, scratch->groups.counts, group_count,
                       scratch->sorted);
     }
 }
@@ -142,13 +159,14 @@ hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_sha
     groups = groups > shape->ranks ? groups : shape->ranks;
     struct scratch scratch = {
         .keys = malloc(count * sizeof *scratch.keys),
-        .groups = malloc(groups * sizeof *scratch.groups),
+        .groups = {.heap = malloc(groups * sizeof *scratch.groups.heap),
+                   .counts = malloc(groups * sizeof *scratch.groups.counts)},
         .group_of = malloc(count * sizeof *scratch.group_of),
         .sorted = malloc(count * sizeof *scratch.sorted),
     };
     hw_status status = HW_OK;
-    if (scratch.keys == NULL || scratch.groups == NULL || scratch.group_of == NULL ||
-        scratch.sorted == NULL) {
+    if (scratch.keys == NULL || scratch.groups.heap == NULL || scratch.groups.counts == NULL ||
+        scratch.group_of == NULL || scratch.sorted == NULL) {
         status = hwi_no_memory(error, "the levelling of a block", count * 32);
     } else {
         for (uint32_t i = 0; i < count; i++) {
@@ -160,7 +178,8 @@ hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_sha
         }
     }
     free(scratch.keys);
-    free(scratch.groups);
+    free(scratch.groups.heap);
+    free(scratch.groups.counts);
     free(scratch.group_of);
     free(scratch.sorted);
     return status;

@@ -188,10 +188,11 @@ static hw_status choose_sizes(const struct hwi_plan *plan, const struct sample *
 /* Batches that the passes of all ranks over the sample have. */
 static uint32_t count_pass_batches(const struct sample *sample, uint32_t most_cells,
                                    uint32_t most_rows) {
-    uint32_t ranks = sample->plan->options.world_size, batches = 0;
-    for (uint32_t rank = 0; rank < ranks; rank++) {
+    uint64_t ranks = sample->plan->options.world_size;
+    uint32_t batches = 0;
+    for (uint64_t rank = 0; rank < ranks && rank < sample->count; rank++) {
         uint32_t count = 0, cells = 0, rows = 0;
-        for (uint32_t i = rank; i < sample->count; i += ranks) {
+        for (uint64_t i = rank; i < sample->count; i += ranks) {
             struct hwi_length length = sample->lengths[i];
             if (count == 0 || count == sample->plan->shape.batch_size ||
                 length.cells > most_cells - cells || length.rows > most_rows - rows) {

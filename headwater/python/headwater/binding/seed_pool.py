@@ -22,6 +22,8 @@ DRAWN: tuple[tuple[str, type[np.generic], type[Any]], ...] = (
 )  # fmt: skip
 
 
+AT_ONCE = 1 << 20
+
 Piece = tuple[int, int, int]  # of each task's seeds: first, step, most
 Position = tuple[Sequence[int], int]  # seeds drawn by task of the store, and calls of draw
 
@@ -63,20 +65,28 @@ class SeedPool:
         self, piece: Piece, position: Position, count: SupportsIndex, /
     ) -> tuple[int, dict[str, NDArray[Any]], Position]:
         """The task's number, by name of hw_drawn_seeds its next seeds, [count] or [0], and where
-        that ends."""
+        that ends. AT_ONCE of them are drawn at a time, so that Ctrl-C is answered in between."""
         task, taken, batches, size = c_uint32(), c_uint32(), c_uint64(), u32(count)
         arrays = {name: np.empty(size, dtype) for name, dtype, _ in DRAWN}
         drawn = STRUCTS["hw_drawn_seeds"]()
-        for name, _, item in DRAWN:
-            setattr(drawn, name, cast(arrays[name].ctypes.data, POINTER(item)))
         ends = (c_uint64 * self.task_count)()
-        with self._lock:
-            self._put(piece, position)
-            call(
-                lib.hw_seed_pool_next, self._handle, size, byref(drawn), byref(task), byref(taken)
-            )  # fmt: skip
-            lib.hw_seed_pool_get_position(self._handle, ends, byref(batches))
-        found = {name: own(array[: taken.value]) for name, array in arrays.items()}
+        done = 0
+        while done < size:
+            for name, _, item in DRAWN:
+                setattr(drawn, name, cast(arrays[name][done:].ctypes.data, POINTER(item)))
+            part = min(size - done, AT_ONCE)
+            with self._lock:
+                # The batch before counts the turns: as long as it is the same, so is the task.
+                self._put(piece, position if done == 0 else (list(ends), position[1]))
+                call(
+                    lib.hw_seed_pool_next, self._handle, part, byref(drawn), byref(task),
+                    byref(taken),
+                )  # fmt: skip
+                lib.hw_seed_pool_get_position(self._handle, ends, byref(batches))
+            if taken.value == 0:
+                break
+            done += taken.value
+        found = {name: own(array[:done]) for name, array in arrays.items()}
         return task.value, found, (list(ends), batches.value)
 
     def _put(self, piece: Piece, position: Position | None = None) -> None:

@@ -208,6 +208,69 @@ static void any_block_is_dealt_whole_and_cut_only_where_it_has_no_room(void **st
     }
 }
 
+/* The rule of docs/reference/batch.md, word for word: the longest of those that are left, of equals
+ * the first; to the batch with the fewest cells of those that have a place, of equals the first. */
+static void deal_by_the_rule(const struct hwi_length *lengths, uint32_t count, uint32_t batches,
+                             uint32_t each, uint32_t *batch_of) {
+    uint64_t cells[MOST] = {0};
+    uint32_t contexts[MOST] = {0};
+    uint8_t is_dealt[MOST] = {0};
+    for (uint32_t turn = 0; turn < count; turn++) {
+        uint32_t longest = count, emptiest = batches;
+        for (uint32_t i = 0; i < count; i++) {
+            if (!is_dealt[i] && (longest == count || lengths[i].cells > lengths[longest].cells)) {
+                longest = i;
+            }
+        }
+        for (uint32_t b = 0; b < batches; b++) {
+            if (contexts[b] < each && (emptiest == batches || cells[b] < cells[emptiest])) {
+                emptiest = b;
+            }
+        }
+        is_dealt[longest] = 1;
+        cells[emptiest] += lengths[longest].cells;
+        contexts[emptiest]++;
+        batch_of[longest] = emptiest;
+    }
+}
+
+static void any_block_is_dealt_by_the_rule(void **state) {
+    struct dice dice = {13};
+    static struct hwi_length lengths[MOST];
+    static struct hwi_levelled levelled[MOST];
+    static uint32_t expected[MOST];
+    for (int trial = 0; trial < TRIALS; trial++) {
+        uint32_t batches = 1 + roll(&dice, 12), each = 1 + roll(&dice, 12);
+        struct hwi_level_shape shape = boundless(batches, 1, each);
+        roll_lengths(&dice, lengths, batches * each);
+        level(lengths, &shape, levelled);
+        deal_by_the_rule(lengths, batches * each, batches, each, expected);
+        for (uint32_t i = 0; i < batches * each; i++) {
+            assert_int_equal(expected[levelled[i].place], i / each);
+            assert_true(i % each == 0 || levelled[i].place > levelled[i - 1].place);
+        }
+    }
+}
+
+/* A search of the emptiest rank for each context took minutes. */
+static void many_ranks_are_levelled_too(void **state) {
+    enum { RANKS = 1 << 20 };
+    struct hwi_length *lengths = calloc(RANKS, sizeof *lengths);
+    struct hwi_levelled *levelled = calloc(RANKS, sizeof *levelled);
+    struct hwi_level_shape shape = boundless(1, RANKS, 1);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        lengths[i] = (struct hwi_length){1 + i / 1100, 1, 0};
+    }
+    level(lengths, &shape, levelled);
+    for (uint32_t i = 1; i < RANKS; i++) { /* the longest to the first rank */
+        const struct hwi_levelled *before = &levelled[i - 1], *after = &levelled[i];
+        assert_true(before->limit.cells > after->limit.cells ||
+                    (before->limit.cells == after->limit.cells && before->place < after->place));
+    }
+    free(lengths);
+    free(levelled);
+}
+
 /* The batch that has each place. */
 static void batches_of_places(const struct hwi_levelled *levelled, uint32_t count, uint32_t step,
                               uint32_t *batch_of) {
@@ -278,6 +341,8 @@ int main(void) {
         cmocka_unit_test(what_a_batch_has_no_room_for_is_cut_from_its_longest_contexts),
         cmocka_unit_test(one_long_context_is_cut_again_and_again),
         cmocka_unit_test(any_block_is_dealt_whole_and_cut_only_where_it_has_no_room),
+        cmocka_unit_test(any_block_is_dealt_by_the_rule),
+        cmocka_unit_test(many_ranks_are_levelled_too),
         cmocka_unit_test(batches_are_the_same_for_any_count_of_ranks),
         cmocka_unit_test(levelled_batches_are_nearly_equal),
     };
