@@ -64,15 +64,16 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_130(arguments: list[str], tmp_
         time.sleep(took * (number + 0.5) / MOMENTS)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[1]
-        ends = {0, 130}  # 0: it was quicker this time
-        if "Traceback" in said:  # Python imports the command, and ends by the signal itself
+        if "Traceback" in said:  # of Python itself, while it imports the command
             assert re.search(r"\n    (import|from) ", said), said
-            ends = {-signal.SIGINT}
-        assert process.returncode in ends, (number, said)
+        # 0: it was quicker this time. By the signal, for which shells have 130 too: while Python
+        # imports the command, and while the interpreter shuts down after it.
+        assert process.returncode in (0, 130, -signal.SIGINT), (number, said)
         assert not BAD.search(said), said
         saved = re.search(r"after step (\d+) of \d+ and saved in '(.*)': the same", said)
         if saved is not None:
             assert Path(saved[2], "checkpoints", saved[1]).is_dir()
             with_resume = ["--resume"] if arguments[0] == "train" else []
             resumed = start([*arguments, *with_resume])
-            assert (resumed.communicate()[1], resumed.returncode)[1] == 0
+            said = resumed.communicate()[1]
+            assert resumed.returncode == 0, said
