@@ -14,11 +14,8 @@ MIB = 1 << 20
 
 
 def run(code: str, mib: int) -> subprocess.CompletedProcess[str]:
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (mib * MIB, mib * MIB))
-
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limited)
+    command = ["sh", "-c", f'ulimit -v {mib << 10} && exec "$@"', "sh", sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_without_a_limit_anything_is_left() -> None:
