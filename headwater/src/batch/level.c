@@ -159,7 +159,7 @@ hw_status hwi_level(const struct hwi_length *lengths, const struct hwi_level_sha
     groups = groups > shape->ranks ? groups : shape->ranks;
     struct scratch scratch = {
         .keys = malloc(count * sizeof *scratch.keys),
-        .groups = {.heap = malloc(groups * sizeof *scratch.groups.heap),
+        .groups = {.heap = calloc(groups, sizeof *scratch.groups.heap),
                    .counts = malloc(groups * sizeof *scratch.groups.counts)},
         .group_of = malloc(count * sizeof *scratch.group_of),
         .sorted = malloc(count * sizeof *scratch.sorted),
