@@ -52,7 +52,7 @@ def test_broken_links_and_pages_that_nobody_links_are_errors(tmp_path: Path) -> 
 
 
 def test_the_index_links_every_page() -> None:
-    """A code host shows no navigation beside a page."""
+    """A code host shows a page without navigation."""
     links = re.findall(r"\]\(([^)#]+\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8"))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
     assert sorted(links) == sorted(pages)

@@ -133,7 +133,7 @@ import confluence.__main__
 
 @pytest.mark.parametrize("when", ["released", "shut down", "torn down"])
 def test_ctrl_c_once_more_ends_the_process_without_a_word(when: str) -> None:
-    """It was "Exception ignored in" what was reached, with a traceback."""
+    """Python printed "Exception ignored in", with a traceback."""
     command = [sys.executable, "-c", PROCESS, when]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "confluence: interrupted\n")

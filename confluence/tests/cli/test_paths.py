@@ -21,7 +21,7 @@ PIPE = "a named pipe, not a file"
 START = '{"event": "start", "time": 1.0, "config": {}, "tasks": {"churn": 1.0}}\n'
 
 READ = {"--query", "--metadata", "--seeds-dir", "--prebatched", "--run", "--keys-file", "run"}
-WRITTEN = {  # what commands write, and where a test asks whether they replace what is there
+WRITTEN = {  # outputs of commands, each with the test that it does not replace another file
     "run --out": "here, tests/folder/test_overwrite.py and tests/runs/test_pipeline.py",
     "train --out": "tests/folder/test_overwrite.py",
     "pretrain --out": "tests/folder/test_overwrite.py",

@@ -146,7 +146,7 @@ def test_positions_of_masked_cells_are_those_of_the_batch(shop_store: Path) -> N
         assert (used // 96).tolist() == np.argwhere(given >= 0)[:, 0].tolist()
 
 
-def test_rows_of_the_store_beside_a_batch_are_not_taken_for_those_of_its_cells(
+def test_rows_of_the_store_next_to_a_batch_are_not_taken_for_those_of_its_cells(
     shop_store: Path,
 ) -> None:
     """Both are called `row_ids`."""

@@ -74,7 +74,7 @@ PEOPLE = {
 }  # fmt: skip
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "child counts and label rows": ("shop", "churn", {"child_counts": True, "label_rows": 4}),
-    "masked cells beside a task": (
+    "masked cells with a task": (
         "shop", "device", {"auxiliary_weight": 0.5, "mask_ratio": 0.3, "identifier_cells": "all"},
     ),
     "masked cells alone": (
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "composite keys": ("bakery", "next_sale", {}),
     "rows that point at themselves": ("people", "size", {"split_ratios": (0.8, 0.1, 0.1)}),
 }  # fmt: skip
-REPEATED = ("masked cells beside a task", "rows")
+REPEATED = ("masked cells with a task", "rows")
 WITH_A_TASK = [name for name, (*_, given) in CASES.items() if "objective" not in given]
 
 
@@ -213,7 +213,7 @@ def assert_same_sums(found: Any, expected: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("case", "path"),
     [
-        # By rows, masked cells beside a task find what they find alone.
+        # By rows, masked cells with a task find what they find alone.
         pytest.param(name, path, marks=[pytest.mark.release] * ((name, path) == REPEATED))
         for name in CASES
         for path in PATHS[1:]

@@ -67,7 +67,7 @@ static void a_store_opens_while_builds_are_published(void **state) {
         _exit(0);
     }
     for (; waitpid(child, &status, WNOHANG) == 0; opened++) {
-        hw_store_close(fixture_open(directory, HW_LOAD_MMAP)); /* else it names what is missing */
+        hw_store_close(fixture_open(directory, HW_LOAD_MMAP)); /* fails if a file is missing */
     }
     assert_int_equal(status, 0);
     assert_true(opened > 100);

@@ -35,9 +35,9 @@ from headwater.metadata.check import parse_schema
 from headwater.metadata.schema import CsvFormat, Task
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 
-# For each line of stdin, in a process that has everything imported: builds line[0] into line[1] and
-# kills itself at the moment that (stage, item) number line[3] is told; without a number it builds
-# to the end. Says the id of the process, and how it ended.
+# Builds line[0] into line[1] for each line of stdin, in a process that has everything imported. The
+# build kills itself when (stage, item) number line[3] is reported; without a number it builds to the
+# end. Prints the id of the process, and how it ended.
 KILLED_BUILDS = """
 import json, os, signal, sys
 import duckdb, numpy, pyarrow.csv, pyarrow.parquet
