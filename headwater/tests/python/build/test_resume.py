@@ -36,8 +36,8 @@ from headwater.metadata.schema import CsvFormat, Task
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 
 # Builds line[0] into line[1] for each line of stdin, in a process that has everything imported. The
-# build kills itself when (stage, item) number line[3] is reported; without a number it builds to the
-# end. Prints the id of the process, and how it ended.
+# build kills itself when (stage, item) number line[3] is reported; without a number it builds to
+# the end. Prints the id of the process, and how it ended.
 KILLED_BUILDS = """
 import json, os, signal, sys
 import duckdb, numpy, pyarrow.csv, pyarrow.parquet
