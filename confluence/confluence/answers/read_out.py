@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import headwater
 import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
@@ -101,29 +100,5 @@ def warn_of_far_times(asked: NDArray[np.int64], labels: Labels, task: str) -> No
     warnings.warn(
         f"{far.size:,} of {asked.size:,} questions are asked far from the seeds of task '{task}'"
         f" ({span}), such as at {short_time(time_text(int(far[0])))}",
-        stacklevel=3,
-    )
-
-
-def warn_of_late_anchors(predictions: Predictions, store: headwater.Store, task: str) -> None:
-    """Tell of questions about rows that had not come to be when they are asked: the answers read
-    those rows, as a build would take no such seed without `allow_future_anchor`."""
-    entry = store.metadata["tasks"][store.task_index(task)]
-    if entry["allow_future_anchor"]:
-        return
-    rows, places = np.unique(predictions.anchor_rows, return_inverse=True)
-    came = np.fromiter((store.core.row_time(int(row)) for row in rows), np.int64, rows.size)
-    late = (came[places] > predictions.obs_times) & (came[places] != NO_TIME)
-    if not late.any():
-        return
-    first = int(np.flatnonzero(late)[0])
-    asked, since = (
-        short_time(time_text(int(t[first]))) for t in (predictions.obs_times, came[places])
-    )
-    key = ", ".join(str(part[0]) for part in store.keys(predictions.anchor_rows[[first]]).values())
-    warnings.warn(
-        f"{int(late.sum()):,} of {late.size:,} questions are asked before their row of"
-        f" '{entry['anchor_table']}' came to be, such as of {key} at {asked}, which is of {since}:"
-        " the answers read that row",
         stacklevel=3,
     )

@@ -26,7 +26,7 @@ from headwater.store.row_keys import Time, time_us
 
 from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, anchor_key, check_predictions_file
-from confluence.answers.read_out import reordered, warn_of_far_times, warn_of_late_anchors
+from confluence.answers.read_out import reordered, warn_of_far_times
 from confluence.answers.several_runs import mark, same_place
 from confluence.config import AUTO, MEMORY_FRACTION, Config, kept_config
 from confluence.config import preset as preset_config
@@ -298,7 +298,6 @@ class Run:
             order = store.task_seeds(place.name)["position"][order]
         elif current().is_first:
             warn_of_far_times(predictions.obs_times, said.labels, place.name)
-            warn_of_late_anchors(predictions, store, place.name)
         answers = Answers(reordered(predictions, np.argsort(order)), said.target, store)
         if file is not None:
             answers.write(file)

@@ -293,7 +293,7 @@ def test_a_time_far_from_all_seeds_is_told(run: confluence.Run, tmp_path: Path) 
     assert len(answers) == 2
 
 
-def test_a_row_that_comes_after_the_question_is_told(
+def test_questions_before_their_row_came_to_be_are_refused(
     shop_store: Path, cfg: Config, tmp_path: Path
 ) -> None:
     with headwater.Store(shop_store) as store:
@@ -304,13 +304,13 @@ def test_a_row_that_comes_after_the_question_is_told(
     day = np.timedelta64(1, "D")
     times = [str(came - day), str(came), str(came + day)]
     told = (
-        rf"1 of 3 questions are asked before their row of 'customers' came to be, such as of {key}"
-        rf" at .+, which is of {str(came)[:10]}.*: the answers read that row"
+        rf"1 of 3 questions is asked before the row of 'customers' came to be: {key} at .+, but "
+        rf".+ is {str(came)[:10]}"
     )
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
-    with pytest.warns(UserWarning, match=told):
-        answers = run.predict(keys=[key] * 3, at=times)
-    assert len(answers) == 3
+    with pytest.raises(headwater.TaskError, match=told):
+        run.predict(keys=[key] * 3, at=times)
+    assert len(run.predict(keys=[key] * 2, at=times[1:])) == 2
 
 
 def test_times_that_no_line_has_are_as_none(store: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from headwater.store.dropped_seeds import (
     NULL_TIME,
     SAME_DAY,
     UNKNOWN_KEY,
+    UNTIMED,
     dropped_text,
 )
 
@@ -398,7 +399,11 @@ class _SeedMaker:
         else:
             obs = f"{FOREVER_US}::BIGINT"
         null_key = " OR ".join(f"k{i} IS NULL" for i in range(len(parts)))
-        newer = "false" if self.task.allow_future_anchor else "visible_at > obs_time"
+        newer = untimed = "false"
+        if self.anchor.temporal and not self.task.allow_future_anchor:
+            newer = "visible_at > obs_time"
+            if self.anchor.table.null_time != "visible":
+                untimed = f"visible_at IS NULL AND obs_time < {FOREVER_US}"
         same_day = f"visible_at - {DAY_US} <= obs_time" if self.anchor.days else "false"
         unlabelled = "labelled AND target IS NULL" if self.task.require_label else "false"
         self.connection.execute(
@@ -409,6 +414,7 @@ class _SeedMaker:
             f"WHEN obs_time IS NULL THEN {literal(NULL_TIME)} "
             f"WHEN {newer} AND {same_day} THEN {literal(SAME_DAY)} "
             f"WHEN {newer} THEN {literal(NEWER)} "
+            f"WHEN {untimed} THEN {literal(UNTIMED)} "
             f"WHEN {unlabelled} THEN {literal(NO_LABEL)} END AS reason "
             f"FROM (SELECT s.*, p.rowid AS anchor, {at} AS visible_at, {obs} AS obs_time "
             f"FROM ({pieces}) s LEFT JOIN {self.anchor.relation} p ON {equal})"

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from headwater.errors import TimeNeededError
+from headwater.errors import TaskError, TimeNeededError, brief
+from headwater.store.rendering import time_text
 from headwater.store.row_keys import NO_TIME_US, Time, time_us
 from headwater.store.store import NO_ROW, Store
 
@@ -61,3 +62,38 @@ def _own_times(store: Store, task: int, anchors: list[int]) -> list[int]:
         if abs(time) >= NO_TIME_US:
             raise TimeNeededError(f"row {row} of '{anchor_table['name']}' has no time")
     return times
+
+
+def check_anchors_exist(
+    store: Store, task: int, anchors: Sequence[int], times: Sequence[int]
+) -> None:
+    """Refuse questions about rows that had not come to be when they are asked, as a build drops
+    such seeds, unless the task has `allow_future_anchor`."""
+    entry = store.metadata["tasks"][task]
+    table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
+    if table["temporal_column"] is None or entry["allow_future_anchor"] or not anchors:
+        return
+    rows, places = np.unique(np.asarray(anchors, np.int64), return_inverse=True)
+    low, high = table["row_range"]
+    own = [store.core.row_time(row) if low <= row < high else 0 for row in rows.tolist()]
+    came, asked = np.array(own, np.int64)[places], np.array(times, np.int64)
+    late = np.flatnonzero(came > asked)
+    if late.size == 0:
+        return
+    first = int(late[0])
+    column = f"{entry['anchor_table']}.{table['temporal_column']}"
+    if came[first] == NO_TIME_US:
+        since = f"{column} is NULL there, which comes to be never"
+    elif table["time_resolution"] == "day":
+        since = f"the day in {column} is over at {time_text(int(came[first]))}"
+    else:
+        since = f"{column} is {time_text(int(came[first]))}"
+    are = "is" if late.size == 1 else "are"
+    parts = [part[0] for part in store.keys([anchors[first]]).values()]
+    key = parts[0] if len(parts) == 1 else tuple(parts)
+    raise TaskError(
+        f"task '{entry['name']}': {late.size:,} of {asked.size:,} questions {are} asked before the "
+        f"row of '{entry['anchor_table']}' came to be: {brief(key)} at "
+        f"{time_text(int(asked[first]))}, but {since}; ask later, or build the store again with "
+        f'"allow_future_anchor": true in the task'
+    )

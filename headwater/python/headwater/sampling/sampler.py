@@ -22,7 +22,11 @@ from numpy.typing import NDArray
 from headwater import binding
 from headwater.binding.options import OPTIONS
 from headwater.errors import SamplerShutdown, TaskError, named
-from headwater.sampling.ad_hoc_seeds import anchor_rows, observation_times
+from headwater.sampling.ad_hoc_seeds import (
+    anchor_rows,
+    check_anchors_exist,
+    observation_times,
+)
 from headwater.sampling.batch import Batch
 from headwater.sampling.chosen_seeds import Numbers, chosen_seeds
 from headwater.sampling.epoch import Epoch
@@ -234,7 +238,8 @@ class Sampler:
         that the table does not have, and what may be meant. rows: global rows instead of keys, as
         `Store.find_all` gives them. obs_time: when the question is asked, one time or one per key:
         microseconds, ISO text or datetime (naive: UTC). None takes the anchor's own time where a
-        cell task's rows have one, and shows everything in a database without times.
+        cell task's rows have one, and shows everything in a database without times. TaskError if
+        a row had not come to be at that time, unless the task has `allow_future_anchor`.
         """
         number = self._seeds.number(task)
         if self._options["objective"] == "masked_cells":
@@ -246,6 +251,7 @@ class Sampler:
         else:
             raise ValueError("give either keys or rows")
         times = observation_times(self.store, number, anchors, obs_time)
+        check_anchors_exist(self.store, number, anchors, times)
         return Epoch(binding.Pass(self._core, 0, number, 0, anchors, times))
 
     def batches_of(

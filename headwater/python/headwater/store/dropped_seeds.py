@@ -19,6 +19,7 @@ NOT_A_TIME = "obs_time is no time"
 NULL_TIME = "obs_time is NULL"
 SAME_DAY = "the anchor's day is not over at obs_time"
 NEWER = "anchor newer than obs_time"
+UNTIMED = "the anchor has no time"
 NO_LABEL = "no label"
 NEARLY_ALL = 0.9  # share of a task's rows that are asked before their anchors
 KEEP = '"allow_future_anchor": true in the task keeps them'
@@ -85,6 +86,9 @@ def reason_text(
         f"days, and a day is known at its end): ask from the next day on; {KEEP}",
         NEWER: f"{are} asked before the row of {table} came to be ({own_time}): ask later, or "
         f'correct "temporal_column" of {table}; {KEEP}',
+        UNTIMED: f"{are} about a row of {table} without a time ({own_time} is NULL), which comes "
+        'to be never: fill in that time, or write "null_time": "visible" in the table if such rows '
+        f"were always there; {KEEP}",
         NO_LABEL: f'{have} no label, and the task has "require_label": correct the target, or '
         "remove require_label",
     }
@@ -93,7 +97,7 @@ def reason_text(
 
 def empty_lines(task: Mapping[str, Any], temporal_column: str | None) -> list[str]:
     """Lines on a task that a person should check first: it has no seeds, or none in a split, or
-    nearly all of its rows are asked before their anchors."""
+    nearly all of its rows are asked before their anchors came to be."""
     name, counts = task["name"], task["dropped"]
     why = dropped_text(task, temporal_column)
     if sum(counts.values()) == task["rows"]:
@@ -108,5 +112,5 @@ def empty_lines(task: Mapping[str, Any], temporal_column: str | None) -> list[st
         ]
         if lines:
             return lines
-    early = counts.get(NEWER, 0) + counts.get(SAME_DAY, 0)
+    early = sum(counts.get(reason, 0) for reason in (NEWER, SAME_DAY, UNTIMED))
     return [f"task {name}: {why}"] if early >= NEARLY_ALL * task["rows"] else []

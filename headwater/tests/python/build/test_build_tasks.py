@@ -77,16 +77,15 @@ def test_seeds_of_a_query_are_sorted_by_anchor(tmp_path: Path) -> None:
     _, task = build_task(tmp_path, SOLD)
     assert task["kind"] == "derived"
     assert task["cutoff"] == "inclusive"
-    assert task["dropped"] == {}
+    assert task["dropped"] == {"the anchor has no time": 1}  # book 13
     at = us(2020, 4, 15)
     # Book 11 is the first row of its table; positions are those of the query's result.
     assert seeds_of(tmp_path) == [
         (11, at, 0.0, 0, 15, 1),
         (10, at, 2.0, 0, 15, 0),
         (12, at, 1.0, 0, 15, 2),
-        (13, at, 0.0, 0, 15, 3),
     ]
-    assert sum(task["seeds"][split] for split in ("train", "val", "test")) == 4
+    assert sum(task["seeds"][split] for split in ("train", "val", "test")) == 3
 
 
 def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> None:
@@ -94,7 +93,8 @@ def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> Non
         SELECT * FROM (VALUES
             (10, TIMESTAMP '2021-01-01', 1.0), (10, NULL, 1.0), (99, TIMESTAMP '2021-01-01', 1.0),
             (NULL, TIMESTAMP '2021-01-01', 1.0), (12, TIMESTAMP '2020-03-01', 1.0),
-            (11, TIMESTAMP '2021-01-01', NULL), (13, TIMESTAMP '2021-01-01', 'nan'::DOUBLE)
+            (11, TIMESTAMP '2021-01-01', NULL), (11, TIMESTAMP '2021-02-01', 'nan'::DOUBLE),
+            (13, TIMESTAMP '2021-01-01', 1.0)
         ) AS v(book_id, "at", sold)
     """
     _, task = build_task(tmp_path, {**SOLD, "query": query})
@@ -103,14 +103,53 @@ def test_what_is_no_seed_is_dropped_and_counted_by_reason(tmp_path: Path) -> Non
         "the anchor's day is not over at obs_time": 1,  # the day of book 12 ends at 2020-03-02
         "no anchor row": 1,
         "obs_time is NULL": 1,
+        "the anchor has no time": 1,
     }
-    assert [seed[0] for seed in seeds_of(tmp_path)] == [11, 10, 13]
+    assert [seed[0] for seed in seeds_of(tmp_path)] == [11, 11, 10]
     assert task["null_targets"] == 2
     assert task["bad_targets"] == 1
     strict = {**SOLD, "query": query, "require_label": True, "allow_future_anchor": True}
     _, task = build_task(tmp_path, strict)
     assert task["dropped"]["no label"] == 2
-    assert [seed[0] for seed in seeds_of(tmp_path)] == [10, 12]
+    assert [seed[0] for seed in seeds_of(tmp_path)] == [10, 12, 13]
+
+
+BESIDE_13 = "SELECT book_id, {} AS at, 1 AS sold FROM books WHERE book_id IN (11, 13)"
+
+
+@pytest.mark.parametrize(
+    ("at", "table", "task", "kept"),
+    [
+        ("TIMESTAMP '2020-04-15'", {}, {}, [11]),
+        ("TIMESTAMP '2020-04-15'", {"null_time": "visible"}, {}, [13, 11]),
+        ("TIMESTAMP '2020-04-15'", {}, {"allow_future_anchor": True}, [11, 13]),
+        # Everything is visible to these, and so is a row that comes to be never.
+        (None, {}, {"observation_time_column": None, "sees_everything": True}, [11, 13]),
+    ],
+)
+def test_an_anchor_without_a_time_is_one_thing_in_build_walk_and_questions(
+    at: str | None, table: dict[str, Any], task: dict[str, Any], kept: list[int], tmp_path: Path
+) -> None:
+    """Its time is INT64_MAX, or INT64_MIN with null_time "visible": the rule of the walk. A build
+    kept it as a seed at any time, as a comparison with NULL is never true."""
+    question = {**SOLD, "query": BESIDE_13.format(at or "NULL"), **task}
+    metadata = bookstore_metadata(t=question)
+    metadata["tables"]["books"] |= table
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    (entry,) = report.metadata["tasks"]
+    assert [seed[0] for seed in seeds_of(tmp_path)] == kept
+    assert entry["dropped"] == ({} if 13 in kept else {"the anchor has no time": 1})
+    if 13 not in kept:
+        told = "1 is about a row of books without a time (books.appeared is NULL), which comes"
+        assert told in str(why_empty({**report.metadata, "tasks": [{**entry, "rows": 1}]}, "t"))
+    with Sampler(tmp_path / "s", num_prefetch=0) as sampler:
+        obs_time = "2020-04-15" if at else FOREVER_US
+        if 13 in kept:
+            (batch,) = sampler.batches_for("t", [13], obs_time)
+            assert batch["num_sequences"][0] == 1
+        else:
+            with pytest.raises(TaskError, match=r"1 of 1 questions is .*: 13 at 2020-04-15, but"):
+                sampler.batches_for("t", [13], obs_time)
 
 
 def test_questions_that_are_asked_twice_are_told(tmp_path: Path) -> None:
@@ -147,7 +186,7 @@ def test_every_spelling_names_the_table(tmp_path: Path) -> None:
         if "'" in name:
             query += " -- 'books.parquet' in a comment stays"
         build_task(tmp_path, {**SOLD, "query": query + ";"})
-        assert len(seeds_of(tmp_path)) == 4
+        assert len(seeds_of(tmp_path)) == 3  # book 13 has no time
     comma = "FROM 'sales.parquet' AS s, 'books.parquet' AS b WHERE s.book_id = b.book_id"
     query = f"SELECT DISTINCT b.book_id, DATE '2021-01-01' AS at, 1.0 AS sold {comma}"
     build_task(tmp_path, {**SOLD, "query": query})
@@ -265,8 +304,8 @@ UNLIKE = "answers are not what books.{} holds, whose cells they are taken for by
 @pytest.mark.parametrize(
     ("column", "stype", "answer", "told"),
     [
-        ("in_print", "boolean", "NOT in_print", "3"),
-        ("price", "numerical", "price + (book_id > 11)::INT", "2"),
+        ("in_print", "boolean", "NOT in_print", "2"),
+        ("price", "numerical", "price + (book_id > 11)::INT", "1"),
         ("price", "numerical", "price", None),
     ],
 )
@@ -398,7 +437,7 @@ def test_categorical_targets_have_the_labels_in_value_order(tmp_path: Path) -> N
             'or name the columns that hold them with "anchor_key"',
         ),
         (
-            "(12, DATE '2021-01-01', NULL), (13, DATE '2021-01-01', NULL::VARCHAR)",
+            "(12, DATE '2021-01-01', NULL), (11, DATE '2021-01-01', NULL::VARCHAR)",
             "task 't' has no category to predict: 'kind' is NULL in all of its 2 seeds; correct "
             "its query or label tables",
         ),
@@ -765,7 +804,7 @@ def test_hash_splits_are_those_of_the_document(tmp_path: Path) -> None:
     from headwater.binding import hash64
 
     query = "SELECT book_id, DATE '2021-01-01' AS at, 1 AS sold FROM books"
-    _, entry = build_task(tmp_path, {**SOLD, "query": query})
+    _, entry = build_task(tmp_path, {**SOLD, "query": query, "allow_future_anchor": True})
     counts = {"train": 0, "val": 0, "test": 0}
     for key in (b"10", b"11", b"12", b"13"):
         parts = [hash64(len(key).to_bytes(4, "little") + key), hash64(b"t"), 123]
@@ -793,11 +832,11 @@ def test_a_unique_column_names_the_rows_that_have_its_value(tmp_path: Path) -> N
     _, task = build_task(tmp_path, {**by_name, "anchor_key": "NAME"})  # case does not count
     assert [(seed[0], seed[2]) for seed in seeds_of(tmp_path)] == [(1, 2.0), (2, 1.0)]
     assert task["dropped"] == {"no anchor row": 1}
-    # Books 10, 12 and 13 have these prices; book 11 has none, and 12 is the price of no book.
+    # Books 10, 12 and 13, which has no time, have these prices; 12 is the price of no book.
     query = f"SELECT price, {ASKED} (20, 1.0), (12.5, 2.0), (7.25, 3.0), (12, 4.0)) AS x(price, v)"
     _, task = build_task(tmp_path, {**SOLD, "query": query, "anchor_key": "price"})
-    assert [(seed[0], seed[2]) for seed in seeds_of(tmp_path)] == [(10, 2.0), (12, 1.0), (13, 3.0)]
-    assert task["dropped"] == {"no anchor row": 1}
+    assert [(seed[0], seed[2]) for seed in seeds_of(tmp_path)] == [(10, 2.0), (12, 1.0)]
+    assert task["dropped"] == {"no anchor row": 1, "the anchor has no time": 1}
 
 
 def test_the_parts_of_a_key_are_those_of_their_names_in_any_order(tmp_path: Path) -> None:

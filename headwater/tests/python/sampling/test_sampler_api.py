@@ -18,6 +18,7 @@ import headwater
 import numpy as np
 import pyarrow as pa
 import pytest
+from databases import asked, typed
 from headwater.sampling.statistics import bound_by
 from large_batches import large
 from tiny_store import DAY_US, write_tiny
@@ -324,6 +325,45 @@ def test_keys_and_times_are_checked(sampler: headwater.Sampler) -> None:
         sampler.batches_for("chrn", keys=[1], obs_time=0)
     own = next(sampler.batches_for("quantity", keys=[4]))
     assert own.info["obs_time"][0] == 4 * DAY_US
+
+
+def test_questions_before_their_anchor_came_to_be_are_refused(tmp_path: Path) -> None:
+    """Such a row was answered, at an age of -30 days; a build drops such seeds."""
+    query = "SELECT id, TIMESTAMP '2030-01-01' AS at, 1.0 AS y FROM books"
+    books = {"id": [1, 2, 3], "born": ["2024-01-01 09:00:00", "2024-03-01 00:00:00", None]}
+    task = asked(query, "books", "y numerical", "at")
+    columns = typed("id identifier, born timestamp")
+    for name, more in (("instant", {}), ("day", {}), ("kept", {"allow_future_anchor": True})):
+        table = {"primary_key": "id", "temporal_column": "born", "columns": columns}
+        resolution = {"time_resolution": "day" if name == "day" else "instant"}
+        metadata = {"tables": {"books": table | resolution}, "tasks": {"t": task | more}}
+        headwater.build({"books": pa.table(books)}, tmp_path / name, metadata)
+
+    def refused(name: str, keys: list[int], times: Any) -> str:
+        with headwater.Sampler(db_path=tmp_path / name, num_prefetch=0) as sampler:
+            with pytest.raises(headwater.TaskError) as caught:
+                sampler.batches_for("t", keys, times)
+            return str(caught.value)
+
+    def ages(name: str, keys: list[int], times: Any) -> list[float]:
+        with headwater.Sampler(db_path=tmp_path / name, num_prefetch=0) as sampler:
+            (batch,) = sampler.batches_for("t", keys, times)
+            return list(batch["row_ages"][: len(keys), 1])
+
+    assert refused("instant", [1, 2, 2], ["2024-01-01T09:00", "2024-02-29", "2024-02-01"]) == (
+        "task 't': 2 of 3 questions are asked before the row of 'books' came to be: 2 at "
+        "2024-02-29, but books.born is 2024-03-01; ask later, or build the store again with "
+        '"allow_future_anchor": true in the task'
+    )
+    assert "1 of 1 questions is asked" in refused("instant", [1], "2024-01-01T08:59:59")
+    assert "3 at 2030-01-01, but books.born is NULL there" in refused(
+        "instant", [1, 3], "2030-01-01"
+    )
+    over = "1 at 2024-01-01 23:59:59, but the day in books.born is over at 2024-01-02;"
+    assert over in refused("day", [1], "2024-01-01T23:59:59")
+    assert ages("instant", [1, 2], ["2024-01-01T09:00", "2024-03-02"]) == [0, 1]
+    assert ages("day", [1], "2024-01-02") == [0]
+    assert ages("kept", [2, 3], "2024-01-31") == [-30, -1]
 
 
 # ---- what it knows -----------------------------------------------------------------------------
