@@ -81,7 +81,8 @@ typedef enum hw_known {
 
 /* docs/reference/sampling.md says what each of these means; 0 is the default everywhere. */
 typedef enum hw_context_labels {
-    HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train */
+    HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train, or none if its
+                              target is a column of a foreign key */
     HW_LABELS_TRAIN = 1,
     HW_LABELS_NONE = 2,
     HW_LABELS_ALL = 3,

@@ -305,7 +305,7 @@ def test_questions_before_their_row_came_to_be_are_refused(
     times = [str(came - day), str(came), str(came + day)]
     told = (
         rf"1 of 3 questions is asked before the row of 'customers' came to be: {key} at .+, but "
-        rf".+ is {str(came)[:10]}"
+        rf"the day in customers.signed_up_on is over at {str(came)[:10]}"
     )
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     with pytest.raises(headwater.TaskError, match=told):

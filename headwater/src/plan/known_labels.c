@@ -3,6 +3,27 @@
 
 #include <stdlib.h>
 
+int hwi_asks_for_key(const hw_store *store, const struct hwi_task_info *task) {
+    for (uint32_t k = 0; k < store->info->key_count && (task->flags & HWI_TASK_CELL); k++) {
+        const uint32_t *columns = store->key_columns + store->keys[k].column_start;
+        for (uint32_t i = 0; i < store->keys[k].column_count; i++) {
+            if (columns[i] == task->target_column) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+hw_context_labels hwi_label_rule(const struct hwi_plan *plan, const struct hwi_task_info *task) {
+    hw_context_labels rule = plan->options.context_labels;
+    rule = rule == HW_LABELS_DEFAULT ? (hw_context_labels)task->context_labels : rule;
+    if (rule != HW_LABELS_DEFAULT) {
+        return rule;
+    }
+    return hwi_asks_for_key(plan->store, task) ? HW_LABELS_NONE : HW_LABELS_TRAIN;
+}
+
 static int compare_labels(const void *left, const void *right) {
     const struct hwi_known_label *a = left, *b = right;
     if (a->known_at != b->known_at) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plan/known_labels.h"
 #include "plan/tasks.h"
 #include "store/hashed_split.h"
 
@@ -80,8 +81,7 @@ static hw_status mark_labels(struct hwi_plan *plan, uint32_t task, hw_error *err
     const struct hwi_task_info *info = &plan->store->tasks[task];
     const struct hwi_table_info *table = plan->store->tables[info->anchor_table].info;
     const hw_seeds *seeds = &plan->store->seeds[task];
-    hw_context_labels rule = plan->options.context_labels;
-    rule = rule == HW_LABELS_DEFAULT ? (hw_context_labels)info->context_labels : rule;
+    hw_context_labels rule = hwi_label_rule(plan, info);
     int is_hiding = rule != HW_LABELS_ALL && !hwi_is_task_objective(plan);
     uint64_t *held_out = bits_of(plan->held_out, info->target_column, table->row_count);
     uint64_t *hidden = held_out; /* a task of its own hides them by its own list */

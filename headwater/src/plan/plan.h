@@ -96,10 +96,8 @@ struct hwi_task_plan {
     uint8_t *special_tables; /* [table_count] 1: has a hidden column or the target */
     uint8_t *special_keys; /* [key_count] what its columns are: of hwi_special_column */
     uint8_t *special_columns; /* [column_count] of hwi_special_column */
-    struct hwi_label_edges *label_edges; /* [label_edge_count], of foreign keys with the target
-                                            where labels may not be shown */
-    uint32_t label_edge_count;
     uint8_t hides_edges; /* 1: some foreign key has the target or a hidden column */
+    uint8_t asks_for_key; /* 1: the target is a column of a foreign key */
     hw_target_stats stats;
 };
 

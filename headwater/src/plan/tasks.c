@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/moments.h"
 #include "plan/known_labels.h"
-#include "plan/label_edges.h"
 #include "plan/masking.h"
 #include "plan/scales.h"
 #include "store/hashed_split.h"
@@ -102,12 +101,20 @@ static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *
     const struct hwi_task_info *info = &plan->store->tasks[task->task];
     const struct hwi_table_info *table = plan->store->tables[info->anchor_table].info;
     const hw_seeds *seeds = &plan->store->seeds[task->task];
-    hw_context_labels labels = plan->options.context_labels;
-    if (labels == HW_LABELS_DEFAULT) {
-        labels = (hw_context_labels)info->context_labels;
+    hw_context_labels labels = hwi_label_rule(plan, info);
+    if (!(info->flags & HWI_TASK_CELL) || !hwi_is_task_objective(plan)) { /* masking.c */
+        return HW_OK;
     }
-    int is_shown = labels == HW_LABELS_ALL || !hwi_is_task_objective(plan); /* masking.c */
-    if (!(info->flags & HWI_TASK_CELL) || is_shown) {
+    task->asks_for_key = (uint8_t)hwi_asks_for_key(plan->store, info);
+    if (task->asks_for_key && labels != HW_LABELS_NONE) {
+        char name[128];
+        return hwi_fail(error, HW_BAD_TASK,
+                        "task '%s' predicts a foreign key and context_labels is '%s', expected "
+                        "'none': how many rows still point at each row would tell the answer",
+                        hwi_store_name(plan->store, info->name, name, sizeof name),
+                        labels == HW_LABELS_ALL ? "all" : "train");
+    }
+    if (labels == HW_LABELS_ALL || task->asks_for_key) {
         return HW_OK;
     }
     size_t words = (size_t)table->row_count / 64 + 1;
@@ -313,7 +320,6 @@ hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *option
                             options->task_weights[t]);
         }
         HW_TRY(mark_special(plan, task, error));
-        HW_TRY(hwi_label_edges_open(plan->store, task, error));
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         HW_TRY(hwi_plan_schedule(plan, options->task_weights, (hw_split)split, error));
@@ -329,7 +335,6 @@ static void close_task(struct hwi_task_plan *task) {
     free(task->special_tables);
     free(task->special_keys);
     free(task->special_columns);
-    hwi_label_edges_release(task);
 }
 
 void hwi_plan_tasks_release(struct hwi_plan *plan) {

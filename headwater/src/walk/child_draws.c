@@ -146,7 +146,7 @@ static uint32_t draw_position(struct hwi_walk *walk, struct hwi_group *group) {
 static const uint32_t *child_at(const struct hwi_walk *walk, const struct hwi_group *group,
                                 uint32_t position) {
     if (group->segments != HWI_NONE) {
-        return hwi_shown_edges_child(walk, group->key, group->children, group->segments, position);
+        return hwi_shown_edges_child(walk, group->children, group->segments, position);
     }
     return &group->children[position];
 }
@@ -166,10 +166,9 @@ static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *g
         position -= visible[slot++];
     }
     drawn->key = table->incoming[slot];
-    drawn->child =
-        hwi_is_partly_shown(walk, drawn->key)
-            ? hwi_shown_edges_child(walk, drawn->key, children, group->segments + slot, position)
-            : &children[position];
+    drawn->child = hwi_is_partly_shown(walk, drawn->key)
+                       ? hwi_shown_edges_child(walk, children, group->segments + slot, position)
+                       : &children[position];
 }
 
 static void draw_uniform(struct hwi_walk *walk, struct hwi_group *group, struct hwi_drawn *drawn) {

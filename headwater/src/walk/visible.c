@@ -84,7 +84,8 @@ int hwi_view_withholds(const struct hwi_view *view, const struct hwi_plan *plan,
     if (!(special & HWI_SPECIAL_TARGET)) {
         return 0;
     }
-    if ((view->inclusive || chain) && is_not_before_anchor(view, where, row)) {
+    if (view->task->asks_for_key ||
+        ((view->inclusive || chain) && is_not_before_anchor(view, where, row))) {
         return 1;
     }
     if (view->task->label_hidden != NULL) {

@@ -103,7 +103,7 @@ class Task:
     categories: tuple[str, ...] = ()
     hidden: tuple[tuple[str, str], ...] = ()
     exclusive: bool = False
-    context_labels: str = "train"
+    context_labels: str | None = None
     label_times: bool = False
 
 
@@ -166,6 +166,11 @@ class Database:
             for table in reversed(self.tables)
             if table.row_count and self.row_starts[table.name] <= row
         )
+
+    def asks_for_key(self, task: Task) -> bool:
+        """Whether the target of a cell task is a column of a foreign key."""
+        keys = self.table(task.anchor_table).keys
+        return not task.derived and any(task.target in key.columns for key in keys)
 
     @cached_property
     def table_column_count(self) -> int:

@@ -95,7 +95,7 @@ class Walk:
             gap = self.draw_gap(*self.options.staleness)
             self.until = NEVER if self.until == NEVER else max(self.until - gap, ALWAYS + 1)
         self.anchor = self.database.row_starts[self.task.anchor_table] + seed.anchor
-        self.label_rule = self.options.context_labels or self.task.context_labels
+        self.label_rule = self.rule_of(self.task)
         self.context = Context()
         self.labels: deque[int] | None = None  # those to visit; None: not found yet
         self.ends: set[int | None] = set()  # rows that the walk does not go on from
@@ -174,7 +174,9 @@ class Walk:
 
     def target_withheld(self, row: int, chain: bool) -> bool:
         at_once = not self.task.exclusive or chain
-        if row == self.anchor or (at_once and not self.earlier_than_anchor(row)):
+        if row == self.anchor or self.database.asks_for_key(self.task):
+            return True
+        if at_once and not self.earlier_than_anchor(row):
             return True
         return self.label_forbidden(row)
 
@@ -195,8 +197,12 @@ class Walk:
             for seed in task.seeds
         )
 
+    def rule_of(self, task: Task) -> str:
+        default = "none" if self.database.asks_for_key(task) else "train"
+        return self.options.context_labels or task.context_labels or default
+
     def hides(self, task: Task, split: int) -> bool:
-        rule = self.options.context_labels or task.context_labels
+        rule = self.rule_of(task)
         return rule == "none" or (rule == "train" and split != TRAIN)
 
     def edge_withheld(self, table: Table, key: Key, row: int, chain: bool) -> bool:
@@ -499,8 +505,7 @@ class Walk:
         if self.asks:
             return is_label(self.task, table, column)
         return any(
-            is_label(task, table, column)
-            and (self.options.context_labels or task.context_labels) != "all"
+            is_label(task, table, column) and self.rule_of(task) != "all"
             for task in self.database.tasks
         )
 

@@ -334,6 +334,7 @@ class Maker:
             target = Column("answer", stype, categories=CATEGORIES)
         else:
             target = self.dice.choice(possible)
+        is_key = not derived and any(target.name in key.columns for key in anchor.keys)
         return Task(
             f"task{number}",
             anchor.name,
@@ -344,7 +345,7 @@ class Maker:
             target.categories if derived else (),
             hidden,
             self.chance(0.5),
-            self.dice.choice(("train", "none", "all")),
+            self.dice.choice(("none",) * 3 if is_key else ("train", "none", "all")),
         )
 
     def seeds(self, anchor: Table, target: Column, derived: bool) -> tuple[Seed, ...]:
@@ -432,6 +433,7 @@ def asking_for_a_key(database: Database, seed: int) -> Database:
             target_stype=CATEGORICAL,
             seeds=Maker(dice).seeds(anchor, asked, derived=False),
             derived=False,
+            context_labels=dice.choice((None, "none")),
             categories=(),
             hidden=tuple(
                 (other.name, column)
@@ -462,8 +464,12 @@ def random_masked_options(seed: int, database: Database) -> Options:
     return options.with_(masked_objective=True, label_rows=0, peer_labels=0, seed_tables=tables)
 
 
+LABEL_RULES = (None, None, "train", "none", "all")
+
+
 def random_options(seed: int, database: Database) -> Options:
     dice = random.Random(f"options {seed}")
+    asks_for_key = any(map(database.asks_for_key, database.tasks))
     until = [NEVER if dice.random() < 0.7 else at(dice.randrange(9)) for _ in range(3)]
     return Options(
         sequence_length=dice.choice((2, 7, 20, 64, 64, 200, 200, 200)),
@@ -474,7 +480,7 @@ def random_options(seed: int, database: Database) -> Options:
         per_row=dice.random() < 0.5,
         recent=dice.random() < 0.5,
         identifier_cells=dice.choice(("all", "foreign_keys", "none")),
-        context_labels=dice.choice((None, None, "train", "none", "all")),
+        context_labels=dice.choice((None, None, "none") if asks_for_key else LABEL_RULES),
         visible_until=(until[0], until[1], until[2]),
         seed=dice.getrandbits(64),
         split_seed=dice.getrandbits(64),

@@ -61,7 +61,7 @@ class ContextCheck:
     def forbidden_labels(self) -> Array:
         """bool by row of the anchor table: its target cell may not be shown as another's."""
         table = self.stored.tables[self.task.anchor_table]
-        forbidden = np.zeros(table.row_count, bool)
+        forbidden = np.full(table.row_count, self.task.asks_for_key)
         if self.task.is_cell and self.label_rule != "all":
             others = self.splits != TRAIN if self.label_rule == "train" else slice(None)
             forbidden[self.task.anchors[others] - table.row_start] = True
@@ -70,8 +70,7 @@ class ContextCheck:
     @property
     def label_rule(self) -> str:
         """train, none or all."""
-        rule = self.asked.context_labels or self.task.context_labels
-        return "train" if rule == "default" else rule
+        return self.asked.context_labels or self.task.context_labels
 
     # ---- the checks ----------------------------------------------------------------------
 

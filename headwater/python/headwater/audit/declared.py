@@ -47,7 +47,6 @@ def check_declared(stored: Stored, findings: Findings) -> None:
 def _declared_of_task(
     stored: Stored, task: StoredTask, entry: dict[str, object]
 ) -> dict[str, tuple[object, object]]:
-    labels = "train" if task.context_labels == "default" else task.context_labels
     hidden = sorted(stored.full_name(number) for number in task.hidden)
     declared = entry.get("hidden_columns")
     return {
@@ -55,7 +54,7 @@ def _declared_of_task(
         "anchor_table": (stored.tables[task.anchor_table].name, entry["anchor_table"]),
         "target_column": (stored.columns[task.target_column].name, entry["target_column"]),
         "cutoff": ("exclusive" if task.is_exclusive else "inclusive", entry.get("cutoff")),
-        "context_labels": (labels, entry.get("context_labels")),
+        "context_labels": (task.context_labels, entry.get("context_labels")),
         "sees_everything": (
             bool((task.obs_times == NO_TIME).all()),
             entry.get("sees_everything") or None,

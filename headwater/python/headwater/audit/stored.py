@@ -234,7 +234,8 @@ class StoredTask:
     obs_time_column: int | None  # global, of a derived task
     target_stype: str
     hidden: tuple[int, ...]  # global columns
-    context_labels: str
+    context_labels: str  # train, none or all
+    asks_for_key: bool  # the target is a column of a foreign key: shown on no row
     anchors: Array  # uint32 global rows, ascending
     obs_times: Array  # int64 us
     targets: Array  # uint64
@@ -373,7 +374,11 @@ class Stored:
         file = StoredFile(self.folder / "tasks" / f"{number:05}.bin")
         flags, start = int(entry["flags"]), int(entry["hidden_start"])
         hidden: Array = np.zeros(0, np.uint32) if self._hidden is None else self._hidden
-        obs_time = int(entry["obs_time_column"])
+        obs_time, target = int(entry["obs_time_column"]), int(entry["target_column"])
+        asks_for_key = any(target in key.columns for key in self.keys)
+        rule = LABEL_RULES[int(entry["context_labels"])]
+        if rule == "default":
+            rule = "none" if asks_for_key else "train"
         return StoredTask(
             number=number,
             name=self._name(entry),
@@ -381,11 +386,12 @@ class Stored:
             is_cell=bool(flags & CELL),
             is_exclusive=bool(flags & EXCLUSIVE),
             given_split=bool(flags & GIVEN_SPLIT),
-            target_column=int(entry["target_column"]),
+            target_column=target,
             obs_time_column=None if obs_time == NONE else obs_time,
             target_stype=STYPES[int(entry["target_stype"])],
             hidden=tuple(map(int, hidden[start : start + int(entry["hidden_count"])])),
-            context_labels=LABEL_RULES[int(entry["context_labels"])],
+            context_labels=rule,
+            asks_for_key=asks_for_key,
             **{name: file.needed(name) for name in ("anchors", "obs_times", "targets", "states")},
             label_times=file.section("label_times") if flags & LABEL_TIMES else None,
         )

@@ -169,7 +169,7 @@ class Encoder:
             hidden=[self.layout.column_number(column) for column in seeds.hidden],
             exclusive=seeds.exclusive,
             given_split=seeds.given_split,
-            context_labels=CONTEXT_LABELS[task.context_labels],
+            context_labels=CONTEXT_LABELS[seeds.context_labels],
             label_times=seeds.label_times,
         )
         if not cell and task.target_stype == "categorical":

@@ -72,6 +72,7 @@ class TaskSeeds:
     task: Task
     index: int
     kind: str  # "cell" or "derived"
+    context_labels: str
     exclusive: bool
     given_split: bool
     hidden: tuple[ColumnRef, ...]
@@ -168,6 +169,7 @@ class _SeedMaker:
         self.where = f"task '{task.name}'"
         self.anchor_columns = task.anchor_columns(self.anchor.table)
         self.kind = self.settle_kind()
+        self.context_labels = self.settle_labels()
         self.check_times()
 
     def settle_kind(self) -> str:
@@ -176,6 +178,27 @@ class _SeedMaker:
         if self.task.kind is not None:
             return self.task.kind
         return "cell" if same and same[0].stype == self.task.target_stype else "derived"
+
+    def settle_labels(self) -> str:
+        """Whose labels contexts show. With a foreign key as target none: how many rows still point
+        at each row would tell the answer."""
+        given, target = self.task.context_labels, self.task.target_column
+        walked = {table.name for table in self.schema.tables if table.graph}
+        keys = [
+            key
+            for key in self.anchor.table.every_key()
+            if target in key.columns and key.table in walked
+        ]
+        if self.kind != "cell" or not keys:
+            return given or "train"
+        if given not in (None, "none"):
+            raise TaskError(
+                f"{self.where} predicts '{self.task.anchor_table}.{target}', a foreign key to "
+                f"'{keys[0].table}', and has 'context_labels': '{given}': how many rows still "
+                f"point at each row of '{keys[0].table}' would tell the answer; leave "
+                "'context_labels' out, or write 'none'"
+            )
+        return "none"
 
     def hidden(self) -> tuple[ColumnRef, ...]:
         """Withheld columns: those named, and a column that has a derived target's name."""
@@ -492,6 +515,7 @@ class _SeedMaker:
             task=self.task,
             index=self.index,
             kind=self.kind,
+            context_labels=self.context_labels,
             exclusive=cutoff == "exclusive",
             given_split=given,
             hidden=self.hidden(),

@@ -297,8 +297,7 @@ class Reader:
             hidden_columns=self.references(entry, "hidden_columns", where, anchor_table),
             kind=self.word(entry, "kind", where, ("cell", "derived")),
             cutoff=self.word(entry, "cutoff", where, ("inclusive", "exclusive")),
-            context_labels=self.word(entry, "context_labels", where, ("train", "none", "all"))
-            or "train",
+            context_labels=self.word(entry, "context_labels", where, ("train", "none", "all")),
             require_label=self.flag(entry, "require_label", where, default=False),
             allow_future_anchor=self.flag(entry, "allow_future_anchor", where, default=False),
             note=self.text(entry, "note", where) or "",

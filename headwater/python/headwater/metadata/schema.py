@@ -201,7 +201,7 @@ class Task:
     hidden_columns: tuple[ColumnRef, ...] = ()
     kind: str | None = None  # None: from the name and type of the target column
     cutoff: str | None = None  # None: "exclusive" for a cell task, "inclusive" for a derived one
-    context_labels: str = "train"
+    context_labels: str | None = None  # None: "train", or "none" if the target is a foreign key
     require_label: bool = False
     allow_future_anchor: bool = False
     note: str = ""  # for people; read by nobody

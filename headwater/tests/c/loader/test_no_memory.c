@@ -194,13 +194,12 @@ static void a_large_batch_is_made(void **state) {
     sample_one_batch_of(shop, letters);
 }
 
-/* The labels that peers are drawn from, and the edges of a key that is asked for, are listed when
- * the sampler opens. */
+/* The labels that peers are drawn from are listed when the sampler opens. */
 static void a_sampler_of_peer_labels_opens(void **state) {
     struct shop *shop = *state;
     shop->options = survey_options(1);
     assert_true(shop->options.peer_labels > 0);
-    sample_one_batch_of(shop, league_scored);
+    sample_one_batch_of(shop, league);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */

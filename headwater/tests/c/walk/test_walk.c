@@ -306,23 +306,31 @@ static void the_newest_child_of_all_groups_of_a_key_comes_first(void **state) {
     end(&walked);
 }
 
-/*
- * score, seed 5 (test): match 7 on day 5, one child for each key, where score is a key. Team 0:
- * home 6, with team 1 and 4; away 4 (visited). Team 1: home 5, away 6 (visited), by score 2, 3 and
- * 4, of which 4 is a val seed: 3 is drawn, not 4 in vain. 5's replay is 3 (visited).
- */
-static void children_are_drawn_of_those_whose_target_is_shown(void **state) {
+/* score, seed 5 (test), where score is a key: as if it were not there. The walk is the one of the
+ * same question about a plain column (below) with labels of no seeds. */
+static void a_key_that_is_asked_for_is_walked_on_no_row(void **state) {
     struct walked walked;
+    hw_store *scored = ((struct databases *)*state)->league_scored;
     hw_sampler_options options = recent();
     options.child_width = 1;
-    start_seed(&walked, ((struct databases *)*state)->league_scored, &options, TASK_SCORE, 5);
+    start_seed(&walked, scored, &options, TASK_SCORE, 5);
     ASSERT_WALK(&walked,
-                {{7, 0, 5}, {0, 1, 1}, {6, 2, 6}, {1, 3, 1}, {4, 3, 5}, {5, 4, 6}, {3, 4, 6}});
-    const uint32_t *parents = walked.walk.parents;
-    assert_int_equal(parents[0 * 4 + 3], HWI_NONE); /* withheld: 7's, and of the val seed 4's */
-    assert_int_equal(parents[4 * 4 + 3], HWI_NONE);
-    assert_int_equal(parents[6 * 4 + 3], 1);
+                {{7, 0, 5}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 5}, {5, 4, 5}, {3, 5, 5}});
+    const uint32_t matches[] = {0, 2, 4, 5, 6}; /* local rows */
+    for (size_t i = 0; i < sizeof matches / sizeof *matches; i++) {
+        assert_int_equal(walked.walk.parents[matches[i] * 4 + 3], HWI_NONE);
+    }
     end(&walked);
+    for (int rule = HW_LABELS_TRAIN; rule <= HW_LABELS_ALL; rule++) {
+        struct hwi_plan *plan = NULL;
+        hw_error error = {.message = ""};
+        options.context_labels = (hw_context_labels)rule;
+        hw_status status = hwi_plan_open(scored, &options, &plan, &error);
+        assert_int_equal(status, rule == HW_LABELS_NONE ? HW_OK : HW_BAD_TASK);
+        assert_int_equal(strstr(error.message, "'score' predicts a foreign key") != NULL,
+                         rule != HW_LABELS_NONE);
+        hwi_plan_close(plan);
+    }
 }
 
 /* ---- labels ------------------------------------------------------------------------------ */
@@ -629,7 +637,7 @@ int main(void) {
         cmocka_unit_test(children_come_by_edge_time_and_cells_when_they_are_known),
         cmocka_unit_test(what_is_never_known_stays_out_even_without_a_time),
         cmocka_unit_test(the_newest_child_of_all_groups_of_a_key_comes_first),
-        cmocka_unit_test(children_are_drawn_of_those_whose_target_is_shown),
+        cmocka_unit_test(a_key_that_is_asked_for_is_walked_on_no_row),
         cmocka_unit_test(labels_of_other_seeds_follow_context_labels),
         cmocka_unit_test(hashed_splits_decide_which_labels_show),
         cmocka_unit_test(widths_are_per_key_or_dealt_to_the_keys_of_a_row),

@@ -324,6 +324,30 @@ def test_answers_that_are_no_cells_of_their_name_are_said(
     assert expected not in "\n".join(report.notes())
 
 
+def test_a_foreign_key_is_predicted_without_labels_of_others(tmp_path: Path) -> None:
+    """How many books still point at each author would tell whose a book is."""
+    query = "SELECT book_id, author_id FROM books WHERE book_id < 13"
+    task = asked(query, "books", "author_id categorical")
+    metadata = bookstore_metadata(t=task)
+    author = metadata["tables"]["books"]["columns"]["author_id"]
+    author["stype"] = "categorical"
+    report = build(arrow_tables(bookstore()), tmp_path / "s", metadata)
+    (entry,) = report.metadata["tasks"]
+    assert (entry["kind"], entry["context_labels"]) == ("cell", "none")
+    assert not audit(tmp_path / "s").leaks
+    for rule in ("train", "all"):
+        metadata["tasks"]["t"] = {**task, "context_labels": rule}
+        says = (
+            f"predicts 'books.author_id', a foreign key to 'authors', .*'context_labels': '{rule}'"
+        )
+        with pytest.raises(TaskError, match=says):
+            build(arrow_tables(bookstore()), tmp_path / rule, metadata)
+    # Without walked edges nothing is told: authors are not walked.
+    metadata["tables"]["authors"]["graph"] = False
+    report = build(arrow_tables(bookstore()), tmp_path / "none", metadata)
+    assert report.metadata["tasks"][0]["context_labels"] == "all"
+
+
 def test_a_derived_task_in_a_database_with_times_names_its_own(tmp_path: Path) -> None:
     task = {key: value for key, value in SOLD.items() if key != "observation_time_column"}
     says = r"needs an 'observation_time_column'.*table 'books'.*state \"sees_everything\": true"
