@@ -110,7 +110,8 @@ static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *
         char name[128];
         return hwi_fail(error, HW_BAD_TASK,
                         "task '%s' predicts a foreign key and context_labels is '%s', expected "
-                        "'none': how many rows still point at each row would tell the answer",
+                        "'none': how many rows still point at each row would tell the answer "
+                        "(an older build of the store has 'train' there: build it again)",
                         hwi_store_name(plan->store, info->name, name, sizeof name),
                         labels == HW_LABELS_ALL ? "all" : "train");
     }

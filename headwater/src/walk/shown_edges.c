@@ -60,10 +60,13 @@ static uint32_t filter_list(struct hwi_walk *walk, uint32_t key_index, const uin
         return 0;
     }
     find_rows(&walk->view, children, shown);
+    if (shown->start >= shown->end) {
+        return 0;
+    }
     if (!key->known_late) {
         shown->low = place_of(rows, visible, shown->start);
         shown->high = place_of(rows, visible, shown->end);
-        return shown->high > shown->low ? shown->high - shown->low : 0;
+        return shown->high - shown->low;
     }
     uint32_t count = 0;
     shown->is_mixed = 1;

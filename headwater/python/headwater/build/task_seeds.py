@@ -200,10 +200,24 @@ class _SeedMaker:
             )
         return "none"
 
+    def taken_over_target(self) -> list[ColumnRef]:
+        """Columns of the anchor table that are taken from the row which a key names that is asked
+        for: they name the answer as the key does."""
+        table, target = self.anchor.table, self.task.target_column
+        asked = {
+            key.table for key in table.every_key() if self.kind == "cell" and target in key.columns
+        }
+        return [
+            ColumnRef(table.name, column.name)
+            for column in table.columns
+            if column.taken_from is not None and column.taken_from.table in asked
+        ]
+
     def hidden(self) -> tuple[ColumnRef, ...]:
         """Withheld columns: those named, and a column that has a derived target's name."""
         hidden = list(self.task.hidden_columns)
         same = ColumnRef(self.task.anchor_table, self.task.target_column)
+        hidden += self.taken_over_target()
         if self.kind == "derived" and same.column in self.anchor.table.column_names():
             hidden.append(same)
         return tuple(

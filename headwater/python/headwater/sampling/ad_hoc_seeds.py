@@ -10,7 +10,7 @@ import numpy as np
 
 from headwater.errors import TaskError, TimeNeededError, brief
 from headwater.store.rendering import time_text
-from headwater.store.row_keys import NO_TIME_US, Time, time_us
+from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, Time, time_us
 from headwater.store.store import NO_ROW, Store
 
 
@@ -73,27 +73,27 @@ def check_anchors_exist(
     table = store.metadata["tables"][store.table_index(entry["anchor_table"])]
     if table["temporal_column"] is None or entry["allow_future_anchor"] or not anchors:
         return
-    rows, places = np.unique(np.asarray(anchors, np.int64), return_inverse=True)
     low, high = table["row_range"]
-    own = [store.core.row_time(row) if low <= row < high else 0 for row in rows.tolist()]
-    came, asked = np.array(own, np.int64)[places], np.array(times, np.int64)
-    late = np.flatnonzero(came > asked)
-    if late.size == 0:
+    came = {row: store.core.row_time(row) for row in set(anchors) if low <= row < high}
+    late = [i for i, row in enumerate(anchors) if came.get(row, ALWAYS_US) > times[i]]
+    if not late:
         return
-    first = int(late[0])
+    first = late[0]
+    since_us = came[anchors[first]]
     column = f"{entry['anchor_table']}.{table['temporal_column']}"
-    if came[first] == NO_TIME_US:
+    if since_us == NO_TIME_US:
         since = f"{column} is NULL there, which comes to be never"
     elif table["time_resolution"] == "day":
-        since = f"the day in {column} is over at {time_text(int(came[first]))}"
+        since = f"the day in {column} is over at {time_text(since_us)}"
     else:
-        since = f"{column} is {time_text(int(came[first]))}"
-    are = "is" if late.size == 1 else "are"
+        since = f"{column} is {time_text(since_us)}"
+    are = "is" if len(late) == 1 else "are"
     parts = [part[0] for part in store.keys([anchors[first]]).values()]
     key = parts[0] if len(parts) == 1 else tuple(parts)
+    advice = ', or build the store again with "allow_future_anchor": true in the task'
+    advice = "" if entry["sees_everything"] else advice
     raise TaskError(
-        f"task '{entry['name']}': {late.size:,} of {asked.size:,} questions {are} asked before the "
+        f"task '{entry['name']}': {len(late):,} of {len(times):,} questions {are} asked before the "
         f"row of '{entry['anchor_table']}' came to be: {brief(key)} at "
-        f"{time_text(int(asked[first]))}, but {since}; ask later, or build the store again with "
-        f'"allow_future_anchor": true in the task'
+        f"{time_text(times[first])}, but {since}; ask later{advice}"
     )

@@ -247,6 +247,8 @@ class Sampler:
         if keys is not None and rows is None:
             anchors = anchor_rows(self.store, number, keys)
         elif rows is not None and keys is None:
+            if np.ndim(rows) != 1:
+                raise ValueError(f"rows has {np.ndim(rows)} dimensions, expected 1")
             anchors = np.asarray(rows).tolist()
         else:
             raise ValueError("give either keys or rows")

@@ -335,6 +335,13 @@ def test_a_foreign_key_is_predicted_without_labels_of_others(tmp_path: Path) -> 
     (entry,) = report.metadata["tasks"]
     assert (entry["kind"], entry["context_labels"]) == ("cell", "none")
     assert not audit(tmp_path / "s").leaks
+    # The author's name says the same.
+    metadata["tables"]["books"]["columns"]["by"] = {
+        "stype": "text", "taken_from": "authors.name"
+    }  # fmt: skip
+    report = build(arrow_tables(bookstore()), tmp_path / "taken", metadata)
+    assert report.metadata["tasks"][0]["hidden_columns"] == ["books.by"]
+    del metadata["tables"]["books"]["columns"]["by"]
     for rule in ("train", "all"):
         metadata["tasks"]["t"] = {**task, "context_labels": rule}
         says = (

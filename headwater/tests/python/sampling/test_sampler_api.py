@@ -309,7 +309,9 @@ def test_contexts_of_rows_are_those_of_their_keys(sampler: headwater.Sampler) ->
     with pytest.raises(ValueError, match="either keys or rows"):
         sampler.batches_for("churn", keys=[1], rows=rows, obs_time=0)
     with pytest.raises(ValueError, match=r"anchors\[0\] is row 29, outside the anchor table"):
-        sampler.batches_for("churn", rows=[29], obs_time=0)
+        sampler.batches_for("churn", rows=[29], obs_time="1960-01-01")
+    with pytest.raises(ValueError, match="rows has 2 dimensions, expected 1"):
+        sampler.batches_for("churn", rows=[[1], [2]], obs_time=0)
 
 
 def test_keys_and_times_are_checked(sampler: headwater.Sampler) -> None:
