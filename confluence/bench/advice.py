@@ -25,8 +25,8 @@ from typing import Any
 import confluence
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS
-from confluence.folder.log import FILE, read_summary
-from confluence.folder.log_events import of_kind, read_events
+from confluence.watch.log import FILE, read_summary
+from confluence.watch.log_events import of_kind, read_events
 
 PARTS = ("sample", "put", "call_seconds", "host", "step", "threads", "cores")
 

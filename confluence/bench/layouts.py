@@ -37,6 +37,7 @@ from confluence.data.tasks import (
     read_row_shape,
     read_target,
 )
+from confluence.data.verification import open_store
 from confluence.training.step import Constants, Fed, Feed, StepRunner, TrainState, first_state
 
 LAYOUTS = ("compact", "flat")
@@ -49,7 +50,7 @@ class Trainer:
 
     def __init__(self, store: str, task: str, cfg: Config, sampler: Any) -> None:
         metadata = sampler.database_metadata()
-        target, _ = read_target(store, sampler, task)
+        target, _ = read_target(sampler, task)
         limit, width = target.category_limit, int(metadata["text"]["dim"])
         tables = device_tables(sampler, limit)
         self.runner = StepRunner(
@@ -110,7 +111,7 @@ def measure(store: str, task: str, cfg: Config, turns: int, steps: int) -> dict[
     """The figures of both layouts."""
     with contextlib.ExitStack() as stack:
         samplers = {
-            layout: stack.enter_context(open_sampler(store, cfg, task, layout=layout))
+            layout: stack.enter_context(open_sampler(open_store(store), cfg, task, layout=layout))
             for layout in LAYOUTS
         }
         trainers = {name: Trainer(store, task, cfg, samplers[name]) for name in LAYOUTS}

@@ -29,6 +29,7 @@ from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS
 from confluence.data import stores
 from confluence.data.tasks import NO_BATCHES, open_sampler, read_target
+from confluence.data.verification import open_store
 from confluence.scores.metrics import main_metric
 
 BLOCKS = {"levelled": 32, "stream": 1}
@@ -49,8 +50,8 @@ def train(
         stores.open_sampler = opened
     end = next(line for line in log if line["event"] == "end")
     place = run.place()
-    with open_sampler(store, run.config, task, **NO_BATCHES) as sampler:
-        stype = read_target(store, sampler, task)[0].stype
+    with open_sampler(open_store(store), run.config, task, **NO_BATCHES) as sampler:
+        stype = read_target(sampler, task)[0].stype
     name, sign = main_metric(stype, run.config.metric)
     value = result["metrics"][name]
     spread = 1.0 if sign > 0 else place.moments["std"]

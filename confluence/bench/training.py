@@ -38,11 +38,12 @@ import confluence
 from confluence.cli.arguments import setting_parsers
 from confluence.config import PRESETS, Config, preset
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, read_target
-from confluence.folder.log import FILE, read_summary
-from confluence.folder.log_events import of_kind, read_events
+from confluence.data.verification import open_store
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import compute_dtype
 from confluence.training.step import Constants, Feed, StepRunner, first_state
+from confluence.watch.log import FILE, read_summary
+from confluence.watch.log_events import of_kind, read_events
 
 RATES = (
     "timed_steps", "first_step_seconds", "cells_per_second", "contexts_per_second", "fetch_share",
@@ -85,9 +86,9 @@ def measures(folder: Path) -> dict[str, Any]:
 
 def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
     """What a batch and a step are made of, from a first step that is not run."""
-    with open_sampler(store, cfg, task) as sampler:
+    with open_sampler(open_store(store), cfg, task) as sampler:
         metadata = sampler.database_metadata()
-        target, _ = read_target(store, sampler, task)
+        target, _ = read_target(sampler, task)
         width, limit = int(metadata["text"]["dim"]), target.category_limit
         tables = device_tables(sampler, limit)
         runner = StepRunner(

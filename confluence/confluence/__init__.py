@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from confluence.data.pack import PackError as PackError
     from confluence.data.tasks import TaskError as TaskError
     from confluence.folder.checkpoint import CheckpointError as CheckpointError
+    from confluence.measure.advise import advise as advise
     from confluence.ranks.rendezvous import RendezvousError as RendezvousError
     from confluence.ranks.stop import TrainingStopped as TrainingStopped
-    from confluence.runs.advise import advise as advise
     from confluence.runs.backtest import backtest as backtest
+    from confluence.runs.load import load as load
     from confluence.runs.prebatch import prebatch as prebatch
     from confluence.runs.pretrain import pretrain as pretrain
     from confluence.runs.run import Run as Run
-    from confluence.runs.run import load as load
-    from confluence.runs.run import train as train
+    from confluence.runs.train import train as train
     from confluence.training.own_loop import RelationalTransformer as RelationalTransformer
     from confluence.training.own_loop import compute_loss as compute_loss
     from confluence.training.step import NonFiniteLossError as NonFiniteLossError
@@ -49,14 +49,14 @@ HOMES = {
     "Run": "runs.run",
     "TaskError": "data.tasks",
     "TrainingStopped": "ranks.stop",
-    "advise": "runs.advise",
+    "advise": "measure.advise",
     "backtest": "runs.backtest",
     "compute_loss": "training.own_loop",
-    "load": "runs.run",
+    "load": "runs.load",
     "prebatch": "runs.prebatch",
     "preset": "config",
     "pretrain": "runs.pretrain",
-    "train": "runs.run",
+    "train": "runs.train",
 }
 
 __all__ = sorted(HOMES)

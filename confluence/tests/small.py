@@ -6,12 +6,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import headwater
+
 from confluence.config import Config
+from confluence.data.stores import OpenStore, find_places, open_stores
 from confluence.data.tasks import Labels, Task, open_sampler, read_target
+from confluence.data.verification import open_store
 
 SMALL: dict[str, Any] = {
     "preset": "tiny", "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
@@ -35,8 +39,21 @@ def events(out: Path, *kinds: str) -> list[dict[str, Any]]:
 
 def labelled(store: Path, cfg: Config, name: str) -> tuple[Task, Labels]:
     """A task of a store, and its labels by the splits of these settings."""
-    with open_sampler(str(store), cfg, name, num_prefetch=0) as sampler:
-        return read_target(str(store), sampler, name)
+    with open_sampler(open_store(store), cfg, name, num_prefetch=0) as sampler:
+        return read_target(sampler, name)
+
+
+def opened(*paths: Path | str) -> dict[str, headwater.Store]:
+    """Stores by path, as functions take several."""
+    return {str(path): open_store(path) for path in paths}
+
+
+def opened_tasks(
+    store: Path, names: Sequence[str], cfg: Config, **overrides: Any
+) -> contextlib.AbstractContextManager[tuple[OpenStore, ...]]:
+    """A store with a sampler of some of its tasks, as a training opens it."""
+    known = opened(store)
+    return open_stores(known, find_places(known, names), cfg, **overrides)
 
 
 def write_sqlite(path: Path, tables: Mapping[str, tuple[str, Iterable[Any]]]) -> str:

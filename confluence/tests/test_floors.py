@@ -61,8 +61,8 @@ HEADWATER = House(
 CONFLUENCE = House(
     ROOT / "confluence" / "confluence",
     (
-        ("ranks",), ("model",), ("data",), ("folder",), ("trees",), ("scores",), ("answers",),
-        ("report",), ("training",), ("runs",), ("cli",),
+        ("ranks",), ("model",), ("data",), ("folder",), ("watch",), ("trees",), ("scores",),
+        ("answers",), ("report",), ("training",), ("measure",), ("runs",), ("cli",),
     ),
     frozenset({"config", "value_checks"}),
     frozenset({"__init__", "__main__"}),

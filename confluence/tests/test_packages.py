@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from confluence.folder.trackers import DISTRIBUTIONS
+from confluence.watch.trackers import DISTRIBUTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {

@@ -8,9 +8,9 @@ from typing import Any
 import headwater
 import jax
 import pytest
+from small import opened_tasks
 
 from confluence.config import Config
-from confluence.data.stores import find_places, open_stores
 from confluence.model.transformer import init
 from confluence.runs.run import Run
 
@@ -29,10 +29,9 @@ def noted_samplers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def untrained_run(store: Path, task: str, cfg: Config, out: Path) -> Run:
-    places = find_places([str(store)], [task])
-    with open_stores(places, cfg) as (opened,):
+    with opened_tasks(store, [task], cfg) as (opened,):
         params = init(jax.random.key(0), cfg, int(opened.metadata["text"]["dim"]))
-        place = places[0].with_moments(opened.tasks[0])
+        place = opened.places[0].with_moments(opened.tasks[0])
     return Run(
         out=out, places=(place,), config=cfg, step=0, params=params,
         stores=(str(store),),

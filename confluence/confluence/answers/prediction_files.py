@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from confluence.answers.csv_cells import written
 from confluence.data.tasks import NO_TIME, Task, find_task
-from confluence.scores.evaluate import Predictions
+from confluence.scores.scoring import Predictions
 
 Row = dict[str, Any]
 PIECE = 8_192  # rows that are made at once

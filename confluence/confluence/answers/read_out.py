@@ -13,22 +13,24 @@ from numpy.typing import NDArray
 from confluence.data.tasks import NO_TIME, US_PER_DAY, Floats, Labels, Task
 from confluence.model.outputs import Pass, sigmoid, softmax
 from confluence.model.transformer import Output, Params
-from confluence.scores.evaluate import Predictions, short_time, time_text
+from confluence.scores.scoring import Predictions, short_time, time_text
 
 NEAR_US = 366 * US_PER_DAY  # of the seeds of a task, if these do not span more
 
 
-class Speaker(Protocol):
+class OutputSource(Protocol):
     """A compiled model, or several of whose outputs it gives the average."""
 
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
-        """What the heads say of the batches."""
+        """Outputs of the heads for the batches."""
 
 
-def predict(predictor: Speaker, params: Params, batches: Iterator[Any], task: Task) -> Predictions:
+def predict(
+    source: OutputSource, params: Params, batches: Iterator[Any], task: Task
+) -> Predictions:
     """Run the model over batches and read its answers."""
     parts: list[Predictions] = []
-    for output, info in predictor.outputs(params, batches):
+    for output, info in source.outputs(params, batches):
         values, probabilities = read_answers(output, task)
         parts.append(
             Predictions(

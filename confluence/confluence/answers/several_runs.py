@@ -18,40 +18,40 @@ from typing import Any
 
 import numpy as np
 
-from confluence.answers.read_out import Speaker
+from confluence.answers.read_out import OutputSource
 from confluence.data.stores import TaskPlace
 from confluence.data.tasks import Task, TaskError
-from confluence.data.verification import open_store
+from confluence.folder.files import build_at
 from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
 
-Says = tuple[Path, Task, Pass]
+RunOutputs = tuple[Path, Task, Pass]
 """A run's folder, its task with the scales of its outputs, and its pass: outputs and infos."""
 
 
 class SeveralRuns:
-    """Stands where a `Predictor` does: the average of what it and other runs say."""
+    """An `OutputSource`: the average of the outputs of several runs."""
 
-    def __init__(self, predictor: Speaker, task: Task, others: Iterable[Says]) -> None:
+    def __init__(self, first: OutputSource, task: Task, others: Iterable[RunOutputs]) -> None:
         """
         Args:
             task: in whose units the first run answers, and the average too.
-            others: what each further run says, taken in turn.
+            others: the outputs of each further run, taken in turn.
         """
-        self._predictor = predictor
+        self._first = first
         self._task = task
         self._others = others
 
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once: averaged outputs, and the info of the first run's pass."""
-        first, info = gathered(self._predictor.outputs(params, batches))
+        first, info = gathered(self._first.outputs(params, batches))
         if first is None:
             return
         average = Average()
         average.add(first)
-        for out, task, said in self._others:
+        for out, task, outputs in self._others:
             refusal = f"the run in '{out}' does not answer the same seeds"
-            output = _in_order_of(info, said, refusal)
+            output = _in_order_of(info, outputs, refusal)
             average.add(in_units_of(self._task, task, output))
         yield average.output(), info
 
@@ -90,10 +90,10 @@ def same_place(mine: TaskPlace, out: Path, theirs: Sequence[TaskPlace]) -> TaskP
 
     A run of several stores may call the task by another title; its store and its name decide.
     """
-    build = _fingerprint(mine.store)
+    build = build_at(Path(mine.store))
     named = [place for place in theirs if place.name == mine.name]
     for place in named:
-        if _fingerprint(place.store) == build:
+        if build_at(Path(place.store)) == build:
             return place
     if named:
         raise TaskError(
@@ -114,8 +114,3 @@ def mark(runs: Sequence[tuple[Path, int]]) -> str:
 def describe_runs(runs: Sequence[dict[str, Any]]) -> str:
     """Whose answers were averaged."""
     return f"average of {len(runs)} runs: {', '.join(run['out'] for run in runs)}"
-
-
-def _fingerprint(path: str) -> str:
-    with open_store(path) as store:
-        return str(store.metadata["fingerprint"])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from headwater import SemanticType
 
-from confluence.answers.read_out import Speaker
+from confluence.answers.read_out import OutputSource
 from confluence.data.tasks import Task, TaskError
 from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
@@ -41,19 +41,20 @@ def check_share(share: float) -> None:
 
 
 class WithTrees:
-    """Stands where a `Predictor` does: the average of what it and trees say."""
+    """An `OutputSource`: the average of the outputs of a model and of trees."""
 
     def __init__(
-        self, speaker: Speaker, trees: HistoryTrees, task: Task, share: float, *, split: str | None
-    ) -> None:
+        self, model: OutputSource, trees: HistoryTrees, task: Task, share: float, *,
+        split: str | None,
+    ) -> None:  # fmt: skip
         """
         Args:
-            task: in whose units the speaker answers.
+            task: in whose units the model answers.
             share: of the trees in each answer.
             split: whose seeds the pass is over; None: questions of the caller's, which have no
                 numbers of their own.
         """
-        self._speaker = speaker
+        self._model = model
         self._trees = trees
         self._task = task
         self._share = share
@@ -61,8 +62,8 @@ class WithTrees:
         self.answers: TreeAnswers | None = None  # the trees' own, seeds ascending; after `outputs`
 
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
-        """All seeds at once: averaged outputs, and the info of the speaker's pass."""
-        output, info = gathered(self._speaker.outputs(params, batches))
+        """All seeds at once: averaged outputs, and the info of the model's pass."""
+        output, info = gathered(self._model.outputs(params, batches))
         if output is None:
             return
         index = np.asarray(info["seed_index"], np.int64)

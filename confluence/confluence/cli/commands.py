@@ -22,7 +22,8 @@ from confluence.config import Config, preset
 
 if TYPE_CHECKING:
     from confluence.answers.prediction_files import Answers
-    from confluence.runs.run import Run, Scoring
+    from confluence.runs.evaluate import Scoring
+    from confluence.runs.run import Run
 
 Result = dict[str, Any]
 Done = TypeVar("Done")
@@ -95,7 +96,7 @@ def train_command(options: argparse.Namespace) -> Told:
     """Train and save."""
 
     def train() -> Run:
-        from confluence.runs.run import train
+        from confluence.runs.train import train
 
         names, pack = _names(options.task), options.prebatched
         return train(
@@ -115,7 +116,7 @@ def _train_config(options: argparse.Namespace) -> Config:
     settings = {**overrides_of(options), "cell_budget": None}  # which may have to be measured
     if options.prebatched is None:
         return preset(options.preset or "small", **settings)
-    from confluence.runs.run import train_config
+    from confluence.runs.train import train_config
 
     return train_config(options.preset, options.prebatched, settings)
 
@@ -131,7 +132,7 @@ def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
 
 def advise_command(options: argparse.Namespace) -> Told:
     """Measure a training before it begins."""
-    from confluence.runs.advise import advise, describe
+    from confluence.measure.advise import advise, describe
 
     _check_alone("advise", "start it once")
     result = advise(
@@ -179,7 +180,7 @@ def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: 
     """Train on one device, or on several."""
 
     def tell(run: Run) -> Told:
-        from confluence.folder.log import read_summary
+        from confluence.watch.log import read_summary
 
         summary = read_summary(run.out)
         tasks = {"tasks": run.titles} if run.titles else {}
@@ -225,14 +226,18 @@ def evaluate_command(options: argparse.Namespace) -> Told:
     """Evaluate a trained run."""
 
     def ask() -> list[Scoring]:
+        from confluence.runs.ensemble import Ensemble
+        from confluence.runs.evaluate import Examination, scoring
+
         run, *others = _load_runs(options)
-        return [
-            run.scoring(
-                options.split, task=title, others=others, tree_share=options.tree_share,
-                **_how_to_score(options),
-            )
-            for title in ((run.titles or [None]) if options.task is None else [options.task])
-        ]  # fmt: skip
+        ensemble = Ensemble(others=others, tree_share=options.tree_share)
+        titles = (run.titles or [None]) if options.task is None else [options.task]
+        how = _how_to_score(options)
+        wanted = [
+            Examination(split=options.split, task=title, ensemble=ensemble, **how)
+            for title in titles
+        ]
+        return [scoring(run, each, verify=options.verify) for each in wanted]
 
     def tell(scorings: list[Scoring]) -> Told:
         from confluence.report.tables import describe_evaluation
@@ -245,18 +250,20 @@ def evaluate_command(options: argparse.Namespace) -> Told:
 
 
 def _how_to_score(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("regime", "visible_until", "resamples", "verify")
+    names = ("regime", "visible_until", "resamples")
     return {**{name: getattr(options, name) for name in names}, "trees": not options.no_trees}
 
 
 def probe_command(options: argparse.Namespace) -> Told:
     """Probe a trained or pretrained run."""
     from confluence.report.tables import describe_evaluation
-    from confluence.runs.run import load
+    from confluence.runs.load import load
 
     _check_alone("probe", "start it once")
     run = load(options.run, store=options.store, which=options.checkpoint, verify=options.verify)
-    result = run.probe(options.split, task=options.task, **_how_to_score(options))
+    result = run.probe(
+        options.split, task=options.task, verify=options.verify, **_how_to_score(options)
+    )
     return Told(result, describe_evaluation(result))
 
 
@@ -350,7 +357,7 @@ def describe_summary(summary: Result) -> list[str]:
 
 def _load_runs(options: argparse.Namespace) -> list[Run]:
     """The runs that are to answer together, in the order given."""
-    from confluence.runs.run import load
+    from confluence.runs.load import load
 
     return [
         load(run, store=options.store, which=options.checkpoint, verify=options.verify)
@@ -360,8 +367,8 @@ def _load_runs(options: argparse.Namespace) -> list[Run]:
 
 def _patience_of(options: argparse.Namespace) -> float:
     """`collective_timeout_s` of the first run; where its log does not say so, the default."""
-    from confluence.folder.log import FILE
-    from confluence.folder.log_events import first_event
+    from confluence.watch.log import FILE
+    from confluence.watch.log_events import first_event
 
     settings = (first_event(Path(options.runs[0]) / FILE) or {}).get("config", {})
     return float(settings.get("collective_timeout_s", Config().collective_timeout_s))

@@ -108,7 +108,7 @@ def _one_line(error: Exception) -> str:
 def _show(told: Told, *, as_json: bool) -> int:
     """Print the result of a command; returns the exit status."""
     if told.result is not None:
-        from confluence.folder.log import to_json
+        from confluence.watch.log import to_json
 
         tell(to_json(told.result) if as_json else "\n".join(told.lines))
     return told.status if told.failure is None else _fail(told.failure)

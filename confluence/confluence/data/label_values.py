@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+import headwater
 import numpy as np
 from headwater.store.dropped_seeds import why_empty
 from numpy.typing import NDArray
@@ -33,20 +33,21 @@ SHOWN_CHARACTERS = 40  # of a value
 
 
 def check_label_values(
-    path: str, name: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config, *,
-    scored: str | None = None,
+    name: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config, *,
+    store: headwater.Store | None, scored: str | None = None,
 ) -> None:  # fmt: skip
     """Raise where train has nothing to learn from, or the split `scored` nothing to be scored on.
 
     Args:
-        path, metadata: of the store that has the task `name`.
+        metadata: of the store that has the task `name`.
+        store: with which a split_seed is looked for; None: the run has a pack of it.
     """
     entry = metadata["tasks"][find_task(metadata, name)]
     for split in dict.fromkeys(("train", scored or "train")):
         fault = _fault(split, labels, entry, metadata)
         if fault is not None:
             counts = "; ".join(f"{each} {_counts(labels, each, entry)}" for each in SPLITS)
-            advice = _mending(path, name, split, metadata, labels, cfg)
+            advice = _mending(store, name, split, metadata, labels, cfg)
             raise TaskError(f"task '{name}': {fault} ({counts}). {advice}")
 
 
@@ -103,22 +104,25 @@ def _counts(labels: Labels, split: str, entry: Mapping[str, Any]) -> str:
 
 
 def _mending(
-    path: str, name: str, split: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config
-) -> str:
+    store: headwater.Store | None, name: str, split: str, metadata: Mapping[str, Any],
+    labels: Labels, cfg: Config,
+) -> str:  # fmt: skip
     """How to mend a split without enough seeds: first the reasons why its rows were dropped."""
     entry = metadata["tasks"][find_task(metadata, name)]
     is_empty = not (labels.splits == SPLITS[split]).any()
     stored = split if cfg.past is None else None
     why: str | None = why_empty(metadata, name, stored) if is_empty else None
     if why is None:
-        return _advice(path, name, entry, labels, cfg)
+        return _advice(store, name, entry, labels, cfg)
     why = why[0].upper() + why[1:]
     if entry["split"] != "hash" or not labels.splits.size:
         return why
-    return f"{why}. {_advice(path, name, entry, labels, cfg)}"
+    return f"{why}. {_advice(store, name, entry, labels, cfg)}"
 
 
-def _advice(path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config) -> str:
+def _advice(
+    store: headwater.Store | None, name: str, entry: Mapping[str, Any], labels: Labels, cfg: Config
+) -> str:
     if not has_two_values(labels, np.ones(labels.targets.shape, bool)):
         return "No split can mend that: correct the task's query, or the times that it asks about"
     if entry["split"] != "hash":
@@ -126,7 +130,7 @@ def _advice(path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg:
             "Correct the column or the label tables that say which seed is in which split (a"
             " query's is named with --split-column), or score another one with --split"
         )
-    seed = find_split_seed(path, name, labels, cfg)
+    seed = None if store is None else find_split_seed(store, name, labels, cfg)
     column = "Say which seed is in which split with a column of the query (--split-column)"
     if seed is None:
         return column
@@ -134,7 +138,7 @@ def _advice(path: str, name: str, entry: Mapping[str, Any], labels: Labels, cfg:
     return f"{column}, or use --split-seed {seed}: every split then has {both}"
 
 
-def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | None:
+def find_split_seed(store: headwater.Store, name: str, labels: Labels, cfg: Config) -> int | None:
     """The first split_seed by which every split that the run has gets labels that differ."""
     splits = [
         number
@@ -143,13 +147,11 @@ def find_split_seed(path: str, name: str, labels: Labels, cfg: Config) -> int | 
     ]
     values, counts = np.unique(labels.targets[labels.is_known], return_counts=True)
     is_rare = labels.is_known & (labels.targets != values[counts.argmax()])
-    if not Path(path).exists():  # the run has a pack of it
-        return None
     if cfg.past is not None or np.unique(labels.anchor_rows[is_rare]).size < len(splits):
         return None  # seeds of an anchor stay together: some split has but the commonest value
     end = time.monotonic() + SEARCH_SECONDS
     for seed in range(SPLIT_SEEDS):
-        with open_sampler(path, cfg.replace(split_seed=seed), name, **NO_BATCHES) as sampler:
+        with open_sampler(store, cfg.replace(split_seed=seed), name, **NO_BATCHES) as sampler:
             dealt = np.asarray(sampler.splits(name))
         if all(has_two_values(labels, dealt == number) for number in splits):
             return seed

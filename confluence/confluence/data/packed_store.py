@@ -90,7 +90,7 @@ def packed_store(
     labels = tuple(read_packed_labels(pack, place.name) for place in ordered)
     for own, place in zip(labels, ordered, strict=True):
         scored = scored_in_training(metadata, place.name, own, cfg)
-        check_label_values(place.store, place.name, metadata, own, cfg, scored=scored)
+        check_label_values(place.name, metadata, own, cfg, store=None, scored=scored)
     return OpenStore(
         path=ordered[0].store, sampler=sampler, metadata=metadata, places=ordered, labels=labels,
         tasks=tuple(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import headwater
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,6 @@ from confluence.data.tasks import (
     text_modes,
     weights_by_age,
 )
-from confluence.data.verification import open_store
 from confluence.model.loss import TaskScales
 from confluence.model.row_attention import RowShape
 
@@ -63,28 +63,29 @@ class TaskPlace:
 
 
 def find_places(
-    stores: Sequence[str], names: Sequence[str], weights: Mapping[str, float] | None = None
-) -> tuple[TaskPlace, ...]:
+    stores: Mapping[str, headwater.Store], names: Sequence[str],
+    weights: Mapping[str, float] | None = None,
+) -> tuple[TaskPlace, ...]:  # fmt: skip
     """Where each of some tasks is: in every given store that has one of that name.
 
     Args:
+        stores: by path.
         weights: by title or name; 1 where not given.
     """
     if not stores or not names:
         raise TaskError("a run needs at least one store and one task")
-    if len(set(stores)) < len(stores) or len(set(names)) < len(names):
-        raise TaskError("a store or a task is given twice")
+    if len(set(names)) < len(names):
+        raise TaskError("a task is given twice")
     titles: dict[str, str] = {}
     found: dict[str, list[str]] = {name: [] for name in names}
-    for path in stores:
-        with open_store(path) as store:
-            titles[path] = str(store.metadata["name"])
-            has = {entry["name"] for entry in store.metadata["tasks"]}
-            for name in names:
-                if name in has:
-                    found[name].append(path)
-                elif len(stores) == 1:
-                    find_task(store.metadata, name)  # raises, with the nearest name
+    for path, store in stores.items():
+        titles[path] = str(store.metadata["name"])
+        has = {entry["name"] for entry in store.metadata["tasks"]}
+        for name in names:
+            if name in has:
+                found[name].append(path)
+            elif len(stores) == 1:
+                find_task(store.metadata, name)  # raises, with the nearest name
     missing = [name for name, paths in found.items() if not paths]
     if missing:
         raise TaskError(f"no store has the task {', '.join(repr(name) for name in missing)}")
@@ -190,29 +191,35 @@ class SeedWeights:
 
 @contextlib.contextmanager
 def open_stores(
-    places: Sequence[TaskPlace], cfg: Config, **overrides: Any
-) -> Iterator[tuple[OpenStore, ...]]:
-    """Open the stores of some tasks, in the order of their first task; closed at the end.
+    opened: Mapping[str, headwater.Store], places: Sequence[TaskPlace], cfg: Config,
+    **overrides: Any,
+) -> Iterator[tuple[OpenStore, ...]]:  # fmt: skip
+    """The stores of some tasks with their samplers, in the order of their first task; the samplers
+    are shut down at the end.
 
     Args:
+        opened: by path.
         overrides: options of `headwater.Sampler` that replace the run's.
     """
     with contextlib.ExitStack() as stack:
         stores = []
         paths = list(dict.fromkeys(place.store for place in places))
-        for path, texts in zip(paths, text_modes(paths), strict=True):
+        modes = text_modes([opened[path] for path in paths])
+        for path, texts in zip(paths, modes, strict=True):
             here = tuple(place for place in places if place.store == path)
             weights = {place.name: place.weight for place in here}
             sampler = stack.enter_context(
                 open_sampler(
-                    path, cfg, *weights, task_weights=weights, text_mode=texts, **overrides
+                    opened[path], cfg, *weights, task_weights=weights, text_mode=texts, **overrides
                 )
             )
             metadata = sampler.database_metadata()
-            labels = tuple(read_labels(path, sampler, place.name) for place in here)
+            labels = tuple(read_labels(sampler, place.name) for place in here)
             for own, place in zip(labels, here, strict=True):
                 scored = scored_in_training(metadata, place.name, own, cfg)
-                check_label_values(path, place.name, metadata, own, cfg, scored=scored)
+                check_label_values(
+                    place.name, metadata, own, cfg, store=opened[path], scored=scored
+                )
             tasks = tuple(
                 read_task(metadata, own, place.name)
                 for own, place in zip(labels, here, strict=True)

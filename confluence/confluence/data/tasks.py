@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from confluence.config import Config, ConfigError
 from confluence.data.one_copy import put_whole
 from confluence.data.pack import WholeBatch
-from confluence.data.verification import open_store
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Tables
@@ -143,14 +142,14 @@ def batch_settings(cfg: Config) -> dict[str, Any]:
     return found
 
 
-def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) -> Any:
+def open_sampler(store: headwater.Store, cfg: Config, *tasks: str, **overrides: Any) -> Any:
     """A sampler of some tasks, or of all, with the run's options.
 
     Args:
         overrides: options of `headwater.Sampler`; NO_BATCHES where nothing but seeds is read.
     """
     options = {
-        "db_path": store_path, "verify": "header", "rank": 0, "world_size": 1, "shard": "dealt",
+        "store": store, "rank": 0, "world_size": 1, "shard": "dealt",
         "seed": cfg.seed, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
@@ -163,9 +162,8 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
         "cell_dropout": cfg.cell_dropout,
         "time_split": cfg.past, "train_on_val": cfg.train_on_val,
     }  # fmt: skip
-    with open_store(store_path) as store:
-        if cfg.seed_tables is not None or deals_seeds(store.metadata, tasks):
-            options["split_ratios"] = cfg.split_ratios
+    if cfg.seed_tables is not None or deals_seeds(store.metadata, tasks):
+        options["split_ratios"] = cfg.split_ratios
     if cfg.masks_cells:
         options |= {
             "objective": cfg.objective, "mask_ratio": cfg.mask_ratio,
@@ -176,7 +174,7 @@ def open_sampler(store_path: str, cfg: Config, *tasks: str, **overrides: Any) ->
     options |= overrides
     if options["layout"] == "flat":
         options.setdefault("level_parts", cfg.accumulate)
-        options.setdefault("text_mode", text_modes([store_path])[0])
+        options.setdefault("text_mode", text_modes([store])[0])
         if cfg.cell_budget is not None:
             return _open_within(options, cfg.cell_budget)
     return _open_for_ranks(options)
@@ -220,7 +218,7 @@ def _open_for_ranks(options: Mapping[str, Any]) -> Any:
     return headwater.Sampler(**{**options, "text_budget": most})
 
 
-def text_modes(paths: Sequence[str]) -> list[Literal["numbers", "batch"]]:
+def text_modes(stores: Sequence[headwater.Store]) -> list[Literal["numbers", "batch"]]:
     """By store, where the vectors of texts are: all of them stay on the device, and a batch lists
     their numbers, or each batch brings its own.
 
@@ -230,9 +228,8 @@ def text_modes(paths: Sequence[str]) -> list[Literal["numbers", "batch"]]:
     """
     room = RESIDENT_SHARE * device_bytes()
     modes: list[Literal["numbers", "batch"]] = []
-    for path in paths:
-        with open_store(path) as store:
-            size = store.core.vectors(EMBEDDING_KINDS["texts"]).nbytes
+    for store in stores:
+        size = store.core.vectors(EMBEDDING_KINDS["texts"]).nbytes
         stays = 0 < size <= room
         room -= size if stays else 0
         modes.append("numbers" if stays else "batch")
@@ -253,18 +250,20 @@ def deals_seeds(metadata: Mapping[str, Any], names: Sequence[str]) -> bool:
     return any(entry["split"] == "hash" for entry in entries)
 
 
-def open_seeds(store_path: str, cfg: Config, names: Sequence[str] | None, **overrides: Any) -> Any:
+def open_seeds(
+    store: headwater.Store, cfg: Config, names: Sequence[str] | None, **overrides: Any
+) -> Any:
     """A sampler of the contexts that masked cells are learned in: of the seeds of some tasks, or of
     all; where the run has `seed_tables`, of the rows of some of these, or of all."""
     if cfg.seed_tables is None:
-        return open_sampler(store_path, cfg, *(names or ()), **overrides)
+        return open_sampler(store, cfg, *(names or ()), **overrides)
     tables = cfg.seed_tables if names is None else tuple(names)
-    return open_sampler(store_path, cfg.replace(seed_tables=tables), **overrides)
+    return open_sampler(store, cfg.replace(seed_tables=tables), **overrides)
 
 
-def read_labels(store_path: str, sampler: Any, task: str) -> Labels:
+def read_labels(sampler: Any, task: str) -> Labels:
     """The labels of all seeds of a task, with this sampler's splits."""
-    seeds = open_store(store_path).task_seeds(task)
+    seeds = sampler.store.task_seeds(task)
     labelled = np.asarray(seeds["labelled"], bool)
     return Labels(
         anchor_rows=np.asarray(seeds["anchor_row"], np.uint32),
@@ -335,9 +334,9 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
     )
 
 
-def read_target(store_path: str, sampler: Any, name: str) -> tuple[Task, Labels]:
+def read_target(sampler: Any, name: str) -> tuple[Task, Labels]:
     """A task and the labels of all its seeds, with this sampler's splits."""
-    labels = read_labels(store_path, sampler, name)
+    labels = read_labels(sampler, name)
     return read_task(sampler.database_metadata(), labels, name), labels
 
 

@@ -1,1 +1,1 @@
-"""The folder of a run: its files, its log and trackers, and its checkpoints."""
+"""The folder of a run: its files and its checkpoints."""

@@ -25,17 +25,17 @@ from confluence.config import Config, ConfigError, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.pack import in_units
 from confluence.data.stores import find_places
-from confluence.data.verification import check_stores
+from confluence.data.verification import verified_stores
 from confluence.data.walk import MEMORY_SHARE, available_memory
 from confluence.folder import checkpoint
-from confluence.folder.usage import LEAST_SAMPLES, LOW
+from confluence.measure import step_parts
+from confluence.measure.own_process import OwnProcessError, ask_process
+from confluence.measure.sizing import SizingError, measure
+from confluence.measure.step_parts import keeps_busy
 from confluence.ranks.group import current
 from confluence.report.tables import aligned
-from confluence.runs import step_parts
-from confluence.runs.own_process import OwnProcessError, ask_process
-from confluence.runs.sizing import SizingError, measure
-from confluence.runs.step_parts import keeps_busy
 from confluence.value_checks import typed
+from confluence.watch.usage import LEAST_SAMPLES, LOW
 
 USUAL, ON_A_DEVICE = ("small", "laptop"), "base"  # presets, and one where a device computes
 RUN = "the run"  # in place of a preset's name
@@ -84,8 +84,8 @@ def advise(
     if presets is not None and run is not None:
         raise ValueError("presets and run are both given: measure one of them")
     configs = _configs(presets, run, overrides)
-    check_stores([str(store)], verify)
-    find_places([str(store)], [task])  # an unknown task is an error before anything is measured
+    # An unknown task is an error before anything is measured.
+    find_places(verified_stores([str(store)], verify), [task])
     rows = []
     for name, cfg in configs.items():
         rows += _measured(name, cfg, store, task)

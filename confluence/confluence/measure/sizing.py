@@ -34,9 +34,9 @@ from confluence.data.stores import (
     row_shape,
 )
 from confluence.data.tasks import device_tables
-from confluence.data.verification import check_stores
+from confluence.data.verification import open_store, verified_stores
+from confluence.measure.own_process import OwnProcessError, answer_question, ask_process
 from confluence.ranks.group import current
-from confluence.runs.own_process import OwnProcessError, answer_question, ask_process
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
 STEPS = 3  # after the first, whose compilation takes memory of its own
@@ -168,7 +168,7 @@ def fitting_budget(
             " number that it prints"
         )
     store = str(stores[0])
-    check_stores([store], verify)
+    verified_stores([store], verify)
     sizing = measure(cfg, store, tasks[0], fraction)
     for line in sizing.describe():
         say(line)
@@ -219,7 +219,8 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
 def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, Any]:
     """Run some steps, and say how much memory they took: cells, peak_bytes, limit_bytes, memory."""
     cfg = kept_config(settings)
-    with open_stores(find_places([store], [task]), cfg) as stores:
+    known = {store: open_store(store)}
+    with open_stores(known, find_places(known, [task]), cfg) as stores:
         (opened,) = stores
         limit = category_limit(stores)
         tables = device_tables(opened.sampler, limit)

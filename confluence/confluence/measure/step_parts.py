@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import headwater
 import jax
 
 from confluence.config import Config, kept_config
@@ -40,12 +41,13 @@ from confluence.data.stores import (
     row_shape,
 )
 from confluence.data.tasks import device_tables, most_cells, open_sampler, sent_fields
+from confluence.data.verification import open_store
 from confluence.data.walk import estimated_bytes, kept_in_memory, order_of
-from confluence.folder.log_events import StepReport
-from confluence.folder.meters import NVIDIA, open_meter
-from confluence.folder.usage import LOW, Sample, Usage, UsageSampler, figures_of
-from confluence.runs.own_process import answer_question
+from confluence.measure.own_process import answer_question
 from confluence.training.step import Constants, Fed, Feed, StepRunner, TrainState, first_state, fit
+from confluence.watch.log_events import StepReport
+from confluence.watch.meters import NVIDIA, open_meter
+from confluence.watch.usage import LOW, Sample, Usage, UsageSampler, figures_of
 
 TURNS = 5
 BLOCK = 32  # steps whose batches are levelled together, so that a turn has all that they cost
@@ -147,7 +149,7 @@ def device_part(whole: Cost, host: Cost, busy: float | None) -> Cost:
     return Cost(seconds, whole.cpu_seconds - host.cpu_seconds)
 
 
-def in_parts(cfg: Config, store: str, task: str, parts: int) -> Config:
+def in_parts(cfg: Config, store: headwater.Store, task: str, parts: int) -> Config:
     """The settings with the least `cell_budget` at which a batch is computed in so many parts."""
     if parts == 1:
         return cfg
@@ -173,11 +175,11 @@ def measure_steps(
         `rows`, one of each configuration, as JSON can hold it; `live` and `packed` in them are of
         the real steps.
     """
-    cfg = kept_config(settings)
+    cfg, opened = kept_config(settings), open_store(store)
     with contextlib.ExitStack() as stack:
         found = [
             Configuration(
-                stack, in_parts(cfg, store, task, count), store, task, packed=packed and k == 0
+                stack, in_parts(cfg, opened, task, count), opened, task, packed=packed and k == 0
             )
             for k, count in enumerate(parts)
         ]
@@ -192,12 +194,14 @@ class Configuration:
     """Measures some settings, turn by turn."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, cfg: Config, store: str, task: str, *, packed: bool
-    ) -> None:
-        """`stack`: closes the store."""
-        places = find_places([store], [task])
-        (alone,) = stack.enter_context(open_stores(places, cfg.replace(num_prefetch=0)))
-        (opened,) = stack.enter_context(open_stores(places, cfg))
+        self, stack: contextlib.ExitStack, cfg: Config, store: headwater.Store, task: str, *,
+        packed: bool,
+    ) -> None:  # fmt: skip
+        """`stack`: shuts the samplers down."""
+        known = {str(store.path): store}
+        places = find_places(known, [task])
+        (alone,) = stack.enter_context(open_stores(known, places, cfg.replace(num_prefetch=0)))
+        (opened,) = stack.enter_context(open_stores(known, places, cfg))
         self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
         self._count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
         self.parts = self._count // cfg.accumulate  # perhaps fewer than were asked for

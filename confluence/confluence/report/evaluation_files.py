@@ -28,9 +28,9 @@ from confluence.answers.several_runs import mark
 from confluence.data.tasks import SPLITS
 from confluence.folder.checkpoint import saved_steps
 from confluence.folder.files import read_json, write_whole
-from confluence.folder.log import FILE, to_json
-from confluence.folder.log_events import first_event
-from confluence.scores.evaluate import time_name
+from confluence.scores.scoring import time_name
+from confluence.watch.log import FILE, to_json
+from confluence.watch.log_events import first_event
 
 EVALUATION, PROBE = "evaluation", "probe"
 EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"

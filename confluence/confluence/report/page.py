@@ -28,8 +28,6 @@ from confluence.config import Config
 from confluence.data.verification import open_store
 from confluence.folder.checkpoint import CheckpointError, load_record, saved_steps, store_paths
 from confluence.folder.files import write_whole
-from confluence.folder.log import FILE
-from confluence.folder.log_events import Event, completed, curve, of_kind, read_events
 from confluence.report.charts import Line, histogram, line_chart, share, short
 from confluence.report.evaluation_files import (
     EVALUATIONS,
@@ -49,7 +47,9 @@ from confluence.report.tables import (
     who_answers,
 )
 from confluence.scores.baselines import title_of
-from confluence.scores.evaluate import HISTORY_PARTS
+from confluence.scores.scoring import HISTORY_PARTS
+from confluence.watch.log import FILE
+from confluence.watch.log_events import Event, completed, curve, of_kind, read_events
 
 PAGE = "run.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -65,14 +65,15 @@ class Markup(str):
     """HTML already; any other text is escaped where it is put on the page."""
 
 
-def write_page(out: Path) -> Path:
-    """Make the page of a run's folder; FileExistsError if another file has its name."""
+def write_page(out: Path, opened: Mapping[str, headwater.Store] | None = None) -> Path:
+    """Make the page of a run's folder; FileExistsError if another file has its name. opened: stores
+    of the run that are open, by path; others are opened."""
     events = read_events(out / FILE)
     if not events:
         raise FileNotFoundError(f"'{out}' has no log of a run ('{out / FILE}')")
     path = out / PAGE
     check_output(path, "the name of the page", is_own=_is_page, what="the page of a run")
-    write_whole(path, make_page(out, events))
+    write_whole(path, make_page(out, events, opened or {}))
     return path
 
 
@@ -84,21 +85,23 @@ def _is_page(path: Path) -> bool:
         return file.read(len(HEAD)) == HEAD.encode()
 
 
-def keep_result(out: Path, folder: Path, kind: str, result: Result) -> None:
+def keep_result(
+    out: Path, folder: Path, kind: str, result: Result, opened: Mapping[str, headwater.Store]
+) -> None:
     """Write a result (`write_result`) and the page that shows it. If that fails, warn, so that the
-    computed result is not lost."""
+    computed result is not lost. opened: stores of the run that are open, by path."""
     try:
         write_result(out, folder, kind, result)
     except OSError as error:
         warnings.warn(f"the result is not kept in '{folder}': {error}", stacklevel=3)
         return
     try:
-        write_page(out)
+        write_page(out, opened)
     except OSError as error:
         warnings.warn(f"the page does not show the result: {error}", stacklevel=3)
 
 
-def make_page(out: Path, events: list[Event]) -> str:
+def make_page(out: Path, events: list[Event], opened: Mapping[str, headwater.Store]) -> str:
     """The whole page."""
     begun = of_kind(events, "start", "resume")
     place = begun[-1] if begun else {}
@@ -110,7 +113,7 @@ def make_page(out: Path, events: list[Event]) -> str:
         ("Training", _tiles(events) + _curves(events)),
         ("Time of steps", _step_times(events)),
         ("Checkpoints", _checkpoints(out, events)),
-        ("Task and store", _store_facts(out, place)),
+        ("Task and store", _store_facts(out, place, opened)),
         ("Sessions", _sessions(events)),
         ("Settings", _settings(place.get("config", {}))),
         ("Files", _files(out)),
@@ -441,16 +444,16 @@ def _checkpoints(out: Path, events: list[Event]) -> str:
     return _table(["step", "saved", *metrics, ""], rows) if rows else ""
 
 
-def _store_facts(out: Path, place: Mapping[str, Any]) -> str:
-    found = []
+def _store_facts(out: Path, place: Mapping[str, Any], opened: Mapping[str, headwater.Store]) -> str:
+    found, known = [], {Path(path).resolve(): store for path, store in opened.items()}
     try:
         paths = store_paths(out, load_record(out))
     except CheckpointError:  # there is none yet, or a store is gone
         paths = place.get("stores", [])
     for path in paths:
         try:
-            with open_store(path) as store:
-                found.append(_one_store(store, place))
+            store = known.get(Path(path).resolve()) or open_store(path)
+            found.append(_one_store(store, place))
         except (headwater.HeadwaterError, OSError):
             found.append(f"<p>The store '{escape(str(path))}' is not there now.</p>")
     return "".join(found)

@@ -12,8 +12,8 @@ from typing import Any
 from confluence.answers.prediction_files import Answers
 from confluence.answers.several_runs import describe_runs
 from confluence.scores.baselines import title_of
-from confluence.scores.evaluate import HISTORY_PARTS, short_time
 from confluence.scores.metrics import metric_text
+from confluence.scores.scoring import HISTORY_PARTS, short_time
 
 ANSWERS_SHOWN = 20  # of predictions by keys
 CELL_CHARACTERS = 60  # of a key or a category

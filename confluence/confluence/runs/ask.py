@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
 
-from confluence.answers.read_out import Speaker, predict
-from confluence.answers.several_runs import Says, SeveralRuns, same_place
-from confluence.answers.with_trees import WithTrees, check_share
+import headwater
+
+from confluence.answers.read_out import OutputSource, predict
+from confluence.answers.several_runs import RunOutputs, SeveralRuns
+from confluence.answers.with_trees import WithTrees
 from confluence.config import Config
 from confluence.data.stores import TaskPlace
 from confluence.data.tasks import (
@@ -32,41 +34,51 @@ from confluence.data.tasks import (
 from confluence.model.outputs import Pass, gathered
 from confluence.model.transformer import Output, Params
 from confluence.ranks.group import Group, current
-from confluence.scores.evaluate import Predictions
+from confluence.runs.ensemble import Ensemble
+from confluence.runs.saved_run import SavedRun
+from confluence.scores.scoring import Predictions
 from confluence.training.step import Predictor
 from confluence.trees.boosted import TreeAnswers
 from confluence.trees.tree_baselines import HISTORY_MODEL, HistoryTrees
 
-if TYPE_CHECKING:
-    from confluence.runs.run import Run
 
-Batches = Callable[[Any], Any]
-"""Makes a pass over the seeds that are asked about, from a sampler."""
+@dataclasses.dataclass(frozen=True)
+class Queries:
+    """The seeds or questions that a run is asked about.
+
+    Attributes:
+        batches: makes the pass over it from a sampler.
+        split: whose seeds these are; None: questions of the caller's.
+        digest: tells these questions from others, so that ranks that ask otherwise are refused.
+    """
+
+    batches: Callable[[Any], Any]
+    split: str | None
+    digest: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a run said, alone or with others, and what it was asked with."""
+class Answered:
+    """The answers of a run, alone or with others, and how they came to be."""
 
     predictions: Predictions
     target: Task
     labels: Labels
-    made: dict[str, Any]  # how the answers came to be: runs, trees
-    trees: TreeAnswers | None = None  # what trees said of the seeds, ascending; None: not asked
+    made: dict[str, Any]  # runs, trees
+    trees: TreeAnswers | None = None  # those of the trees, seeds ascending; None: not asked
 
 
 class OfAllRanks:
-    """Stands where a `Predictor` does: what all ranks say, each of its share of the seeds. How
-    seeds are dealt depends on a run's `seed`, so passes are put together before they are compared.
-    """
+    """An `OutputSource`: the outputs of all ranks, each of its share of the seeds. How seeds are
+    dealt depends on a run's `seed`, so passes are put together before they are compared."""
 
-    def __init__(self, predictor: Speaker, group: Group) -> None:
-        self._predictor = predictor
+    def __init__(self, own: OutputSource, group: Group) -> None:
+        self._own = own
         self._group = group
 
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once, on every rank, in the order of one process's pass."""
-        output, info = gathered(self._predictor.outputs(params, self._group.watched(batches)))
+        output, info = gathered(self._own.outputs(params, self._group.watched(batches)))
         if output is None:  # on all ranks, which have equally many batches
             return
         whose = {name: info[name] for name in ("seed_index", "anchor_rows", "obs_time")}
@@ -75,72 +87,72 @@ class OfAllRanks:
 
 
 def ask(
-    run: Run, place: TaskPlace, cfg: Config, batches: Batches, *, split: str | None,
-    questions: str = "", others: Sequence[Run] = (), tree_share: float = 0.0,
-) -> Asked:  # fmt: skip
-    """What a run says of a task's seeds, or the average of what it and others say.
+    run: SavedRun, place: TaskPlace, cfg: Config, queries: Queries, ensemble: Ensemble,
+    stores: Mapping[str, headwater.Store],
+) -> Answered:  # fmt: skip
+    """The answers of a run to a task's seeds or to other questions, or those of an ensemble.
 
     Args:
         cfg: the run's settings, as it is asked (`Config.asked`).
-        split: whose seeds the pass is over; None: questions of the caller's.
-        questions: tells these from others, so that ranks that ask otherwise are refused.
-        tree_share: what boosted trees have of each answer (`with_trees.py`); every rank fits them,
-            as that is no work to share.
+        ensemble: what answers along with the run. Every rank fits its trees, as that is no work to
+            share.
+        stores: by path, those that `ensemble.stores` names.
     """
-    check_share(tree_share)
-    tree_share = float(tree_share)
     group = current()
-    theirs = _places_of(run, place, others)
+    asked, others, share = (run, *ensemble.others), ensemble.others, ensemble.tree_share
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
-    apart = group.size > 1 and not others and tree_share == 0
-    with_trees: WithTrees | None = None
-    with open_sampler(place.store, cfg, place.name, **group.share()) as sampler:
+    apart = group.size > 1 and not others and share == 0
+    with contextlib.ExitStack() as stack:
+        store = stores[place.store]
+        sampler = stack.enter_context(open_sampler(store, cfg, place.name, **group.share()))
         group.check_same(
             {
-                **cfg.to_dict(), "steps": [each.step for each in (run, *others)],
+                **cfg.to_dict(), "steps": [each.step for each in asked],
                 "others": [each.config.to_dict() for each in others], "task": place.title,
-                "split": split, "questions": questions, "tree_share": tree_share,
+                "split": queries.split, "questions": queries.digest, "tree_share": share,
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
             }
         )  # fmt: skip
         target, labels = _read(sampler, place)
-        own = _speaker(cfg, sampler, target, apart=apart)
-
-        def others_say() -> Generator[Says, None, None]:
-            for other, where in zip(others, theirs, strict=True):
-                settings = other.config.asked().replace(visible_until=cfg.visible_until)
-                with open_sampler(where.store, settings, where.name, **group.share()) as opened:
-                    wanted, _ = _read(opened, where)
-                    speaker = _speaker(settings, opened, wanted)
-                    yield other.out, wanted, speaker.outputs(other.params, iter(batches(opened)))
-
-        with contextlib.closing(others_say()) as says:
-            speaker = SeveralRuns(own, target, says) if others else own
-            if tree_share > 0:
-                trees = HistoryTrees(place.store, cfg, target, labels)
-                speaker = with_trees = WithTrees(speaker, trees, target, tree_share, split=split)
-            passed = group.watched(batches(sampler)) if apart else iter(batches(sampler))
-            found = predict(speaker, run.params, passed, target)
-            found = group.joined(found) if apart else found
+        source, trees = _model(cfg, sampler, target, apart=apart), None
+        if others:
+            passes = _passes_of_others(ensemble, ensemble.places(run, place), queries, cfg, stores)
+            source = SeveralRuns(source, target, stack.enter_context(contextlib.closing(passes)))
+        if share > 0:
+            fitted = stack.enter_context(HistoryTrees(store, cfg, target, labels))
+            source = trees = WithTrees(source, fitted, target, share, split=queries.split)
+        batches = queries.batches(sampler)
+        found = predict(
+            source, run.params, group.watched(batches) if apart else iter(batches), target
+        )
+        found = group.joined(found) if apart else found
     made: dict[str, Any] = {}
     if others:
-        made["runs"] = [{"out": str(each.out), "step": each.step} for each in (run, *others)]
-    if with_trees is not None:
-        made["trees"] = {"share": tree_share, "model": HISTORY_MODEL}
-    said = with_trees.answers if with_trees is not None else None
-    return Asked(predictions=found, target=target, labels=labels, made=made, trees=said)
+        made["runs"] = [{"out": str(each.out), "step": each.step} for each in asked]
+    if trees is not None:
+        made["trees"] = {"share": share, "model": HISTORY_MODEL}
+    return Answered(
+        predictions=found, target=target, labels=labels, made=made,
+        trees=None if trees is None else trees.answers,
+    )  # fmt: skip
 
 
-def _places_of(run: Run, place: TaskPlace, others: Sequence[Run]) -> list[TaskPlace]:
-    """Where each of some runs has a task of this one; raises if they cannot answer together."""
-    runs = (run, *others)
-    if len({(each.out.resolve(), each.step) for each in runs}) < len(runs):
-        raise ValueError("of the runs that are to answer together one is given twice")
-    return [same_place(place, other.out, other.places) for other in others]
+def _passes_of_others(
+    ensemble: Ensemble, places: list[TaskPlace], queries: Queries, cfg: Config,
+    stores: Mapping[str, headwater.Store],
+) -> Generator[RunOutputs, None, None]:  # fmt: skip
+    """The outputs of each further run, which see the database up to when the first one does."""
+    for other, place in zip(ensemble.others, places, strict=True):
+        settings = other.config.asked().replace(visible_until=cfg.visible_until)
+        share = current().share()
+        with open_sampler(stores[place.store], settings, place.name, **share) as sampler:
+            target, _ = _read(sampler, place)
+            source = _model(settings, sampler, target)
+            yield other.out, target, source.outputs(other.params, iter(queries.batches(sampler)))
 
 
-def _speaker(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> Speaker:
-    """What gives a model's outputs for a pass.
+def _model(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> OutputSource:
+    """A compiled model.
 
     Args:
         apart: each rank has the outputs of its own seeds, not of all.
@@ -155,6 +167,6 @@ def _speaker(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> S
 
 def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
     """A task as it was at training, and its labels as they are."""
-    task, labels = read_target(place.store, sampler, place.name)
+    task, labels = read_target(sampler, place.name)
     moments: dict[str, Any] = dict(place.moments)
     return dataclasses.replace(task, **moments), labels

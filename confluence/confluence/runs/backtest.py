@@ -11,6 +11,7 @@ in a folder of its own, so a stopped backtest resumes there.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,12 +37,16 @@ from confluence.data.tasks import (
     open_sampler,
     read_labels,
 )
-from confluence.data.verification import check_stores, open_store
+from confluence.data.verification import verified_stores
 from confluence.folder.files import check_outside, read_json, write_whole
-from confluence.folder.log import to_json
-from confluence.runs.run import Run, load, train_with
-from confluence.scores.evaluate import time_name, time_text
+from confluence.runs.ensemble import Ensemble
+from confluence.runs.evaluate import Examination, Opened, scoring
+from confluence.runs.load import load
+from confluence.runs.run import Run
+from confluence.runs.train import Lessons, train_with
 from confluence.scores.metrics import main_metric
+from confluence.scores.scoring import time_name, time_text
+from confluence.watch.log import to_json
 
 FIRST_CUTOFF = 0.5  # share of the train seeds that are before the first of the default cutoffs
 Fold = dict[str, Any]
@@ -88,10 +93,11 @@ def backtest(
     check_outside(folder, [path])
     file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
     check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
-    check_stores([path], verify)
-    asked = find_places([path], names)
-    spans = _checked_spans(path, names, recipe, cutoffs, folds, horizon_days)
-    _warn_of_late_labels(asked)
+    opened = verified_stores([path], verify)
+    lessons = Lessons(paths=[path], names=names, opened=opened)
+    asked = find_places(opened, names)
+    spans = _checked_spans(opened[path], names, recipe, cutoffs, folds, horizon_days)
+    _warn_of_late_labels(opened[path], asked)
     scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
@@ -106,14 +112,15 @@ def backtest(
         for seed in seeds:
             place = folder / f"{time_name(at)}-seed-{seed}"
             cfg = PastConfig(**{**recipe.to_dict(), "seed": seed, "time_split": span})
-            run = train_with(cfg, path, task=names, out=place, resume=True, verify="header")
+            run = train_with(cfg, lessons, place, resume=True)
             places.append(place)
-            found += [_score([run], title, *span, tree_share) for title in run.titles]
+            found += [_score([run], title, *span, tree_share, opened) for title in run.titles]
             write_unfinished()
         if len(places) > 1:
             # Loaded here, so that none keeps its weights while another trains.
             runs = [load(place, store=path, verify="header") for place in places]
-            together += [_score(runs, title, *span, tree_share) for title in runs[0].titles]
+            titles = runs[0].titles
+            together += [_score(runs, title, *span, tree_share, opened) for title in titles]
             write_unfinished()
     result = _result(found, together, tree_share)
     _write(file, result)
@@ -127,23 +134,25 @@ def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) 
     }  # fmt: skip
 
 
-def _score(runs: Sequence[Run], title: str, at: str, until: str, tree_share: float) -> Fold:
+def _score(
+    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float, opened: Opened
+) -> Fold:
     """One task, frozen at the cutoff and rolling: of one fit, with baselines, or of all fits of a
     cutoff together, without baselines."""
     first, *others = runs
-    options: dict[str, Any] = {
-        "task": title, "verify": "header", "tree_share": tree_share, "others": others
-    }  # fmt: skip
-    plain = {**options, "trees": False, "resamples": 0}
-    rolling = first.evaluate("val", regime="rolling", **plain)
-    frozen = first.evaluate(
-        "val", regime="frozen", visible_until=at, **(plain if others else options)
+    full = Examination(
+        split="val", task=title, regime="frozen", visible_until=at,
+        ensemble=Ensemble(others=others, tree_share=tree_share),
     )  # fmt: skip
+    plain = dataclasses.replace(full, trees=False, resamples=0)
+    in_time = dataclasses.replace(plain, regime="rolling", visible_until=None)
+    rolling = scoring(first, in_time, opened=opened).result()
+    frozen = scoring(first, plain if others else full, opened=opened).result()
     found = {
         "cutoff": at,
         "until": until,
         "task": title,
-        "metric": _main_metric(first, title),
+        "metric": _main_metric(first, title, opened),
         "frozen": _numbers(frozen["metrics"]),
         "rolling": _numbers(rolling["metrics"]),
     }
@@ -161,15 +170,15 @@ def _score(runs: Sequence[Run], title: str, at: str, until: str, tree_share: flo
     }
 
 
-def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
-    """Say of tasks that do not state when a label is known what becomes of their train seeds."""
-    with open_store(asked[0].store) as store:
-        kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
-        unstated = [
-            place.title
-            for place in asked
-            if kinds[place.name] == "derived" and "label_time" not in store.task_seeds(place.name)
-        ]
+def _warn_of_late_labels(store: headwater.Store, asked: Sequence[TaskPlace]) -> None:
+    """Warn of tasks that do not state when a label is known, for what becomes of their train
+    seeds."""
+    kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
+    unstated = [
+        place.title
+        for place in asked
+        if kinds[place.name] == "derived" and "label_time" not in store.task_seeds(place.name)
+    ]
     if unstated:
         warnings.warn(
             f"task {', '.join(map(repr, unstated))} does not say when a label is known: seeds asked"
@@ -179,10 +188,10 @@ def _warn_of_late_labels(asked: Sequence[TaskPlace]) -> None:
         )
 
 
-def _main_metric(run: Run, title: str) -> str:
+def _main_metric(run: Run, title: str, opened: Opened) -> str:
     place = run.place(title)
-    with open_store(place.store) as store:
-        entry = next(task for task in store.metadata["tasks"] if task["name"] == place.name)
+    tasks = opened[place.store].metadata["tasks"]
+    entry = next(task for task in tasks if task["name"] == place.name)
     stype = headwater.SemanticType[str(entry["target_stype"]).upper()]
     return main_metric(stype, run.config.metric)[0]
 
@@ -245,14 +254,14 @@ def _folds_in(file: Path) -> int:
 
 
 def _checked_spans(
-    path: str, names: Sequence[str], cfg: Config, cutoffs: Sequence[str] | None, folds: int,
-    horizon_days: float | None,
+    store: headwater.Store, names: Sequence[str], cfg: Config, cutoffs: Sequence[str] | None,
+    folds: int, horizon_days: float | None,
 ) -> list[tuple[int, int]]:  # fmt: skip
     """(from, until) of the scored seeds of each fold, µs, of which every task has some."""
     spans = None
     for name in names:
-        with open_sampler(path, cfg, name, **NO_BATCHES) as sampler:
-            labels = read_labels(path, sampler, name)
+        with open_sampler(store, cfg, name, **NO_BATCHES) as sampler:
+            labels = read_labels(sampler, name)
         if spans is None:
             spans = _spans(labels, name, cutoffs, folds, horizon_days)
         _check_spans(labels, name, spans)

@@ -15,8 +15,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import headwater
 from headwater.errors import nearest
 from headwater.files import check_output, read_bytes, read_text, whole
 
@@ -26,15 +27,18 @@ from confluence.config import preset as preset_config
 from confluence.data.label_values import check_label_values
 from confluence.data.stores import find_places
 from confluence.data.tasks import NO_BATCHES, TaskError, find_task, open_sampler, read_labels
-from confluence.data.verification import check_stores, open_store
+from confluence.data.verification import open_store, verified_stores
 from confluence.folder import checkpoint
 from confluence.folder.files import build_at, read_json, write_whole
-from confluence.folder.trackers import check_installed
+from confluence.report.evaluation import Evaluation
 from confluence.report.page import PAGE
-from confluence.runs.run import Run, load, train
-
-if TYPE_CHECKING:
-    import headwater
+from confluence.runs.ensemble import Ensemble
+from confluence.runs.evaluate import Examination, scoring
+from confluence.runs.load import load
+from confluence.runs.predict import Request, predictions
+from confluence.runs.run import Run
+from confluence.runs.train import Lessons, train_with
+from confluence.watch.trackers import check_installed
 
 METADATA = "metadata.json"
 BEFORE = "metadata.before{}.json"  # what metadata.json held, with -2 and so on
@@ -84,8 +88,6 @@ def write_metadata(
     selected: Mapping[str, Sequence[str]], *, strict: bool, say: Say,
 ) -> Path:  # fmt: skip
     """metadata.json of the run: a given file or what is inferred, and the question."""
-    import headwater
-
     path = out / METADATA
     assumed: list[str] = []
     if given is not None:
@@ -125,7 +127,6 @@ def _keep(content: bytes, out: Path) -> Path:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """A given metadata.json as an object, and its tasks as some; a build checks the rest."""
-    import headwater
     from headwater.metadata.from_json import read_document
 
     document: dict[str, Any] = read_document(path)
@@ -182,7 +183,6 @@ def build_store(
         verify: whether the store is read to its last byte, as of `headwater.Store`.
         query_timeout: as of `headwater.build`; None: as there by default.
     """
-    import headwater
     from headwater.build.workspace import source_files
     from headwater.progress import ProgressDisplay
 
@@ -222,16 +222,14 @@ def build_store(
         display.close()
     say(str(report))
     write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
-    check_stores([str(store)], verify)
+    verified_stores([str(store)], verify)
     return store
 
 
 def _damage(store: Path, verify: str) -> str | None:
     """What is wrong with a store; None where nothing is."""
-    import headwater
-
     try:
-        check_stores([str(store)], verify)
+        verified_stores([str(store)], verify)
     except headwater.HeadwaterError as error:
         return str(error)
     return None
@@ -255,8 +253,6 @@ def _stamp(path: Path) -> list[int]:
 def read_schema(metadata: Path, task: str, say: Say) -> headwater.Schema:
     """The metadata with one task, which they must have. The run's store has no other: none that
     only was drafted can stop the run, or make it wait."""
-    import headwater
-
     document = json.loads(read_text(metadata))
     tasks = document.get("tasks") or {}
     if task not in tasks:
@@ -283,10 +279,9 @@ def check_anchor(schema: headwater.Schema, question: Question) -> None:
             )
 
 
-def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> None:
+def check_seeds(store: headwater.Store, task: str, question: Question | None, say: Say) -> None:
     """Raise where a question's answers are not what they were taken for; say how it is split."""
-    with open_store(str(store)) as opened:
-        entry = opened.metadata["tasks"][find_task(opened.metadata, task)]
+    entry = store.metadata["tasks"][find_task(store.metadata, task)]
     if question is None:
         return
     if question.target_type is None and entry["bad_targets"]:
@@ -302,11 +297,11 @@ def check_seeds(store: Path, task: str, question: Question | None, say: Say) -> 
         )
 
 
-def check_scored(store: Path, task: str, cfg: Config, split: str) -> None:
+def check_scored(store: headwater.Store, task: str, cfg: Config, split: str) -> None:
     """Raise, before anything is trained, where nothing can be learned, or scored on the split."""
-    with open_sampler(str(store), cfg, task, **NO_BATCHES) as sampler:
-        metadata, labels = sampler.database_metadata(), read_labels(str(store), sampler, task)
-    check_label_values(str(store), task, metadata, labels, cfg, scored=split)
+    with open_sampler(store, cfg, task, **NO_BATCHES) as sampler:
+        metadata, labels = sampler.database_metadata(), read_labels(sampler, task)
+    check_label_values(task, metadata, labels, cfg, store=store, scored=split)
 
 
 def check_folder(out: Path, task: str, cfg: Config, *, overwrite: bool) -> None:
@@ -327,14 +322,14 @@ def _check_same(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any])
 
 
 def train_or_load(
-    store: Path, task: str, out: Path, *, preset: str, overrides: dict[str, Any], say: Say,
+    opened: Mapping[str, headwater.Store], task: str, out: Path, cfg: Config, *, say: Say,
     overwrite: bool = False,
 ) -> Run:  # fmt: skip
-    """Train; or go on with, or open, a run in `out` of this configuration on this very store. Of
-    another one it is an error, unless that is to be replaced."""
-    cfg, path = preset_config(preset, **overrides), str(store)
-    with open_store(path) as opened:
-        wanted = checkpoint.make_record(cfg, find_places([path], [task]), {path: opened.metadata})
+    """Train; or resume, or open, a run in `out` of these settings on this very store. If the run is
+    of another one that is an error, unless it is to be replaced. opened: one store, by path."""
+    metadata = {path: store.metadata for path, store in opened.items()}
+    wanted = checkpoint.make_record(cfg, find_places(opened, [task]), metadata)
+    lessons = Lessons(paths=list(opened), names=[task], opened=opened)
     done = None
     try:
         step = checkpoint.newest_whole(out)
@@ -344,7 +339,7 @@ def train_or_load(
                 _check_same(out, record, wanted)
             done = None if checkpoint.differences(record, wanted) else step
         if done == cfg.steps:
-            run = load(out, store=store, verify="header")
+            run = load(out, store=list(opened), verify="header")
             say(f"the model in {out} is trained already")
             return run
     except checkpoint.CheckpointError as error:
@@ -352,12 +347,11 @@ def train_or_load(
             raise
         say(f"{error}: it is replaced")
         done = None
-    settings = {**overrides, "verify": "header"}  # it was verified when it was built or found
     if done is not None:
         say(f"resuming the training on {task} after step {done} of {cfg.steps}")
-        return train(store, task=task, out=out, preset=preset, resume=True, **settings)
+        return train_with(cfg, lessons, out, resume=True)
     say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
-    return train(store, task=task, out=out, preset=preset, overwrite=overwrite, **settings)
+    return train_with(cfg, lessons, out, overwrite=overwrite)
 
 
 def run_pipeline(
@@ -409,20 +403,22 @@ def run_pipeline(
         if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):
             path.write_bytes(before)  # of what is there
         raise
-    check_seeds(store, task, question, say)
-    check_scored(store, task, cfg, split)
-    run = train_or_load(
-        store, task, out, preset=preset, overrides=overrides, say=say, overwrite=overwrite
-    )
+    opened = {str(store): open_store(store)}  # verified when it was built or found
+    check_seeds(opened[str(store)], task, question, say)
+    check_scored(opened[str(store)], task, cfg, split)
+    run = train_or_load(opened, task, out, cfg, say=say, overwrite=overwrite)
     say(f"evaluating on {split}")
-    evaluation = run.evaluate(split, tree_share=tree_share, verify="header")
-    predictions = run.predictions_file(split, tree_share=tree_share)
-    rows = run.predict(split=split, tree_share=tree_share, path=predictions, verify="header")
+    ensemble = Ensemble(tree_share=tree_share)
+    examination = Examination(split=split, ensemble=ensemble)
+    evaluation = Evaluation(scoring(run, examination, opened=opened).result())
+    file = run.predictions_file(split, tree_share=tree_share)
+    request = Request(split=split, ensemble=ensemble)
+    answers = predictions(run, request, file, opened=opened)
     files = {
         "store": str(store),
-        "predictions": str(predictions),
+        "predictions": str(file),
         "log": str(out / "log.jsonl"),
         "curve": str(out / "loss.png"),
         "page": str(out / PAGE),
     }
-    return {"out": str(out), "evaluation": evaluation, "predicted": len(rows), "files": files}
+    return {"out": str(out), "evaluation": evaluation, "predicted": len(answers), "files": files}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,15 @@ from confluence.data.pack import (
 from confluence.data.packed_store import label_arrays
 from confluence.data.progress import Progress
 from confluence.data.replay import Order, positions_of
-from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
+from confluence.data.stores import OpenStore, find_places, open_stores
 from confluence.data.unfinished import check_free, publishing
-from confluence.data.verification import check_stores
+from confluence.data.verification import verified_stores
 from confluence.data.walk import estimated_bytes, free_on_disk, order_of, walked
 from confluence.folder.files import check_outside
 from confluence.ranks.group import current
+
+Opener = Callable[[int], contextlib.AbstractContextManager[tuple[OpenStore, ...]]]
+"""Opens the sampler of a rank."""
 
 
 def prebatch(
@@ -67,12 +70,19 @@ def prebatch(
     _check(cfg, store, epochs=epochs, ranks=ranks)
     check_outside(folder, [str(store)])
     check_free(folder, overwrite=overwrite)
-    check_stores([str(store)], verify)
+    known = verified_stores([str(store)], verify)
     names = [task] if isinstance(task, str) else list(task)
-    places = find_places([str(store)], names, task_weights)
+    places = find_places(known, names, task_weights)
+
+    def opened(rank: int) -> contextlib.AbstractContextManager[tuple[OpenStore, ...]]:
+        """The store with the sampler of a rank."""
+        size = cfg.batch_size // ranks
+        share = {"rank": rank, "world_size": ranks, "default_batch_size": size}
+        return open_stores(known, places, cfg, **share)
+
     started = time.perf_counter()
     with publishing(folder, overwrite=overwrite) as work:
-        sizes = _write(work, folder, places, cfg, epochs=epochs, ranks=ranks)
+        sizes = _write(work, folder, opened, cfg, epochs=epochs, ranks=ranks)
     return {"pack": str(folder), **sizes, "seconds": time.perf_counter() - started}
 
 
@@ -105,32 +115,23 @@ def _check(cfg: Config, store: Any, *, epochs: int | None, ranks: int) -> None:
 
 
 def _write(
-    work: Path, out: Path, places: Sequence[TaskPlace], cfg: Config, *, epochs: int | None,
-    ranks: int,
+    work: Path, out: Path, opened: Opener, cfg: Config, *, epochs: int | None, ranks: int
 ) -> dict[str, Any]:  # fmt: skip
     """Write all files of a pack; returns how much it is."""
     writer = PackWriter(work, out)
-    with _opened(places, cfg, 0, ranks) as store:
+    with opened(0) as (store,):
         order, tables = order_of(store.sampler, cfg, epochs), _tables(store)
         writer.total = _estimate(store, order, tables, ranks, out)
         about = {**_about(store, cfg), "ranks": ranks, "ends": order.ends}
         writer.write_tables(tables)
         writer.write_rank(0, store, order)
     for rank in range(1, ranks):
-        with _opened(places, cfg, rank, ranks) as store:
+        with opened(rank) as (store,):
             writer.write_rank(rank, store, order)
     write_manifest(work, about, writer.files, writer.layouts)
     return {
         "batches": order.count, "epochs": len(order.ends), "ranks": ranks, "bytes": writer.size
     }  # fmt: skip
-
-
-@contextlib.contextmanager
-def _opened(places: Sequence[TaskPlace], cfg: Config, rank: int, ranks: int) -> Iterator[OpenStore]:
-    """The store of a pack, with the sampler of a rank."""
-    share = {"rank": rank, "world_size": ranks, "default_batch_size": cfg.batch_size // ranks}
-    with open_stores(places, cfg, **share) as (store,):
-        yield store
 
 
 class PackWriter:

@@ -8,19 +8,23 @@ and another run starts with its weights (`init_from`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import headwater
 
 from confluence.config import Config
 from confluence.config import preset as preset_config
 from confluence.data.stores import OpenStore, Seeds, check_together, is_weight
 from confluence.data.tasks import TaskError, open_seeds, text_modes
-from confluence.data.verification import check_stores, open_store
+from confluence.data.verification import verified_stores
 from confluence.folder.files import check_outside
-from confluence.folder.trackers import check_installed
 from confluence.ranks.group import current
-from confluence.runs.run import Run, check_choice, learn, listed
+from confluence.runs.run import Run
+from confluence.runs.run_folder import check_choice
+from confluence.runs.train import learn, listed
+from confluence.watch.trackers import check_installed
 
 
 def pretrain(
@@ -50,9 +54,9 @@ def pretrain(
     paths = [str(path) for path in listed(store)]
     check_outside(Path(out), paths)
     weights = _check_weights(paths, store_weights)
-    check_stores(paths, verify)
-    seeds = _seeds_of(paths, cfg, None if tasks is None else listed(tasks))
-    with _open_stores(paths, cfg, seeds, weights) as stores:
+    opened = verified_stores(paths, verify)
+    seeds = _seeds_of(opened, cfg, None if tasks is None else listed(tasks))
+    with _open_stores(opened, cfg, seeds, weights) as stores:
         names = [None if own is None else list(own) for own in seeds]
         return learn(
             Path(out), cfg, stores, (), overwrite=overwrite, resume=resume,
@@ -60,19 +64,20 @@ def pretrain(
         )  # fmt: skip
 
 
-def _seeds_of(paths: Sequence[str], cfg: Config, tasks: Sequence[str] | None) -> list[Seeds]:
+def _seeds_of(
+    opened: Mapping[str, headwater.Store], cfg: Config, tasks: Sequence[str] | None
+) -> list[Seeds]:
     """Of the tasks or tables that are asked for, those that each store has."""
     kind, asked = ("tasks", tasks) if cfg.seed_tables is None else ("tables", cfg.seed_tables)
     if asked is None:
-        return [None] * len(paths)
+        return [None] * len(opened)
     if not asked:
         raise TaskError(f"none of the {kind} is asked for: leave them out for all tasks")
-    if len(paths) == 1:
-        return [tuple(asked)]  # what is not there its sampler tells, with the nearest name
+    if len(opened) == 1:
+        return [tuple(asked)]  # its sampler names what is not there, with the nearest name
     has = []
-    for path in paths:
-        with open_store(path) as store:
-            has.append({entry["name"] for entry in store.metadata[kind]})
+    for path, store in opened.items():
+        has.append({entry["name"] for entry in store.metadata[kind]})
         if not has[-1].intersection(asked):
             raise TaskError(f"store '{path}' has none of the {kind} {', '.join(asked)}")
     for name in asked:
@@ -95,13 +100,17 @@ def _check_weights(paths: Sequence[str], given: Sequence[float] | None) -> list[
 
 @contextlib.contextmanager
 def _open_stores(
-    paths: Sequence[str], cfg: Config, seeds: Sequence[Seeds], weights: Sequence[float]
-) -> Iterator[tuple[OpenStore, ...]]:
+    opened: Mapping[str, headwater.Store], cfg: Config, seeds: Sequence[Seeds],
+    weights: Sequence[float],
+) -> Iterator[tuple[OpenStore, ...]]:  # fmt: skip
     options = current().sampler_options(cfg)
     with contextlib.ExitStack() as stack:
         stores = []
-        for path, own, weight, texts in zip(paths, seeds, weights, text_modes(paths), strict=True):
-            sampler = stack.enter_context(open_seeds(path, cfg, own, text_mode=texts, **options))
+        modes = text_modes(list(opened.values()))
+        for path, own, weight, texts in zip(opened, seeds, weights, modes, strict=True):
+            sampler = stack.enter_context(
+                open_seeds(opened[path], cfg, own, text_mode=texts, **options)
+            )
             metadata = sampler.database_metadata()
             stores.append(OpenStore(path=path, sampler=sampler, metadata=metadata, share=weight))
         check_together(stores)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,22 +42,21 @@ from confluence.data.tasks import (
     read_target,
     to_device,
 )
-from confluence.data.verification import check_stores, open_store
+from confluence.data.verification import open_store, verified_stores
 from confluence.model.expand import Inputs
 from confluence.model.outputs import softmax
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Params, Tables, init, read_context
 from confluence.report.evaluation_files import PROBE
 from confluence.report.page import keep_result
+from confluence.runs.regime import VisibleUntil, regime_config
+from confluence.runs.saved_run import SavedRun, check_split
 from confluence.scores import linear
-from confluence.scores.evaluate import Predictions, evaluate
 from confluence.scores.linear import Ridge, Softmax
+from confluence.scores.scoring import Predictions, evaluate
 from confluence.scores.verdict import OF_PROBE
 from confluence.training.step import batch_shape, compiled_by_shape
 from confluence.trees.tree_baselines import tree_baselines, visible_history
-
-if TYPE_CHECKING:
-    from confluence.runs.run import Run, VisibleUntil
 
 TRAIN_SEEDS = 100_000  # most that are read, drawn at random
 UNTRAINED = "untrained"
@@ -70,7 +69,7 @@ KINDS = {
 
 
 def probe(
-    run: Run, split: str = "val", *, task: str | None = None, regime: str | None = None,
+    run: SavedRun, split: str = "val", *, task: str | None = None, regime: str | None = None,
     visible_until: VisibleUntil = None, resamples: int | None = None, trees: bool = True,
     verify: str = "once",
 ) -> dict[str, Any]:  # fmt: skip
@@ -85,12 +84,14 @@ def probe(
     Returns:
         What `Run.evaluate` does, and "probe": {"regression", "width", "train_seeds", "strength"}.
     """
+    check_split(split)
     place = find_task_place(run, task)
-    check_stores([place.store], verify)
-    asked = dataclasses.replace(run, config=question_config(run.config))
-    cfg = asked.regime_config(place, split, regime, visible_until)
-    with open_sampler(place.store, cfg, place.name) as sampler:
-        target, labels = read_target(place.store, sampler, place.name)
+    opened = verified_stores([place.store], verify)
+    store = opened[place.store]
+    cfg = question_config(run.config)
+    cfg = regime_config(cfg, store, place.name, split, regime, visible_until)
+    with open_sampler(store, cfg, place.name) as sampler:
+        target, labels = read_target(sampler, place.name)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
         models = [run.params, reader.first_weights(run.config)]
         stages = Stages(place.title)
@@ -115,9 +116,9 @@ def probe(
         visible_until=cfg.visible_until,
         trees={
             UNTRAINED: _by_first_weights(answers[1][0], wanted.seeds, labels),
-            **(tree_baselines(place.store, cfg, target, labels, split) if trees else {}),
+            **(tree_baselines(store, cfg, target, labels, split) if trees else {}),
         },
-        has_history=visible_history(place.store, cfg, target, labels, split),
+        has_history=visible_history(store, cfg, target, labels, split),
         resamples=resamples, answer=OF_PROBE,
     )  # fmt: skip
     result |= {
@@ -130,7 +131,8 @@ def probe(
             "strength": probes[0].strength,
         },
     }
-    keep_result(run.out, run.out, f"{PROBE}-{place.title.replace('/', '--')}", result)
+    kind = f"{PROBE}-{place.title.replace('/', '--')}"
+    keep_result(run.out, run.out, kind, result, opened)
     return result
 
 
@@ -158,7 +160,7 @@ class Stages:
         return Progress(f"probe of {self._title}: {doing}", "{:,}".format)
 
 
-def find_task_place(run: Run, task: str | None) -> TaskPlace:
+def find_task_place(run: SavedRun, task: str | None) -> TaskPlace:
     """Where a task is: one of the run's, or another one of its stores."""
     if run.places and (task is None or task in run.titles):
         return run.place(task)

@@ -216,7 +216,7 @@ def compute_loss(
         scales: how numerical targets are scaled, by task. None: `output.numerical` is in z units
             of the target's column, as the batch has it, and the Huber loss has δ = 1. A run of
             confluence has z units of the task's train labels, and δ = 0.2 with the metric "mae":
-            `confluence.data.tasks.read_target(store_path, sampler, name)[0].scales(config)`.
+            `confluence.data.tasks.read_target(sampler, name)[0].scales(config)`.
 
     Raises:
         ValueError: the batch is packed.

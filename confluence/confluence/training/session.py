@@ -38,15 +38,12 @@ from confluence.data.stores import (
 from confluence.data.tasks import US_PER_DAY, VAL, Alive, Task, device_tables, parts_of
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Keeper, Score
-from confluence.folder.log import Log
-from confluence.folder.trackers import Sinks
-from confluence.folder.usage import UsageSampler
 from confluence.model.patterns import attention_path
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
-from confluence.scores.evaluate import evaluate
 from confluence.scores.metrics import main_metric
+from confluence.scores.scoring import evaluate
 from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
 from confluence.training.step import (
     Constants,
@@ -60,6 +57,9 @@ from confluence.training.step import (
 )
 from confluence.training.step_counter import RankLog
 from confluence.training.warm_start import start_from
+from confluence.watch.log import Log
+from confluence.watch.trackers import Sinks
+from confluence.watch.usage import UsageSampler
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,6 @@ from confluence.data.tasks import (
     position_count,
     to_device,
 )
-from confluence.folder.log_events import StepReport
-from confluence.folder.telemetry import NO_SPANS, Spans
-from confluence.folder.usage import UNWATCHED, StepWatch
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import SEED_WEIGHTS, TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import loss_with_masks
@@ -46,6 +43,9 @@ from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Output, Params, Tables, forward, init
 from confluence.ranks.group import ALONE, Group, over_ranks
 from confluence.training.optimizer import learning_rate_share, make_optimizer
+from confluence.watch.log_events import StepReport
+from confluence.watch.telemetry import NO_SPANS, Spans
+from confluence.watch.usage import UNWATCHED, StepWatch
 
 
 class NonFiniteLossError(FloatingPointError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluence.folder.log_events import StepReport
-from confluence.folder.telemetry import NO_SPANS, Spans
-from confluence.folder.usage import UNWATCHED, StepWatch
+from confluence.watch.log_events import StepReport
+from confluence.watch.telemetry import NO_SPANS, Spans
+from confluence.watch.usage import UNWATCHED, StepWatch
 
 
 class RankLog:

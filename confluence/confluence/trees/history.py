@@ -97,6 +97,9 @@ class History:
         target = {f"{self.anchor_table}.{self.entry['target_column']}"} if self.is_cell else set()
         self.target, self.hidden = target, hidden
         self.withheld = hidden | target
+        table = store.metadata["tables"][store.table_index(self.anchor_table)]
+        in_keys = {f"{self.anchor_table}.{c}" for k in table["foreign_keys"] for c in k["columns"]}
+        self.never_shown = target & in_keys  # a foreign key that is asked for, on any row
 
     # ---- the store -----------------------------------------------------------------------
 
@@ -255,6 +258,7 @@ class History:
         entry = self.store.metadata["tables"][self.store.table_index(table)]
         timed = entry["temporal_column"] is not None and not entry["untimed"]
         unseen = self.withheld if not anchors_unseen else set() if timed else self.hidden
+        unseen = unseen | self.never_shown
         return [
             column
             for column in self.store.metadata["columns"][slice(*entry["column_range"])]

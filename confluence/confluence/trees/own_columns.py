@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.tasks import NO_TIME, US_PER_DAY, Floats, Task, open_sampler
-from confluence.data.verification import open_store
 from confluence.trees.boosted import Features
 from confluence.trees.time_lists import Ints, Questions
 
@@ -98,79 +97,88 @@ def _features(metadata: Mapping[str, Any], table: int) -> list[tuple[int, Mappin
     return [(place, column) for place, column in about if column["stype"] in FEATURE_STYPES]
 
 
-def columns_left_out(store_path: str, task: Task) -> int:
-    """How many columns of parents are not features, because there are too many."""
-    with open_store(store_path) as store:
-        entry = store.metadata["tasks"][task.index]
-        return find_ways(store.metadata, store.table_index(entry["anchor_table"])).left_out
+class OwnColumns:
+    """Reads the features of questions to a task.
 
+    Its sampler is opened when it is first needed, and shut down by `close` or at the end of a
+    `with`.
+    """
 
-def own_columns(store_path: str, cfg: Config, task: Task, questions: Questions) -> Features:
-    """Features of questions in their order, at the time of each. A question's own cutoff applies to
-    rows that point at the anchor; values of the anchor and its parents do not age with it."""
-    store = open_store(store_path)
-    entry = store.metadata["tasks"][task.index]
-    ways = find_ways(store.metadata, store.table_index(entry["anchor_table"]))
-    reader = ParentReader(store, ways)
-    rows, visible, age = reader.read_all(store_path, cfg, task, questions)
-    times, parts = questions.moments.obs_times, [np.empty((rows.shape[0], 0))]
-    names: list[str] = []
-    is_category: list[bool] = []
-    for number, way in enumerate(ways.kept):
-        columns = [column for _, column in _features(store.metadata, way.table)]
-        values = reader.values(way.table, rows[:, number])
-        is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
-        parts.append(np.where(visible[number], as_ages(values, times, is_time), np.nan))
-        names += [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
-        is_category += [column["stype"] == "categorical" for column in columns]
-    return Features(
-        index=questions.index,
-        values=np.column_stack([*parts, np.where(age >= 0, age, np.nan)]),
-        names=(*names, "row age"),
-        is_category=(*is_category, False),
-    )
-
-
-class ParentReader:
-    """Reads from contexts the row at the end of each way, and which of its cells are visible."""
-
-    def __init__(self, store: headwater.Store, ways: Ways) -> None:
-        self._store = store
-        self._ways = ways.kept
-        self._most_cells = ways.cells
+    def __init__(self, store: headwater.Store, cfg: Config, task: Task) -> None:
+        self._store, self._cfg, self._task = store, cfg, task
         self._tables = store.metadata["tables"]
+        self._entry = store.metadata["tasks"][task.index]
+        ways = find_ways(store.metadata, store.table_index(self._entry["anchor_table"]))
+        self._ways, self._most_cells, self.left_out = ways.kept, ways.cells, ways.left_out
         ranges = np.array([table["column_range"] for table in self._tables], np.int64)
         self._lows = ranges[:, 0]
         self._widest = max(int(np.diff(ranges[way.table])[0]) for way in self._ways)
+        self._sampler: Any = None
 
-    def read_all(
-        self, store_path: str, cfg: Config, task: Task, questions: Questions
-    ) -> tuple[Ints, list[NDArray[np.bool_]], Floats]:
+    def __enter__(self) -> OwnColumns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Shut the sampler down."""
+        if self._sampler is not None:
+            self._sampler.shutdown()
+
+    def features(self, questions: Questions) -> Features:
+        """Features of questions in their order, at the time of each. A question's own cutoff
+        applies to rows that point at the anchor; values of the anchor and its parents do not age
+        with it."""
+        rows, visible, age = self._read_all(questions)
+        times, parts = questions.moments.obs_times, [np.empty((rows.shape[0], 0))]
+        names: list[str] = []
+        is_category: list[bool] = []
+        for number, way in enumerate(self._ways):
+            columns = [column for _, column in _features(self._store.metadata, way.table)]
+            values = self.values(way.table, rows[:, number])
+            is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
+            parts.append(np.where(visible[number], as_ages(values, times, is_time), np.nan))
+            names += [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
+            is_category += [column["stype"] == "categorical" for column in columns]
+        return Features(
+            index=questions.index,
+            values=np.column_stack([*parts, np.where(age >= 0, age, np.nan)]),
+            names=(*names, "row age"),
+            is_category=(*is_category, False),
+        )
+
+    def _open(self) -> Any:
+        if self._sampler is None:
+            size = MOST_PLACES // (len(self._ways) * self._widest)
+            self._sampler = open_sampler(
+                self._store, self._cfg, self._task.name, max_hops=self._ways[-1].hops,
+                bfs_child_width=1, max_rows=1 + len(self._ways),
+                default_sequence_length=self._most_cells + 3,
+                default_batch_size=max(1, min(SAMPLE_BATCH, size)),
+                identifier_cells="foreign_keys", layout="compact", with_rows=True,
+                child_counts=False, label_rows=0, peer_labels=0, staleness=None,
+            )  # fmt: skip
+        return self._sampler
+
+    def _read_all(self, questions: Questions) -> tuple[Ints, list[NDArray[np.bool_]], Floats]:
         """The results of `read` for all questions [m], and the ages of the anchors' rows. [m]"""
-        is_derived = self._store.metadata["tasks"][task.index]["kind"] == "derived"
-        anchor = int(is_derived)  # local row
+        anchor = int(self._entry["kind"] == "derived")  # local row
         ages, rows = [np.empty(0)], [np.empty((0, len(self._ways)), np.int64)]
         seen = [[np.empty((0, len(self._feature_places(way))), bool)] for way in self._ways]
-        size = MOST_PLACES // (len(self._ways) * self._widest)
-        sampler = open_sampler(
-            store_path, cfg, task.name, max_hops=self._ways[-1].hops, bfs_child_width=1,
-            max_rows=1 + len(self._ways), default_sequence_length=self._most_cells + 3,
-            default_batch_size=max(1, min(SAMPLE_BATCH, size)), identifier_cells="foreign_keys",
-            layout="compact", with_rows=True, child_counts=False, label_rows=0, peer_labels=0,
-            staleness=None,
-        )  # fmt: skip
         asked, times = questions.anchor_rows, questions.moments.obs_times
-        with sampler:
-            pass_over = (
-                sampler.batches_for(task.name, rows=asked, obs_time=times) if asked.size else ()
-            )
-            for batch in pass_over:
-                count = int(batch["num_sequences"][0])
-                found, visible = self.read(batch, anchor)
-                rows.append(found[:count])
-                for of_way, columns in zip(seen, visible, strict=True):
-                    of_way.append(columns[:count])
-                ages.append(batch["row_ages"][:count, anchor].astype(np.float64))
+        pass_over = (
+            self._open().batches_for(self._task.name, rows=asked, obs_time=times)
+            if asked.size
+            else ()
+        )
+        for batch in pass_over:
+            count = int(batch["num_sequences"][0])
+            found, visible = self.read(batch, anchor)
+            rows.append(found[:count])
+            for of_way, columns in zip(seen, visible, strict=True):
+                of_way.append(columns[:count])
+            ages.append(batch["row_ages"][:count, anchor].astype(np.float64))
         return np.concatenate(rows), [np.concatenate(s) for s in seen], np.concatenate(ages)
 
     def read(self, batch: Any, anchor: int) -> tuple[Ints, list[NDArray[np.bool_]]]:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import headwater
 import numpy as np
 from headwater import SemanticType
 from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.tasks import NO_TIME, SPLITS, Floats, Labels, Task, weights_by_age
-from confluence.data.verification import open_store
 from confluence.trees.boosted import (
     Features,
     NoTreesError,
@@ -42,7 +42,7 @@ from confluence.trees.features import (
     until_of,
 )
 from confluence.trees.history import History, label_lists
-from confluence.trees.own_columns import columns_left_out, own_columns
+from confluence.trees.own_columns import OwnColumns
 from confluence.trees.time_lists import ALWAYS, Ints, Moments, Questions
 
 FRESH, OLD, UNTIMED = range(3)  # kinds of questions, by what they see
@@ -55,27 +55,26 @@ OWN_MODEL = "boosted trees on the columns of the anchor, its parents and their p
 
 
 def visible_history(
-    store_path: str, cfg: Config, task: Task, labels: Labels, split: str
+    store: headwater.Store, cfg: Config, task: Task, labels: Labels, split: str
 ) -> NDArray[np.bool_]:
     """Whether each seed of a split sees a row that points at its anchor, or an earlier label of it.
 
     Returns: [seeds of the task], False outside the split.
     """
-    with open_store(store_path) as store:
-        history = History(store, task, labels, shown=cfg.context_labels)
-        index = np.flatnonzero(labels.splits == SPLITS[split])
-        seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
-        found = np.zeros(labels.splits.size, bool)
-        found[index] = history.has_history(anchors_of(history, seeds), seeds.moments)
-        known = label_lists(labels, task.label_window_us)
-        earlier = known.lists.counts(known.owners[index], seeds.moments.limits)
-        has_time = seeds.moments.obs_times != NO_TIME
-        found[index] |= (earlier > 0) & has_time & history.knows_labels
+    history = History(store, task, labels, shown=cfg.context_labels)
+    index = np.flatnonzero(labels.splits == SPLITS[split])
+    seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
+    found = np.zeros(labels.splits.size, bool)
+    found[index] = history.has_history(anchors_of(history, seeds), seeds.moments)
+    known = label_lists(labels, task.label_window_us)
+    earlier = known.lists.counts(known.owners[index], seeds.moments.limits)
+    has_time = seeds.moments.obs_times != NO_TIME
+    found[index] |= (earlier > 0) & has_time & history.knows_labels
     return found
 
 
 def tree_baselines(
-    store_path: str, cfg: Config, task: Task, labels: Labels, split: str, *,
+    store: headwater.Store, cfg: Config, task: Task, labels: Labels, split: str, *,
     history: TreeAnswers | None = None,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Predictions of boosted trees for every seed of a split, by baseline, or why there are none.
@@ -94,9 +93,6 @@ def tree_baselines(
     except NoTreesError as error:
         return {name: {"missing": str(error)} for name in ("own_columns", "history")}
     index = np.flatnonzero(labels.splits == SPLITS[split])
-    trees = HistoryTrees(store_path, cfg, task, labels)
-    count = columns_left_out(store_path, task)
-    left_out = {"left_out": count} if count else {}
     wanted = (index, labels.anchor_rows[index].astype(np.int64), labels.obs_times[index])
 
     def baseline(model: str, answers: TreeAnswers) -> dict[str, Any]:
@@ -104,8 +100,10 @@ def tree_baselines(
         values[index] = answers.values
         return {"model": model, "features": list(answers.features), "values": values, **left_out}
 
-    own = trees.answers(*wanted, own_columns_alone=True)
-    history = trees.answers(*wanted) if history is None else history
+    with HistoryTrees(store, cfg, task, labels) as trees:
+        left_out = {"left_out": trees.left_out} if trees.left_out else {}
+        own = trees.answers(*wanted, own_columns_alone=True)
+        history = trees.answers(*wanted) if history is None else history
     return {
         "own_columns": baseline(OWN_MODEL, own),
         "history": baseline(HISTORY_MODEL, history),
@@ -115,16 +113,24 @@ def tree_baselines(
 class HistoryTrees:
     """What boosted trees that learn from a task's train seeds answer to questions."""
 
-    def __init__(self, store_path: str, cfg: Config, task: Task, labels: Labels) -> None:
+    def __init__(self, store: headwater.Store, cfg: Config, task: Task, labels: Labels) -> None:
         """
         Args:
             cfg: of the run: the regime, whose labels contexts show, and what seeds weigh by age.
             labels: whose `splits` say what is train.
         """
-        self._store_path = store_path
+        self._store = store
+        self._own_columns = OwnColumns(store, cfg, task)
+        self.left_out = self._own_columns.left_out  # columns of parents, too many for features
         self._cfg = cfg
         self._task = task
         self._labels = labels
+
+    def __enter__(self) -> HistoryTrees:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own_columns.close()
 
     def answers(
         self, index: Ints, anchor_rows: Ints, obs_times: Ints, *, own_columns_alone: bool = False
@@ -164,7 +170,7 @@ class HistoryTrees:
         """Up to when questions may look: their time, where the database is frozen, or where it
         ends. Rows at that end are seen, under an exclusive cutoff too: they are before the
         question. [m]"""
-        end = last_time(self._store_path)
+        end = last_time(self._store)
         end += 0 if self._task.inclusive or end == NO_TIME else 1
         ends = np.where(obs_times == NO_TIME, NO_TIME, end)
         return np.minimum(np.minimum(obs_times, until_of(self._cfg)), ends)
@@ -185,15 +191,14 @@ class HistoryTrees:
         both = (train, wanted)
         features = [self._own(questions) for questions in both]
         if not own_columns_alone:
-            with open_store(self._store_path) as store:
-                history = History(
-                    store, task, labels, shown=cfg.context_labels, train_until=until_of(cfg)
-                )
-                none = all(unseen(history, questions) for questions in both)
-                features = [
-                    joined(own, history_features(history, questions, anchors_unseen=none))
-                    for own, questions in zip(features, both, strict=True)
-                ]
+            history = History(
+                self._store, task, labels, shown=cfg.context_labels, train_until=until_of(cfg)
+            )
+            none = all(unseen(history, questions) for questions in both)
+            features = [
+                joined(own, history_features(history, questions, anchors_unseen=none))
+                for own, questions in zip(features, both, strict=True)
+            ]
         targets = labels.targets[train.index]
         said = fit_and_predict(
             features[0], targets - train.moments.obs_times if from_question else targets,
@@ -208,7 +213,7 @@ class HistoryTrees:
         """The own columns of each question once."""
         _, place = np.unique(questions.index, return_index=True)
         once = at_places(questions, place)
-        return own_columns(self._store_path, self._cfg, self._task, once)
+        return self._own_columns.features(once)
 
     def _held_out(self, seeds: Ints) -> NDArray[np.bool_]:
         """The seeds asked last, a fifth of them; where all have one time, those of a fifth of the
@@ -232,18 +237,17 @@ class HistoryTrees:
         return np.where(has_time, weights / weights[has_time].mean(), 1.0)
 
 
-def last_time(store_path: str) -> int:
+def last_time(store: headwater.Store) -> int:
     """The latest time of all rows of a store, of any table, µs; NO_TIME where none has one."""
     found = []
-    with open_store(store_path) as store:
-        for table in store.metadata["tables"]:
-            if table["temporal_column"] is None:
-                continue
-            low, high = map(int, table["row_range"])
-            while low < high:  # the first row without a time, which stand last
-                middle = (low + high) // 2
-                is_timed = store.core.row_time(middle) < NO_TIME
-                low, high = (middle + 1, high) if is_timed else (low, middle)
-            if low > int(table["row_range"][0]):
-                found.append(int(store.core.row_time(low - 1)))
+    for table in store.metadata["tables"]:
+        if table["temporal_column"] is None:
+            continue
+        low, high = map(int, table["row_range"])
+        while low < high:  # the first row without a time, which stand last
+            middle = (low + high) // 2
+            is_timed = store.core.row_time(middle) < NO_TIME
+            low, high = (middle + 1, high) if is_timed else (low, middle)
+        if low > int(table["row_range"][0]):
+            found.append(int(store.core.row_time(low - 1)))
     return max((time for time in found if time > ALWAYS), default=int(NO_TIME))

@@ -29,11 +29,11 @@ from headwater.console import say
 from headwater.console import to_json as ascii_json
 from headwater.files import regular, whole
 
-from confluence.folder.log_events import StepReport, read_lines
-from confluence.folder.meters import DeviceStats, device_memory
-from confluence.folder.telemetry import NO_SPANS, Spans
-from confluence.folder.trackers import Sinks
-from confluence.folder.usage import (
+from confluence.watch.log_events import StepReport, read_lines
+from confluence.watch.meters import DeviceStats, device_memory
+from confluence.watch.telemetry import NO_SPANS, Spans
+from confluence.watch.trackers import Sinks
+from confluence.watch.usage import (
     UNWATCHED,
     StepWatch,
     Usage,

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from headwater.console import say
 from headwater.files import regular
 
-from confluence.folder.log_events import StepReport
+from confluence.watch.log_events import StepReport
 
 TRACES = "traces.jsonl"
 DURATION = "ml.batch.duration_s"

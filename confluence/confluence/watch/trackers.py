@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from confluence.folder.files import read_json, write_whole
-from confluence.folder.log_events import completed
-from confluence.folder.telemetry import NO_SPANS, TRACES, Otel, Spans
+from confluence.watch.log_events import completed
+from confluence.watch.telemetry import NO_SPANS, TRACES, Otel, Spans
 
 NAMES_FILE = "sinks.json"  # under which ids the sinks know this run
 MADE = "made"  # in that file: which of their places were not there before the run

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headwater.console import say
 
-from confluence.folder.meters import (
+from confluence.watch.meters import (
     NVIDIA,
     PROCESS,
     Clock,

@@ -31,6 +31,7 @@ from confluence.data.tasks import (
     Task,
     TaskError,
 )
+from confluence.data.verification import open_store
 from confluence.model.transformer import Output
 from confluence.report.tables import describe_evaluation
 from confluence.trees.boosted import TreeAnswers
@@ -181,11 +182,11 @@ def test_what_comes_later_changes_no_answer(run: confluence.Run, tmp_path: Path)
 
 def trees_of(store: Path, name: str, split: str = "test", **settings: Any) -> HistoryTrees:
     cfg = preset("tiny", **settings)
-    return HistoryTrees(str(store), cfg, *labelled(store, cfg, name))
+    return HistoryTrees(open_store(store), cfg, *labelled(store, cfg, name))
 
 
 def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> None:
-    end = last_time(str(store))
+    end = last_time(open_store(store))
     assert end == time_us("2025-05-08 12:00:00")
     trees = trees_of(store, "next_sale")
     rows = np.array([trees._labels.anchor_rows[0]] * 2, np.int64)
@@ -234,7 +235,7 @@ def test_baselines_of_times_are_answers_however_old_the_data_is(
     """Own columns are read once for each seed, though train seeds stand for old data thrice."""
     cfg = preset("tiny", visible_until=until)
     task, labels = labelled(shop_store, cfg, "next_order")
-    found = tree_baselines(str(shop_store), cfg, task, labels, "test")
+    found = tree_baselines(open_store(shop_store), cfg, task, labels, "test")
     asked = labels.splits == SPLITS["test"]
     for name in ("own_columns", "history"):
         days = (found[name]["values"] - labels.obs_times)[asked] / DAY
@@ -280,7 +281,7 @@ def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
         ("none", {"never": shown}, 2**63 - 1),
         ("hidden", {"never": timed}, 2**63 - 1),
     ):
-        assert last_time(built(name, tables)) == expected, name
+        assert last_time(open_store(built(name, tables))) == expected, name
 
 
 # ---- the commands

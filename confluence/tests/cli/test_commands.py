@@ -100,7 +100,7 @@ def test_a_stop_has_the_status_of_its_signal(
     error: KeyboardInterrupt, status: int, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("confluence.runs.run.train", Mock(side_effect=error))
+    monkeypatch.setattr("confluence.runs.train.train", Mock(side_effect=error))
     assert main(["train", "x.hw", "--task", "t", "--resume"]) == status
     assert capsys.readouterr().err == f"confluence: {error}\n"
 
@@ -250,7 +250,7 @@ def test_a_warning_is_a_line_without_code(
         warnings.warn("the store was rebuilt", stacklevel=2)
         raise ValueError("no such task")
 
-    monkeypatch.setattr("confluence.runs.run.train", warn)
+    monkeypatch.setattr("confluence.runs.train.train", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["train", "x.hw", "--task", "t"]) == 1

@@ -13,9 +13,9 @@ import pytest
 from confluence.cli.arguments import make_parser
 from confluence.cli.main import main
 from confluence.folder.files import build_at, read_json
-from confluence.folder.log import Log
 from confluence.report.evaluation_files import read_results, write_result
 from confluence.report.page import HEAD, write_page
+from confluence.watch.log import Log
 
 PIPE = "a named pipe, not a file"
 START = '{"event": "start", "time": 1.0, "config": {}, "tasks": {"churn": 1.0}}\n'

@@ -11,6 +11,7 @@ from untrained import noted_samplers, untrained_run
 
 from confluence.config import preset
 from confluence.data.tasks import open_sampler
+from confluence.data.verification import open_store
 
 SMALL: dict[str, Any] = {
     "width": 16, "layers": 1, "sequence_length": 32, "max_rows": 10,
@@ -22,7 +23,8 @@ def test_only_training_draws_gaps_and_leaves_cells_out(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = noted_samplers(monkeypatch)
-    monkeypatch.setattr("confluence.report.page.write_page", lambda out: None)  # which needs a log
+    # A page needs a log.
+    monkeypatch.setattr("confluence.report.page.write_page", lambda out, opened: None)
     cfg = preset("tiny", staleness=STALE, cell_dropout=0.25, child_counts=True, **SMALL)
     run = untrained_run(shop_store, "churn", cfg, tmp_path)
     run.evaluate("val", trees=False, resamples=0)
@@ -38,7 +40,7 @@ def test_a_question_after_the_end_of_the_database_shows_its_age(
     """Two questions of which neither sees more than the other, a year apart."""
     ages, answers = [], []
     run = untrained_run(shop_store, "churn", preset("tiny", **SMALL), tmp_path)
-    with open_sampler(str(shop_store), preset("tiny", **SMALL), "churn") as sampler:
+    with open_sampler(open_store(shop_store), preset("tiny", **SMALL), "churn") as sampler:
         for at in ("2026-05-01", "2027-05-01"):
             (batch,) = sampler.batches_for("churn", keys=[1], obs_time=at)
             ages.append(float(batch["row_ages"][0, 0]))

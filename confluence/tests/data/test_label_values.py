@@ -9,11 +9,12 @@ import duckdb
 import headwater
 import numpy as np
 import pytest
+from small import opened_tasks
 
 import confluence
 from confluence.config import Config
-from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import SPLITS, US_PER_DAY, Labels, TaskError
+from confluence.data.verification import open_store
 from confluence.runs.backtest import _check_spans
 from confluence.runs.pipeline import check_scored
 
@@ -99,7 +100,7 @@ def test_labels_of_one_value_are_named_with_the_counts_of_each_split(
 ) -> None:
     """The run ended in dashes and an accuracy of 1.000, with status 0."""
     with pytest.raises(TaskError) as caught:
-        check_scored(store, task, Config(), "test")
+        check_scored(open_store(store), task, Config(), "test")
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"task '{task}': ")
 
@@ -107,7 +108,7 @@ def test_labels_of_one_value_are_named_with_the_counts_of_each_split(
 def test_a_split_whose_rows_were_all_dropped_says_why(store: Path) -> None:
     """It was told to correct the column that says which seed is in which split."""
     with pytest.raises(TaskError) as caught:
-        check_scored(store, "unasked", Config(), "val")
+        check_scored(open_store(store), "unasked", Config(), "val")
     assert (
         str(caught.value)
         .partition("; test 5 true, 5 false). ")[2]
@@ -119,9 +120,9 @@ def test_a_split_whose_rows_were_all_dropped_says_why(store: Path) -> None:
 
 
 def test_labels_that_differ_are_no_fault(store: Path) -> None:
-    check_scored(store, "even", Config(), "test")
-    check_scored(store, "late", Config(), "val")
-    check_scored(store, "flat", Config(), "train")
+    check_scored(open_store(store), "even", Config(), "test")
+    check_scored(open_store(store), "late", Config(), "val")
+    check_scored(open_store(store), "flat", Config(), "train")
 
 
 def test_ratios_that_deal_no_seed_of_a_run_are_refused(store: Path) -> None:
@@ -129,13 +130,13 @@ def test_ratios_that_deal_no_seed_of_a_run_are_refused(store: Path) -> None:
     refused = r"split_ratios is \(0.5, 0.25, 0.25\), but the seeds of 'late', 'flat' say"
     with (
         pytest.raises(TaskError, match=refused),
-        open_stores(find_places([str(store)], ["late", "flat"]), cfg, num_prefetch=0),
+        opened_tasks(store, ["late", "flat"], cfg, num_prefetch=0),
     ):
         pass
-    with open_stores(find_places([str(store)], ["flat", "even"]), cfg, num_prefetch=0) as (opened,):
+    with opened_tasks(store, ["flat", "even"], cfg, num_prefetch=0) as (opened,):
         flat, even = (np.bincount(labels.splits, minlength=3) for labels in opened.labels)
         assert flat.tolist() == [40, 10, 10] and even[0] < 40
-    check_scored(store, "flat", cfg, "train")  # one of them, asked of such a run
+    check_scored(open_store(store), "flat", cfg, "train")  # one of them, asked of such a run
 
 
 def has_both(store: Path, task: str, split_seed: int) -> bool:
@@ -148,11 +149,11 @@ def has_both(store: Path, task: str, split_seed: int) -> bool:
 
 def test_the_seed_that_is_named_is_the_first_that_deals_both_to_every_split(store: Path) -> None:
     with pytest.raises(TaskError) as caught:
-        check_scored(store, "rare", Config(), "test")
+        check_scored(open_store(store), "rare", Config(), "test")
     advice = str(caught.value).partition(" a column of the query (--split-column), or use ")[2]
     seed = int(advice.removeprefix("--split-seed ").partition(": every split then has true and")[0])
     assert [s for s in range(seed + 1) if has_both(store, "rare", s)] == [seed]
-    check_scored(store, "rare", Config(split_seed=seed), "test")
+    check_scored(open_store(store), "rare", Config(split_seed=seed), "test")
 
 
 def test_no_seed_is_named_where_none_can_do_it(store: Path) -> None:
@@ -162,7 +163,7 @@ def test_no_seed_is_named_where_none_can_do_it(store: Path) -> None:
             if (sampler.splits("two")[[1, 2]] == number).any():
                 continue
         with pytest.raises(TaskError, match=r"with a column of the query \(--split-column\)$"):
-            check_scored(store, "two", Config(), split)
+            check_scored(open_store(store), "two", Config(), split)
 
 
 def test_train_refuses_what_it_cannot_learn_or_is_told_to_score(

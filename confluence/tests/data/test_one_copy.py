@@ -13,6 +13,7 @@ from confluence.config import Config
 from confluence.data.one_copy import put_whole
 from confluence.data.pack import KeptBatches, WholeBatch
 from confluence.data.tasks import open_sampler, to_device
+from confluence.data.verification import open_store
 
 
 @pytest.mark.parametrize("auxiliary_weight", [0.0, 0.5])
@@ -21,7 +22,7 @@ def test_one_copy_brings_every_array_of_a_batch_bit_for_bit(
 ) -> None:
     cfg = cfg.replace(auxiliary_weight=auxiliary_weight, width=64)
     kept = KeptBatches()
-    with open_sampler(str(shop_store), cfg, "next_order", text_mode="batch") as sampler:
+    with open_sampler(open_store(shop_store), cfg, "next_order", text_mode="batch") as sampler:
         batch = sampler.next_train_batch()
     kept.append(batch)
     expected = to_device(batch)
@@ -41,7 +42,7 @@ def test_one_copy_brings_every_array_of_a_batch_bit_for_bit(
 
 def test_arrays_of_the_host_stay_there(shop_store: Path, cfg: Config) -> None:
     kept = KeptBatches()
-    with open_sampler(str(shop_store), cfg, "subscribed") as sampler:
+    with open_sampler(open_store(shop_store), cfg, "subscribed") as sampler:
         kept.append(sampler.next_train_batch())
     batch = kept[0]
     assert isinstance(batch, WholeBatch)

@@ -11,11 +11,12 @@ import headwater
 import numpy as np
 import pytest
 from headwater.machine import machine_bytes
+from small import opened_tasks
 
 from confluence.config import Config, preset
 from confluence.data import tasks
-from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import TEXTS, device_bytes, device_tables, open_sampler, to_device
+from confluence.data.verification import open_store
 from confluence.training.step import batch_shape
 
 LIMIT = 8
@@ -32,7 +33,7 @@ def text_bytes(store: Path) -> int:
 
 
 def shape_of(store: Path, cfg: Config, **overrides: Any) -> dict[str, int]:
-    with open_sampler(str(store), cfg, "churn", **overrides) as sampler:
+    with open_sampler(open_store(store), cfg, "churn", **overrides) as sampler:
         return dict(sampler.shape)
 
 
@@ -49,17 +50,17 @@ def test_texts_stay_on_the_device_up_to_a_tenth_of_its_memory(
         (0, ["batch", "batch"]),  # as where a device says nothing
     ):
         monkeypatch.setattr(tasks, "device_bytes", lambda room=room: 10 * room)
-        assert tasks.text_modes(paths) == expected
+        assert tasks.text_modes([open_store(path) for path in paths]) == expected
 
 
 def test_a_store_without_texts_has_nothing_to_keep(tmp_path: Path) -> None:
     store = bakery.build(tmp_path / "bakery")
     assert text_bytes(store) == 0
-    assert tasks.text_modes([str(store)]) == ["batch"]
+    assert tasks.text_modes([open_store(store)]) == ["batch"]
 
 
 def test_batches_of_both_numbers_of_texts_are_known_by_their_shape(shop_store: Path) -> None:
-    with open_sampler(str(shop_store), CFG, "churn", text_mode="numbers") as sampler:
+    with open_sampler(open_store(shop_store), CFG, "churn", text_mode="numbers") as sampler:
         batch = sampler.batch("train", 0)
         texts = device_tables(sampler, LIMIT).texts
     assert batch_shape(batch) == batch_shape(to_device(batch, texts))
@@ -69,14 +70,13 @@ def test_batches_of_both_numbers_of_texts_are_known_by_their_shape(shop_store: P
 def test_a_run_opens_its_samplers_by_that(
     shop_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = find_places([str(shop_store)], ["churn"])
     for room, expected in ((text_bytes(shop_store), "numbers"), (0, "batch")):
         monkeypatch.setattr(tasks, "device_bytes", lambda room=room: 10 * room)
-        with open_stores(places, CFG) as (opened,):
+        with opened_tasks(shop_store, ["churn"], CFG) as (opened,):
             assert opened.sampler.text_mode == expected
             texts = device_tables(opened.sampler, LIMIT).texts
             assert (texts is not None) == (expected == "numbers")
-        with open_sampler(str(shop_store), CFG, "churn") as sampler:
+        with open_sampler(open_store(shop_store), CFG, "churn") as sampler:
             assert sampler.text_mode == expected
 
 
@@ -91,7 +91,7 @@ def test_batches_of_several_ranks_have_one_shape(shop_store: Path) -> None:
 def test_the_model_gets_the_bits_that_batches_would_bring(shop_store: Path) -> None:
     made: dict[str, list[dict[str, Any]]] = {}
     for mode in ("batch", "numbers"):
-        with open_sampler(str(shop_store), CFG, "device", text_mode=mode) as sampler:
+        with open_sampler(open_store(shop_store), CFG, "device", text_mode=mode) as sampler:
             texts = device_tables(sampler, LIMIT).texts
             batches = [sampler.batch("train", k) for k in range(3)]
         sampler.store.close()

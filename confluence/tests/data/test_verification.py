@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,14 @@ from rank_processes import Service
 import confluence
 from confluence.cli.main import main
 from confluence.data import verification
-from confluence.folder.log import FILE
-from confluence.folder.log_events import first_event
 from confluence.ranks.watchdog import Watchdog
 from confluence.runs.backtest import backtest
+from confluence.runs.load import load
 from confluence.runs.pipeline import build_store
 from confluence.runs.pretrain import pretrain
-from confluence.runs.run import Run, load
+from confluence.runs.run import Run
+from confluence.watch.log import FILE
+from confluence.watch.log_events import first_event
 
 SMALL: dict[str, Any] = {**small.SMALL, "steps": 2, "num_threads": 1}
 OPTIONS = small.words(SMALL)
@@ -121,12 +124,13 @@ def test_the_functions_take_the_same_words(
     trained: Run, damaged: Path, tmp_path: Path, shop_store: Path
 ) -> None:
     run = load(trained.out, store=damaged, verify="header")
+    again = dataclasses.replace(run, out=tmp_path / "again")
     for ask in (
         lambda: load(trained.out, store=damaged),
         lambda: run.evaluate("val"),
         lambda: run.predict(split="val"),
         lambda: run.probe("val"),
-        lambda: trained.predict(split="val", others=[run]),
+        lambda: trained.predict(split="val", others=[again]),
         lambda: confluence.train([shop_store, damaged], task="churn", out=tmp_path / "a", **SMALL),
         lambda: pretrain(damaged, out=tmp_path / "a", **SMALL),
         lambda: backtest(damaged, task="churn", out=tmp_path / "a", **SMALL),
@@ -135,6 +139,33 @@ def test_the_functions_take_the_same_words(
             ask()
     with pytest.raises(ValueError, match="verify is 'never', expected one of 'once', 'header'"):
         run.predict(split="val", verify="never")
+
+
+def test_a_store_is_opened_once_for_each_thing_asked_for(
+    trained: Run, shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation opened it 21 times and five samplers, a prediction six times."""
+    opened: list[str] = []
+
+    def counted(kind: str, init: Any) -> Any:
+        def noting(self: Any, *arguments: Any, **options: Any) -> None:
+            opened.append(kind)
+            init(self, *arguments, **options)
+
+        return noting
+
+    for kind in (headwater.Store, headwater.Sampler):
+        monkeypatch.setattr(kind, "__init__", counted(kind.__name__, kind.__init__))
+    trained.evaluate("test", resamples=0)
+    assert Counter(opened) == {"Store": 1, "Sampler": 2}  # the model's, and that of own columns
+    opened.clear()
+    trained.evaluate("val", resamples=0, trees=False)
+    trained.predict(split="test")
+    trained.predict(keys=[1, 2], at="2025-01-01", path=tmp_path / "p.csv")
+    assert Counter(opened) == {"Store": 3, "Sampler": 3}
+    opened.clear()
+    trained.evaluate("test", regime="frozen", resamples=0, trees=False)
+    assert Counter(opened) == {"Store": 1, "Sampler": 2}  # one for the first time of the split
 
 
 def test_each_thing_asked_for_reads_a_store_once_or_never(
@@ -217,7 +248,7 @@ def test_a_rank_that_reads_or_waits_for_a_reading_is_not_silent(
     monkeypatch.setattr(verification, "current", lambda: group)
     before = watchdog._beat_at
     time.sleep(0.1)
-    verification.check_stores([str(shop_store)], "once")
+    verification.verified_stores([str(shop_store)], "once")
     assert readings and watchdog._beat_at > before + 0.05
     for _ in range(15):  # as a long reading does
         group.still()

@@ -36,7 +36,7 @@ from confluence.folder.checkpoint import (
     store_paths,
     to_parts,
 )
-from confluence.runs.run import clear_run
+from confluence.runs.run_folder import clear_run
 from confluence.training import smoke
 from confluence.training.step import TrainState, first_state
 

@@ -16,9 +16,9 @@ import pytest
 import confluence
 from confluence.cli.main import main
 from confluence.folder.files import held
-from confluence.folder.log import FILE, Log, read_summary
-from confluence.folder.log_events import read_events
 from confluence.report.page import keep_result
+from confluence.watch.log import FILE, Log, read_summary
+from confluence.watch.log_events import read_events
 
 HOLDING = """
 import sys
@@ -100,10 +100,10 @@ def test_a_file_system_without_locks_keeps_nobody_out(
 def test_a_result_that_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
     result = {"split": "val", "step": 3}
     with pytest.warns(UserWarning, match="the page does not show the result: .* has no log"):
-        keep_result(tmp_path, tmp_path, "evaluation", result)
+        keep_result(tmp_path, tmp_path, "evaluation", result, {})
     assert json.loads((tmp_path / "evaluation-val.json").read_text()) == result
     with pytest.warns(UserWarning, match="the result is not kept in .*: .*No such file"):
-        keep_result(tmp_path, tmp_path / "gone" / "task", "evaluation", result)
+        keep_result(tmp_path, tmp_path / "gone" / "task", "evaluation", result, {})
 
 
 def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_full_disk_does_not_take_the_place_of_the_error(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("confluence.folder.log.draw_losses", full)
+    monkeypatch.setattr("confluence.watch.log.draw_losses", full)
     options = {"steps": 6, "every": 2, "contexts_per_step": 8, "losses": [0.5]}
     with pytest.raises(KeyError, match="no such part"), Log(tmp_path, **options):
         raise KeyError("no such part")

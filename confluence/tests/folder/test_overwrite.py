@@ -12,10 +12,10 @@ import pytest
 from confluence.cli.commands import default_out
 from confluence.folder.checkpoint import Keeper
 from confluence.folder.files import held
-from confluence.folder.trackers import KINDS, Sinks
 from confluence.report.evaluation_files import task_folder
 from confluence.runs.pipeline import run_pipeline
-from confluence.runs.run import clear_run
+from confluence.runs.run_folder import clear_run
+from confluence.watch.trackers import KINDS, Sinks
 
 START = json.dumps({"event": "start", "time": 1.0, "config": {}, "tasks": {"a": 1.0}}) + "\n"
 
@@ -137,8 +137,8 @@ def test_folders_of_sinks_that_were_there_are_not_a_run_s(
         def close(self, how: str) -> None:
             pass
 
-    monkeypatch.setattr("confluence.folder.trackers.KINDS", {**KINDS, "wandb": Quiet})
-    monkeypatch.setattr("confluence.folder.trackers.check_installed", lambda names: None)
+    monkeypatch.setattr("confluence.watch.trackers.KINDS", {**KINDS, "wandb": Quiet})
+    monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
     for name, others in (("new", False), ("old", True)):
         make(tmp_path / name, {"log.jsonl": START, **({"wandb/theirs": "x"} if others else {})})
         Sinks(("wandb",), tmp_path / name, resume_step=None).close()

@@ -12,12 +12,13 @@ import confluence
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import most_cells, open_sampler, parts_of
-from confluence.folder.meters import NVIDIA, StepMeter
-from confluence.runs import advise as advising
-from confluence.runs import step_parts
-from confluence.runs.advise import advice, choose
-from confluence.runs.own_process import OwnProcessError
-from confluence.runs.step_parts import Cost, Parts, device_part, in_parts, measure_steps
+from confluence.data.verification import open_store
+from confluence.measure import advise as advising
+from confluence.measure import step_parts
+from confluence.measure.advise import advice, choose
+from confluence.measure.own_process import OwnProcessError
+from confluence.measure.step_parts import Cost, Parts, device_part, in_parts, measure_steps
+from confluence.watch.meters import NVIDIA, StepMeter
 
 SETTINGS: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
@@ -219,11 +220,11 @@ class IdleDriver(StepMeter):
 
 
 def test_parts_are_as_many_as_were_asked_for(shop_store: Path) -> None:
-    cfg = in_parts(CFG, str(shop_store), "device", 4)
-    with open_sampler(str(shop_store), cfg, "device") as sampler:
+    cfg = in_parts(CFG, open_store(shop_store), "device", 4)
+    with open_sampler(open_store(shop_store), cfg, "device") as sampler:
         assert parts_of(sampler, CFG.batch_size) == 4
         assert most_cells(sampler) == cfg.cell_budget
-    assert in_parts(CFG, str(shop_store), "device", 1) is CFG
+    assert in_parts(CFG, open_store(shop_store), "device", 1) is CFG
 
 
 @pytest.mark.usefixtures("short")

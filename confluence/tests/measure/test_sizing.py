@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import opened_tasks
 
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
-from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import most_cells, open_sampler, parts_of
-from confluence.folder.log import FILE
-from confluence.folder.log_events import of_kind, read_events
-from confluence.runs import sizing
-from confluence.runs.sizing import Point, Sizing, SizingError, fitting_budget
+from confluence.data.verification import open_store
+from confluence.measure import sizing
+from confluence.measure.sizing import Point, Sizing, SizingError, fitting_budget
+from confluence.watch.log import FILE
+from confluence.watch.log_events import of_kind, read_events
 
 SETTINGS: dict[str, Any] = {
     "width": 16, "heads": 2, "layers": 1, "sequence_length": 32, "max_rows": 10, "batch_size": 8,
@@ -71,14 +72,14 @@ def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
 
 def test_a_batch_is_made_in_the_fewest_equal_parts_within_the_budget(shop_store: Path) -> None:
     path = str(shop_store)
-    with open_sampler(path, CFG, "device") as whole:
+    with open_sampler(open_store(path), CFG, "device") as whole:
         most = most_cells(whole)
         contexts = {
             tuple(b.info["seed_index"]) for b in (whole.batch("train", k) for k in range(4))
         }
     seen = {}
     for budget in (most, most - 1, most // 3):
-        with open_sampler(path, CFG.replace(cell_budget=budget), "device") as sampler:
+        with open_sampler(open_store(path), CFG.replace(cell_budget=budget), "device") as sampler:
             parts, size = parts_of(sampler, CFG.batch_size), sampler.shape["batch_size"]
             assert parts * size == CFG.batch_size
             assert most_cells(sampler) <= budget
@@ -113,7 +114,7 @@ def test_a_run_goes_on_with_the_budget_that_it_has(
     for step in (out / "checkpoints").iterdir():
         if step.name == "4":
             step.rename(tmp_path / "last")
-    monkeypatch.setattr("confluence.runs.run.fitting_budget", None)  # not asked
+    monkeypatch.setattr("confluence.runs.train.fitting_budget", None)  # not asked
     run = train(shop_store, out, cell_budget="auto", save_every=2, resume=True)
     assert run.config.cell_budget == 64
     expected = confluence.load(tmp_path / "whole").params
@@ -125,7 +126,7 @@ def test_one_context_must_fit(shop_store: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"cell_budget is 3, and a batch of one context has up to"
     ):
-        open_sampler(str(shop_store), CFG.replace(cell_budget=3), "device")
+        open_sampler(open_store(shop_store), CFG.replace(cell_budget=3), "device")
 
 
 def test_several_tasks_are_refused(shop_store: Path, tmp_path: Path) -> None:
@@ -185,20 +186,20 @@ def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:
     found = sizing.measure(cfg, str(shop_store), "device")
     assert found.points[1].cells > 3 * found.points[0].cells
     assert found.bytes_per_cell > 4 * cfg.width  # at least an activation
-    with open_stores(find_places([str(shop_store)], ["device"]), cfg) as stores:
+    with opened_tasks(shop_store, ["device"], cfg) as stores:
         assert found.points[0].cells == stores[0].sampler.flat_shape("device")["cells"]
 
 
 def test_ranks_share_the_parts_of_a_step(shop_store: Path) -> None:
     """Step k has the same contexts for one rank and two, whose parts are as many."""
-    path, cfg = str(shop_store), CFG.replace(cell_budget=64)
+    store, cfg = open_store(shop_store), CFG.replace(cell_budget=64)
     steps: dict[int, list[set[int]]] = {}
     for ranks in (1, 2):
         found: list[set[int]] = [set() for _ in range(3)]
         for rank in range(ranks):
             asked = CFG.batch_size // ranks
             with open_sampler(
-                path, cfg, "device", rank=rank, world_size=ranks, default_batch_size=asked
+                store, cfg, "device", rank=rank, world_size=ranks, default_batch_size=asked
             ) as sampler:
                 parts = parts_of(sampler, asked)
                 assert most_cells(sampler) <= 64 and parts * sampler.shape["batch_size"] == asked

@@ -30,6 +30,7 @@ from confluence.data.tasks import (
     read_target,
     to_device,
 )
+from confluence.data.verification import open_store
 from confluence.model.loss import TaskScales
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Output, Tables, forward
@@ -139,8 +140,8 @@ def make_case(stores: dict[str, Path], name: str) -> Case:
     store, task, settings = CASES[name]
     path, cfg = str(stores[store]), CFG.replace(**settings)
     options = {"layout": "compact", "text_mode": "batch", "text_budget": TEXTS}
-    with open_sampler(path, cfg, task, **options) as sampler:
-        target, _ = read_target(path, sampler, task)
+    with open_sampler(open_store(path), cfg, task, **options) as sampler:
+        target, _ = read_target(sampler, task)
         shape = read_row_shape(sampler.database_metadata(), cfg)
         assert shape.width <= ROW_SHAPE.width and shape.parents <= ROW_SHAPE.parents
         assert target.category_limit <= CATEGORY_LIMIT

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
+from confluence.data.verification import open_store
 from confluence.model.expand import as_flat
 from confluence.model.loss import (
     EPOCH_WEIGHT,
@@ -45,7 +46,7 @@ class World:
 
     def __init__(self, store: Path, cfg: Config, *tasks: str) -> None:
         self.cfg = cfg
-        with open_sampler(str(store), cfg, *tasks, layout="dense") as sampler:
+        with open_sampler(open_store(store), cfg, *tasks, layout="dense") as sampler:
             self.tables = device_tables(sampler, LIMIT)
             self.shape = read_row_shape(sampler.database_metadata(), cfg)
             self.host = sampler.batch("train", 0)
@@ -183,7 +184,7 @@ def test_the_loss_is_the_task_s_and_a_share_of_that_of_the_masked_cells(world: W
 def test_paths_and_layouts_agree(world: World, shop_store: Path) -> None:
     """Attention by rows from a compact batch, against dense attention from a dense one."""
     cfg = CFG.replace(attention="rows")
-    with open_sampler(str(shop_store), cfg, "device", layout="compact") as sampler:
+    with open_sampler(open_store(shop_store), cfg, "device", layout="compact") as sampler:
         batch = to_device(sampler.batch("train", 0))
     loss, gradients, _ = loss_of(
         world.params, world.batch, world.tables, world.scales, CFG, world.shape

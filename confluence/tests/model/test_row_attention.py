@@ -22,6 +22,7 @@ from test_model import LIMIT, STATIC, inputs, random_params, run
 
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
+from confluence.data.verification import open_store
 from confluence.model import compiled_attention, row_attention
 from confluence.model.cells import at_targets, read_cells
 from confluence.model.expand import as_flat
@@ -366,7 +367,7 @@ def test_the_model_is_the_same_on_synthetic_batches(
 
 def assert_store_agrees(store: Path, task: str, cfg: Config, layout: str) -> None:
     """And the declared row shape bounds what the sampler gives."""
-    with open_sampler(str(store), cfg, task, layout=layout, num_prefetch=0) as sampler:
+    with open_sampler(open_store(store), cfg, task, layout=layout, num_prefetch=0) as sampler:
         metadata = sampler.database_metadata()
         shape = read_row_shape(metadata, cfg)
         batch = sampler.next_train_batch()

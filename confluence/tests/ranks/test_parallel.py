@@ -23,7 +23,7 @@ from confluence.folder import checkpoint
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.launch import free_port
 from confluence.ranks.stop import StopRequest
-from confluence.scores.evaluate import Predictions
+from confluence.scores.scoring import Predictions
 from confluence.training import smoke
 from confluence.training.step import Constants, GradientSums, StepRunner, first_state
 
@@ -237,7 +237,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
 
 KILLED = """
 import signal
-import confluence.folder.log, confluence.training.step_counter
+import confluence.watch.log, confluence.training.step_counter
 
 def dying(kind, rank, step):
     report = kind.report
@@ -268,7 +268,7 @@ def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_
     died = subprocess.run(
         [
             sys.executable, "-c",
-            f"import os, sys\n{KILLED}\ndying(confluence.folder.log.Log, '0', 3)\n"
+            f"import os, sys\n{KILLED}\ndying(confluence.watch.log.Log, '0', 3)\n"
             "from confluence.cli.main import main\nsys.exit(main(sys.argv[1:]))",
             *command,
         ],

@@ -13,10 +13,10 @@ from small import write_sqlite
 
 from confluence.cli.main import main
 from confluence.config import Config
-from confluence.folder.log_events import curve, of_kind, read_events
 from confluence.report.charts import POINTS, Axis, Line, histogram, line_chart, short, thinned
 from confluence.report.page import write_page
 from confluence.report.page_style import STYLE
+from confluence.watch.log_events import curve, of_kind, read_events
 
 EVIL = "<script>alert('x')</script>"
 EVIL_TASK = "<script>alert('x')<script>"  # a task's name holds no slash

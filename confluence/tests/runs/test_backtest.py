@@ -18,7 +18,7 @@ from confluence.config import Config, PastConfig
 from confluence.data.tasks import NO_TIME, TRAIN, VAL
 from confluence.report.tables import describe_backtest
 from confluence.runs.backtest import _duration, _spans, summarise
-from confluence.runs.run import train_with
+from confluence.runs.train import train_with
 
 SMALL: dict[str, Any] = {**small.SMALL, "steps": 3}
 
@@ -100,7 +100,7 @@ def test_cutoffs_of_one_day_are_folds_of_their_own(
     class Fitted:
         titles = ()
 
-    def note(*arguments: Any, out: Path, **settings: Any) -> Fitted:
+    def note(cfg: Config, lessons: Any, out: Path, **settings: Any) -> Fitted:
         places.append(out)
         return Fitted()
 

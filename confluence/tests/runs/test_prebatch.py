@@ -15,7 +15,7 @@ import headwater
 import numpy as np
 import pytest
 from rank_processes import run_ranks
-from small import SMALL, events, words
+from small import SMALL, events, opened, words
 
 import confluence
 from confluence.cli.main import main
@@ -31,6 +31,7 @@ from confluence.data.tasks import (
     open_sampler,
     open_seeds,
 )
+from confluence.data.verification import open_store
 from confluence.data.walk import available_memory, kept_in_memory, order_of, repeats_of
 from confluence.folder import checkpoint
 from confluence.training.step import first_state
@@ -221,7 +222,7 @@ def test_every_setting_that_a_sampler_is_opened_with_is_compared(shop_store: Pat
                 read.add(name)
             return super().__getattribute__(name)
 
-    with open_sampler(str(shop_store), Watched(**CFG.to_dict()), "subscribed"):
+    with open_sampler(open_store(shop_store), Watched(**CFG.to_dict()), "subscribed"):
         pass
     own = {"num_prefetch", "num_threads", "masks_cells", "past"}
     assert read - own == {*BATCH_SETTINGS, *MASK_SETTINGS}
@@ -456,7 +457,7 @@ def test_batches_in_memory_have_the_same_hash_after_two_epochs(
         seen.append([batches.checksum() for batches in seen])
         return stores
 
-    monkeypatch.setattr("confluence.runs.run.kept_in_memory", kept)
+    monkeypatch.setattr("confluence.runs.train.kept_in_memory", kept)
     cfg = settings(**LARGE, save_every=0)
     confluence.train(shop_store, task="subscribed", out=tmp_path / "run", prebatch="memory", **cfg)
     batches, before = seen
@@ -475,10 +476,13 @@ def test_batches_of_several_stores_and_of_masked_cells_are_kept_too(
     for is_kept in (False, True):
         with ExitStack() as stack:
             if objective == "task":
-                places = find_places(paths, ["churn"], {"other/churn": 0.5})
-                stores = stack.enter_context(open_stores(places, cfg))
+                known = opened(*paths)
+                places = find_places(known, ["churn"], {"other/churn": 0.5})
+                stores = stack.enter_context(open_stores(known, places, cfg))
             else:
-                samplers = [stack.enter_context(open_seeds(path, cfg, None)) for path in paths]
+                samplers = [
+                    stack.enter_context(open_seeds(open_store(path), cfg, None)) for path in paths
+                ]
                 stores = tuple(
                     OpenStore(path=path, sampler=sampler, metadata={})
                     for path, sampler in zip(paths, samplers, strict=True)
@@ -508,7 +512,7 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before(
             shop_store, task="subscribed", out=tmp_path / "run", prebatch="memory", **SETTINGS
         )
     cfg = CFG.replace(prebatch="memory")
-    with open_sampler(str(shop_store), cfg, "subscribed") as sampler:
+    with open_sampler(open_store(shop_store), cfg, "subscribed") as sampler:
         order = order_of(sampler, cfg, None)
         size = walk.estimated_bytes(sampler, order.count)
         store = OpenStore(path=str(shop_store), sampler=sampler, metadata={})

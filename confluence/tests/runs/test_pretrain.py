@@ -17,12 +17,15 @@ from small import events, words
 from confluence.cli.main import main
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import Alive, TaskError, open_seeds
+from confluence.data.verification import open_store
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import CheckpointError, load_record
 from confluence.report.tables import describe_evaluation
+from confluence.runs.load import load
 from confluence.runs.pretrain import pretrain
 from confluence.runs.probe import find_task_place
-from confluence.runs.run import Run, load, train
+from confluence.runs.run import Run
+from confluence.runs.train import train
 from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
 from confluence.training.step import first_state
 from confluence.training.warm_start import check_start, start_from
@@ -187,7 +190,7 @@ def alive_share_of_val(run: Run) -> float | None:
     """Of the batches of all its stores."""
     alive = Alive()
     for path in run.stores:
-        with open_seeds(path, run.config, TABLES) as sampler:
+        with open_seeds(open_store(path), run.config, TABLES) as sampler:
             deque(alive.counted(sampler.epoch("val")), maxlen=0)
     return alive.share()
 

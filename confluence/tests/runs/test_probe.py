@@ -19,11 +19,13 @@ from flat_layout import lay_out
 from confluence.cli.main import main
 from confluence.config import Config
 from confluence.data.tasks import TaskError, device_tables, open_sampler
+from confluence.data.verification import open_store
 from confluence.model.transformer import init
 from confluence.report.evaluation_files import read_results
+from confluence.runs.load import load
 from confluence.runs.pretrain import pretrain
 from confluence.runs.probe import Reader
-from confluence.runs.run import Run, load
+from confluence.runs.run import Run
 from confluence.scores import linear
 from confluence.scores.linear import Ridge, Softmax
 from confluence.training.step import RecompilationError
@@ -113,7 +115,7 @@ def test_one_more_compilation_than_batches_have_shapes_is_an_error(
     module = sys.modules["confluence.runs.probe"]
     monkeypatch.setattr(module, "_jitted_context", lambda *given: jax.jit(zeros))
     options = {"layout": "compact", "text_mode": "batch", "num_prefetch": 0}
-    with open_sampler(str(shop_store), cfg, "subscribed", **options) as sampler:
+    with open_sampler(open_store(shop_store), cfg, "subscribed", **options) as sampler:
         batch = sampler.batch("train", 0)
         reader = Reader(cfg, device_tables(sampler, 1), sampler.database_metadata())
     batches = [lay_out(batch, cells=192, rows=rows) for rows in (40, 40, 41, 42)]

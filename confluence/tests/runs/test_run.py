@@ -21,6 +21,8 @@ from small import SMALL
 import confluence
 from confluence.config import ConfigError
 from confluence.data.tasks import TaskError, open_sampler
+from confluence.data.verification import open_store
+from confluence.runs.regime import regime_config
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -66,7 +68,7 @@ def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
         own = [sampler.num_seeds(split) for split in ("train", "val", "test")]
     result = run.evaluate("test", resamples=0, trees=False)
     assert result["scored"] == own[2] > 0
-    with open_sampler(str(shop_store), run.config, "subscribed") as sampler:
+    with open_sampler(open_store(shop_store), run.config, "subscribed") as sampler:
         assert [sampler.num_seeds(split) for split in ("train", "val")] == [own[0] + own[1], 0]
     with pytest.raises(ConfigError, match="val was trained on"):
         run.evaluate("val")
@@ -118,8 +120,8 @@ def test_the_regime_is_named_and_frozen_at_the_first_time_of_the_split(
     for said in ("frozen at 2024-09-01", "frozen at 2024-03-01", "weights of step 40<"):
         assert said in page
     frozen = trained.config.replace(visible_until="2024-03-01")
-    partly = dataclasses.replace(trained, config=frozen)
-    assert partly.regime_config(partly.place(), "val", "frozen", None) == frozen
+    store = open_store(trained.place().store)
+    assert regime_config(frozen, store, "subscribed", "val", "frozen", None) == frozen
     with pytest.raises(ValueError, match="split is 'dev', expected one of train, val, test"):
         trained.evaluate("dev")
     with pytest.raises(ValueError, match="a rolling regime has no visible_until"):

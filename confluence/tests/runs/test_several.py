@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import SMALL, events
+from small import SMALL, events, opened, opened_tasks
 
 import confluence
 from confluence.cli.main import main
@@ -19,7 +19,6 @@ from confluence.data.stores import (
     SeedWeights,
     TaskPlace,
     find_places,
-    open_stores,
 )
 from confluence.data.tasks import TaskError, context_count
 
@@ -73,26 +72,26 @@ def test_a_mixture_goes_on_where_its_state_says() -> None:
 
 def test_a_task_is_taken_from_every_store_that_has_it(shop_store: Path, other_store: Path) -> None:
     paths = [str(shop_store), str(other_store)]
-    places = find_places(paths, ["churn", "device"], {"churn": 2, "other/churn": 3})
+    both = opened(*paths)
+    places = find_places(both, ["churn", "device"], {"churn": 2, "other/churn": 3})
     assert [(p.store, p.title, p.weight) for p in places] == [
         (paths[0], "shop/churn", 2), (paths[1], "other/churn", 3), (paths[0], "device", 1),
     ]  # fmt: skip
     with pytest.raises(TaskError, match="no store has the task 'chrn'"):
-        find_places(paths, ["churn", "chrn"])
+        find_places(both, ["churn", "chrn"])
     with pytest.raises(TaskError, match="has none of the tasks device"):
-        find_places(paths, ["device"])
+        find_places(both, ["device"])
     with pytest.raises(TaskError, match="a weight for 'churm'"):
-        find_places(paths, ["churn"], {"churm": 1})
+        find_places(both, ["churn"], {"churm": 1})
     for weight in (0, float("inf")):
         with pytest.raises(TaskError, match="expected more than 0"):
-            find_places(paths, ["churn"], {"churn": weight})
+            find_places(both, ["churn"], {"churn": weight})
     with pytest.raises(TaskError, match="did you mean 'churn'"):
-        find_places(paths[:1], ["chrn"])
+        find_places(opened(shop_store), ["chrn"])
 
 
 def test_scales_stand_at_the_index_of_their_task(shop_store: Path, cfg: Config) -> None:
-    places = find_places([str(shop_store)], ["rating", "churn"])
-    with open_stores(places, cfg, num_prefetch=0) as (store,):
+    with opened_tasks(shop_store, ["rating", "churn"], cfg, num_prefetch=0) as (store,):
         scales = store.scales(cfg)
         for task in store.tasks:
             own = task.scales(cfg)
@@ -151,8 +150,8 @@ def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
 def test_older_seeds_weigh_half_each_half_life_and_a_tasks_seeds_one_in_the_mean(
     shop_store: Path, cfg: Config
 ) -> None:
-    places = find_places([str(shop_store)], ["churn", "rating"])
-    with open_stores(places, cfg.replace(batch_size=64), num_prefetch=0) as stores:
+    settings = cfg.replace(batch_size=64)
+    with opened_tasks(shop_store, ["churn", "rating"], settings, num_prefetch=0) as stores:
         weigh = SeedWeights(stores, half_life_days=90)
         for task, labels in zip(stores[0].tasks, stores[0].labels, strict=True):
             last = labels.obs_times[labels.splits == 0].max()

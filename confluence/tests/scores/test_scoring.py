@@ -11,7 +11,7 @@ from headwater.store.row_keys import time_us
 
 from confluence.data.tasks import NO_TIME, Labels, Task
 from confluence.scores.baselines import entity_histories
-from confluence.scores.evaluate import Predictions, evaluate, time_parts, time_text
+from confluence.scores.scoring import Predictions, evaluate, time_parts, time_text
 
 DAY = 86_400_000_000
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from headwater import SemanticType
-from test_evaluate import labels_of, predictions_of, task_of
+from test_scoring import labels_of, predictions_of, task_of
 
 from confluence.report.tables import describe_evaluation
-from confluence.scores.evaluate import evaluate
 from confluence.scores.metrics import main_metric
+from confluence.scores.scoring import evaluate
 from confluence.scores.verdict import (
     OF_PROBE,
     Answer,

@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import SMALL, events, words
+from small import SMALL, events, opened, words
 
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config, preset
 from confluence.data.tasks import open_sampler
+from confluence.data.verification import open_store
 from confluence.folder import checkpoint
 from confluence.runs.pipeline import train_or_load
 from confluence.training.session import percent
@@ -41,10 +42,10 @@ CFG = preset(SETTINGS["preset"], **{n: v for n, v in SETTINGS.items() if n != "p
 
 DYING = """
 import json, os, signal, sys
-import confluence.cli.main, confluence.folder.log, orbax.checkpoint
+import confluence.cli.main, confluence.watch.log, orbax.checkpoint
 
 number, step, in_save = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "in_save"
-report, begin = confluence.folder.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
+report, begin = confluence.watch.log.Log.report, orbax.checkpoint.JsonCheckpointHandler.async_save
 saves = []
 
 def report_and_die(self, of_step):
@@ -58,7 +59,7 @@ async def save_and_die(*arguments, **options):
         os.kill(os.getpid(), number)
     return await begin(*arguments, **options)
 
-confluence.folder.log.Log.report = report_and_die
+confluence.watch.log.Log.report = report_and_die
 orbax.checkpoint.JsonCheckpointHandler.async_save = save_and_die
 sys.exit(confluence.cli.main.main(sys.argv[4:]))
 """
@@ -66,10 +67,10 @@ sys.exit(confluence.cli.main.main(sys.argv[4:]))
 
 LOSING_ITS_TERMINAL = """
 import fcntl, os, pathlib, sys, termios, time
-import confluence.cli.main, confluence.folder.log
+import confluence.cli.main, confluence.watch.log
 
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-report = confluence.folder.log.Log.report
+report = confluence.watch.log.Log.report
 
 def report_and_wait(self, of_step):
     report(self, of_step)
@@ -79,7 +80,7 @@ def report_and_wait(self, of_step):
             time.sleep(0.02)
         time.sleep(0.5)
 
-confluence.folder.log.Log.report = report_and_wait
+confluence.watch.log.Log.report = report_and_wait
 sys.exit(confluence.cli.main.main(sys.argv[2:]))
 """
 
@@ -164,10 +165,7 @@ def test_a_kill_while_saving_leaves_the_last_good_checkpoint(
     assert len(list((out / "checkpoints").iterdir())) == 2  # that of step 8 was under way
     assert checkpoint.saved_steps(out) == [4]
     said: list[str] = []
-    overrides = {name: value for name, value in SETTINGS.items() if name != "preset"}
-    train_or_load(
-        shop_store, "subscribed", out, preset="tiny", overrides=overrides, say=said.append
-    )  # fmt: skip
+    train_or_load(opened(shop_store), "subscribed", out, CFG, say=said.append)
     assert said == [f"resuming the training on subscribed after step 4 of {STEPS}"]
     assert_same(everything(out), everything(whole))
 
@@ -289,7 +287,7 @@ def test_sizes_of_batches_and_the_share_of_contexts_at_a_cap_are_said(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("confluence.training.session.fit", leave)  # nothing is compiled
-    with open_sampler(str(shop_store), CFG, "subscribed", num_prefetch=0) as sampler:
+    with open_sampler(open_store(shop_store), CFG, "subscribed", num_prefetch=0) as sampler:
         shape = sampler.flat_shape()
     assert 0 < shape["capped"] < shape["sampled"]
     for attention in ("rows", "dense"):

@@ -21,6 +21,7 @@ from confluence.data.tasks import (
     read_target,
     to_device,
 )
+from confluence.data.verification import open_store
 from confluence.model import compiled_attention
 from confluence.model.loss import (
     TARGET_STYPES,
@@ -56,7 +57,7 @@ SEEDS = Path(__file__).resolve().parents[3].parent / "shared" / "seeds"
 def case(store: Path, task: str, **options: Any) -> tuple[dict[str, Any], Any, Any]:
     """A train batch on the device, and the tables of columns and categories."""
     options = {"layout": "dense", "text_mode": "batch", "num_prefetch": 0, **options}
-    with open_sampler(str(store), CFG, task, **options) as sampler:
+    with open_sampler(open_store(store), CFG, task, **options) as sampler:
         batch = jax.device_put(dict(sampler.batch("train", 0)))
         return batch, sampler.column_embeddings(), sampler.categorical_embeddings()
 
@@ -73,7 +74,7 @@ def same(left: Output, right: Output) -> None:
 @pytest.mark.parametrize("layout", ["dense", "compact", "flat"])
 def test_outputs_are_those_of_training(shop_store: Path, layout: str) -> None:
     with open_sampler(
-        str(shop_store), CFG, "device", layout=layout, text_mode="batch", num_prefetch=0
+        open_store(shop_store), CFG, "device", layout=layout, text_mode="batch", num_prefetch=0
     ) as sampler:
         host, limit = sampler.batch("train", 0), 3
         columns, categories = sampler.column_embeddings(), sampler.categorical_embeddings()
@@ -106,7 +107,7 @@ def test_the_bounds_of_a_sampler_change_no_output(
     params = plain.init(jax.random.key(0), batch, *tables)
     given = params, batch, *tables
     expected = compiled(plain)(*given)
-    with open_sampler(str(shop_store), CFG, "device", num_prefetch=0, **options) as opened:
+    with open_sampler(open_store(shop_store), CFG, "device", num_prefetch=0, **options) as opened:
         bounded = RelationalTransformer.for_sampler(opened, CFG)
     assert bounded.category_limit == int(batch["cat_emb_count"][0])
     assert bounded.row_shape is not None
@@ -120,7 +121,7 @@ def test_the_bounds_of_a_sampler_change_no_output(
 def test_texts_that_stay_on_the_device_are_given_beside(mode: str, shop_store: Path) -> None:
     batch, *tables = case(shop_store, "rating")
     with open_sampler(
-        str(shop_store), CFG, "rating", layout="dense", text_mode=mode, num_prefetch=0
+        open_store(shop_store), CFG, "rating", layout="dense", text_mode=mode, num_prefetch=0
     ) as sampler:
         texts, without = sampler.text_embeddings(), dict(sampler.batch("train", 0))
     model = RelationalTransformer(CFG)
@@ -138,8 +139,10 @@ def test_texts_that_stay_on_the_device_are_given_beside(mode: str, shop_store: P
 @pytest.mark.parametrize("targets", ["inline", "separate"])
 @pytest.mark.parametrize("task", TASKS)
 def test_the_loss_is_that_of_training(shop_store: Path, task: str, targets: str) -> None:
-    with open_sampler(str(shop_store), CFG, task, text_mode="batch", num_prefetch=0) as sampler:
-        known, _ = read_target(str(shop_store), sampler, task)
+    with open_sampler(
+        open_store(shop_store), CFG, task, text_mode="batch", num_prefetch=0
+    ) as sampler:
+        known, _ = read_target(sampler, task)
         tables, scales = device_tables(sampler, known.category_limit), known.scales(CFG)
     dense, *two = case(shop_store, task, targets=targets)
     inline, *_ = case(shop_store, task)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from confluence.config import Config
-from confluence.folder.log import read_summary
+from confluence.watch.log import read_summary
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 

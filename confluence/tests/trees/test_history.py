@@ -17,11 +17,13 @@ from typing import Any
 
 import headwater
 import numpy as np
+import pyarrow as pa
 import pytest
 from small import labelled, write_sqlite
 
 from confluence.config import preset
 from confluence.data.tasks import Labels
+from confluence.data.verification import open_store
 from confluence.trees.features import (
     COPIES,
     history_features,
@@ -274,6 +276,45 @@ def test_where_an_anchor_could_see_itself_its_target_is_no_column(tmp_path: Path
     assert not any(": amount" in name for name in found[0])
 
 
+def test_a_foreign_key_that_is_asked_for_is_no_feature_of_any_row(tmp_path: Path) -> None:
+    """Rows that are no seeds showed it: the seller of whom a market has one trade less."""
+    task = {
+        "query": "SELECT id, seller FROM trades WHERE id % 8 = 7", "anchor_table": "trades",
+        "target_column": "seller", "target_stype": "categorical",
+    }  # fmt: skip
+    columns = {
+        "id": {"stype": "identifier"},
+        "market": {"stype": "identifier", "foreign_key": "markets.id"},
+        "seller": {"stype": "categorical", "foreign_key": "sellers.id"},
+        "at": {"stype": "timestamp"},
+    }
+    trades = {
+        "id": list(range(160)), "market": [i // 8 for i in range(160)],
+        "seller": [f"s{(i * 3 + i // 8) % 4}" for i in range(160)],
+        "at": [1_700_000_000 + i for i in range(160)],
+    }  # fmt: skip
+    key = {"primary_key": "id", "columns": {"id": {"stype": "identifier"}}}
+    metadata = {
+        "tables": {
+            "markets": key, "sellers": key,
+            "trades": {"primary_key": "id", "temporal_column": "at", "columns": columns},
+        },
+        "tasks": {"t": task},
+    }  # fmt: skip
+    source = {
+        "markets": {"id": list(range(20))}, "sellers": {"id": [f"s{i}" for i in range(4)]},
+        "trades": trades,
+    }  # fmt: skip
+    tables = {name: pa.table(columns) for name, columns in source.items()}
+    headwater.build(tables, tmp_path / "s", metadata=metadata)
+    cfg = preset("tiny")
+    labels = labelled(tmp_path / "s", cfg, "t")
+    found = tree_baselines(open_store(tmp_path / "s"), cfg, *labels, "test")["history"]
+    names = found["features"]
+    assert "trades.market > trades.market: count" in names
+    assert [name for name in names if "seller" in name] == ["seller"]  # the anchor's: masked
+
+
 def test_train_seeds_and_those_to_score_have_the_same_features(tmp_path: Path) -> None:
     """Some train seeds could see their own anchor, those to score could not."""
     task = cell_task()
@@ -282,7 +323,7 @@ def test_train_seeds_and_those_to_score_have_the_same_features(tmp_path: Path) -
     )
     store = build(tmp_path, task=task)
     cfg = preset("tiny")
-    found = tree_baselines(str(store), cfg, *labelled(store, cfg, "t"), "test")["history"]
+    found = tree_baselines(open_store(store), cfg, *labelled(store, cfg, "t"), "test")["history"]
     assert "orders.customer > orders.customer: count" in found["features"]
     assert not any(": amount" in name for name in found["features"])
 
@@ -315,7 +356,7 @@ def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path)
     cfg = preset("tiny")
     task, labels = labelled(shop, cfg, "t")
     found = {
-        split: visible_history(str(shop), cfg, task, labels, split)[labels.splits == number]
+        split: visible_history(open_store(shop), cfg, task, labels, split)[labels.splits == number]
         for number, split in enumerate(("train", "val", "test"))
     }
     # Visits have no time: customers 1 and 2 always have history, customer 3 never.
@@ -325,12 +366,12 @@ def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path)
     late = [*ASKED, (3, 70, 1.0, "val")]  # the label of day 60 is known
     other = build(tmp_path, asked=late)
     task, labels = labelled(other, cfg, "t")
-    val = visible_history(str(other), cfg, task, labels, "val")[labels.splits == 1]
+    val = visible_history(open_store(other), cfg, task, labels, "val")[labels.splits == 1]
     assert val.tolist() == [True, True]
     cell = build(tmp_path / "cell", task=cell_task())
     task, labels = labelled(cell, cfg, "t")
     # Items point at orders, but none is before its order.
-    assert not visible_history(str(cell), cfg, task, labels, "test").any()
+    assert not visible_history(open_store(cell), cfg, task, labels, "test").any()
 
 
 def test_train_seeds_are_as_stale_as_those_to_score(shop: Path) -> None:
@@ -378,9 +419,9 @@ def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None
     assert not any(name.startswith("labels: ") for name in found[0])  # nobody says when known
     cfg = preset("tiny")
     task, labels = labelled(store, cfg, "t")
-    has = visible_history(str(store), cfg, task, labels, "train")
+    has = visible_history(open_store(store), cfg, task, labels, "train")
     assert has[labels.splits == 0].tolist() == (labels.anchor_rows[labels.splits == 0] < 4).tolist()
-    trees = tree_baselines(str(store), cfg, task, labels, "test")
+    trees = tree_baselines(open_store(store), cfg, task, labels, "test")
     assert not np.isnan(trees["history"]["values"][labels.splits == 2]).any()
 
 
@@ -400,7 +441,7 @@ def test_trees_learn_from_what_happened_before(tmp_path: Path) -> None:
     store = build(tmp_path, orders=orders, items={}, asked=asked)
     cfg = preset("tiny")
     task, labels = labelled(store, cfg, "t")
-    found = tree_baselines(str(store), cfg, task, labels, "val")
+    found = tree_baselines(open_store(store), cfg, task, labels, "val")
     rows = labels.splits == 1
     error = {
         name: float(np.mean(np.abs(baseline["values"] - labels.targets)[rows]))

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import opened_tasks
 
 from confluence.config import Config
-from confluence.data.stores import find_places, open_stores
 from confluence.data.tasks import Labels
 from confluence.trees.label_row_check import _share_with_label, check_label_rows
 
@@ -34,7 +34,7 @@ def test_a_label_that_is_known_at_the_time_of_the_next_question_is_shown() -> No
 
 
 def check(store: Path, cfg: Config, task: str) -> None:
-    with open_stores(find_places([str(store)], [task]), cfg) as stores:
+    with opened_tasks(store, [task], cfg) as stores:
         check_label_rows(stores, cfg)
 
 

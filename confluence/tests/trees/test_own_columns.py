@@ -16,19 +16,21 @@ from small import labelled
 
 from confluence.config import Config, preset
 from confluence.data.tasks import SPLITS, Labels, Task, open_sampler, read_labels
+from confluence.data.verification import open_store
 from confluence.trees.boosted import Features
 from confluence.trees.features import seeds_of
-from confluence.trees.own_columns import own_columns as own_columns_of
+from confluence.trees.own_columns import OwnColumns
 from confluence.trees.tree_baselines import tree_baselines
 
 US_PER_DAY = 86_400_000_000
 
 
-def own_columns(store: str, cfg: Config, task: Task, seeds: Any) -> Features:
-    with open_sampler(store, cfg, task.name) as sampler:
-        labels = read_labels(store, sampler, task.name)
+def own_columns(store: Path, cfg: Config, task: Task, seeds: Any) -> Features:
+    with open_sampler(open_store(store), cfg, task.name) as sampler:
+        labels = read_labels(sampler, task.name)
     questions = seeds_of(labels, seeds, 2**63 - 1, inclusive=task.inclusive)
-    return own_columns_of(store, cfg, task, questions)
+    with OwnColumns(open_store(store), cfg, task) as reader:
+        return reader.features(questions)
 
 
 def seeds_in(labels: Labels, split: str) -> Any:
@@ -53,7 +55,7 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
 ) -> None:
     cfg = preset("tiny", visible_until=until)
     task, labels = labelled(shop_store, cfg, "subscribed")
-    found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "train"))
+    found = own_columns(shop_store, cfg, task, seeds_in(labels, "train"))
     own = ("signed_up_on", "region", "birth_year", "newsletter", "closed_at")
     up = "customers.recommended_by"
     assert found.names == (
@@ -94,7 +96,7 @@ def test_features_are_the_cells_known_at_the_time_of_the_seed(
 def test_the_target_hidden_columns_texts_and_keys_are_no_features(shop_store: Path) -> None:
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, "rating")
-    found = own_columns(str(shop_store), cfg, task, seeds_in(labels, "val"))
+    found = own_columns(shop_store, cfg, task, seeds_in(labels, "val"))
     own = [name for name in found.names if ">" not in name]
     assert own == ["written_at", "rating", "row age"]
     assert "reviews.product_id > products.category_id > parent_category" not in found.names
@@ -106,9 +108,9 @@ def test_seeds_of_several_splits_come_in_the_order_asked_for(shop_store: Path) -
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, "subscribed")
     seeds = np.array([seeds_in(labels, split)[0] for split in ("test", "train", "val")])
-    found = own_columns(str(shop_store), cfg, task, seeds)
+    found = own_columns(shop_store, cfg, task, seeds)
     for row, seed in enumerate(seeds):
-        alone = own_columns(str(shop_store), cfg, task, np.array([seed]))
+        alone = own_columns(shop_store, cfg, task, np.array([seed]))
         np.testing.assert_array_equal(found.values[row], alone.values[0])
 
 
@@ -116,7 +118,9 @@ def test_seeds_of_several_splits_come_in_the_order_asked_for(shop_store: Path) -
 def test_trees_are_the_same_again(name: str, shop_store: Path) -> None:
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, name)
-    first, again = (tree_baselines(str(shop_store), cfg, task, labels, "val") for _ in range(2))
+    first, again = (
+        tree_baselines(open_store(shop_store), cfg, task, labels, "val") for _ in range(2)
+    )
     assert list(first) == ["own_columns", "history"]
     for which, baseline in first.items():
         np.testing.assert_array_equal(baseline["values"], again[which]["values"])
@@ -128,7 +132,7 @@ def test_without_openmp_an_evaluation_has_the_reason_and_no_trees(
 ) -> None:
     cfg = preset("tiny")
     task, labels = labelled(shop_store, cfg, "subscribed")
-    result = tree_baselines(str(shop_store), cfg, task, labels, "val")
+    result = tree_baselines(open_store(shop_store), cfg, task, labels, "val")
     assert result == {"own_columns": {"missing": no_openmp}, "history": {"missing": no_openmp}}
 
 
@@ -139,5 +143,5 @@ def test_without_lightgbm_an_evaluation_names_its_package(
     task, labels = labelled(shop_store, cfg, "subscribed")
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     missing = {"missing": "LightGBM is not installed: pip install lightgbm"}
-    result = tree_baselines(str(shop_store), cfg, task, labels, "val")
+    result = tree_baselines(open_store(shop_store), cfg, task, labels, "val")
     assert result == {"own_columns": missing, "history": missing}

@@ -22,9 +22,10 @@ from small import labelled, write_sqlite
 
 from confluence.config import preset
 from confluence.data.tasks import SPLITS
+from confluence.data.verification import open_store
 from confluence.scores.metrics import metrics_of, ranking_measure
 from confluence.trees.features import seeds_of
-from confluence.trees.own_columns import find_ways, own_columns
+from confluence.trees.own_columns import OwnColumns, find_ways
 from confluence.trees.tree_baselines import tree_baselines
 
 DAY = 86_400_000_000
@@ -117,9 +118,9 @@ def features(store: Path, **settings: Any) -> tuple[tuple[str, ...], dict[tuple[
     cfg = preset("tiny", **settings)
     task, labels = labelled(store, cfg, "t")
     every = np.arange(labels.splits.size)
-    found = own_columns(
-        str(store), cfg, task, seeds_of(labels, every, 2**63 - 1, inclusive=task.inclusive)
-    )
+    questions = seeds_of(labels, every, 2**63 - 1, inclusive=task.inclusive)
+    with OwnColumns(open_store(store), cfg, task) as reader:
+        found = reader.features(questions)
     opened = headwater.Store(store)
     rentals = [int(opened.row(int(row))["key"]["id"]) for row in labels.anchor_rows]
     days = [int(time // DAY) for time in labels.obs_times]
@@ -187,7 +188,7 @@ def test_trees_learn_what_a_film_decides_unless_it_comes_out_later(
     store = build(tmp_path, films=films, inventory=inventory, rentals=rentals, asked=asked)
     cfg = preset("tiny")
     task, labels = labelled(store, cfg, "t")
-    found = tree_baselines(str(store), cfg, task, labels, "test")
+    found = tree_baselines(open_store(store), cfg, task, labels, "test")
     test = labels.splits == SPLITS["test"]
     for baseline in found.values():
         measure = ranking_measure(labels.targets[test] > 0.5, baseline["values"][test])

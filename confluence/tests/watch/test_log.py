@@ -11,9 +11,9 @@ import jax
 import pytest
 from small import events
 
-from confluence.folder.log import Log, read_summary, step_times, to_json
-from confluence.folder.log_events import StepReport
-from confluence.folder.trackers import numbers
+from confluence.watch.log import Log, read_summary, step_times, to_json
+from confluence.watch.log_events import StepReport
+from confluence.watch.trackers import numbers
 
 
 def report(step: int, loss: float, *, seconds: float = 0.1, wait_seconds: float = 0) -> StepReport:

@@ -15,9 +15,10 @@ import pytest
 
 import confluence
 from confluence.config import Config, preset
-from confluence.folder.log import Log
-from confluence.folder.log_events import StepReport
-from confluence.folder.trackers import (
+from confluence.value_checks import settings_of
+from confluence.watch.log import Log
+from confluence.watch.log_events import StepReport
+from confluence.watch.trackers import (
     DISTRIBUTIONS,
     FILES,
     KINDS,
@@ -26,7 +27,6 @@ from confluence.folder.trackers import (
     check_installed,
     numbers,
 )
-from confluence.value_checks import settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
 ABSENT = "not installed: `make test-extras` brings it"
@@ -194,8 +194,8 @@ class Broken:
 def test_a_sink_that_fails_is_left_out_and_the_log_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.folder.trackers.KINDS", {"wandb": Broken})
-    monkeypatch.setattr("confluence.folder.trackers.check_installed", lambda names: None)
+    monkeypatch.setattr("confluence.watch.trackers.KINDS", {"wandb": Broken})
+    monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
     sinks = Sinks(("wandb",), tmp_path, resume_step=None)
     log = Log(tmp_path, steps=2, every=1, contexts_per_step=1, sinks=sinks)
     said = r"wandb gets no more of the log: .*No space left"
@@ -213,8 +213,8 @@ def test_a_sink_that_cannot_begin_is_left_out(
     def refuse(*arguments: Any) -> None:
         raise PermissionError("no API key")
 
-    monkeypatch.setattr("confluence.folder.trackers.KINDS", {"wandb": refuse})
-    monkeypatch.setattr("confluence.folder.trackers.check_installed", lambda names: None)
+    monkeypatch.setattr("confluence.watch.trackers.KINDS", {"wandb": refuse})
+    monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
     with pytest.warns(UserWarning, match="wandb gets nothing of the log: .*no API key"):
         sinks = Sinks(("wandb",), tmp_path, resume_step=None)
     sinks.event("train", {"step": 1, **train_event(0.5)})

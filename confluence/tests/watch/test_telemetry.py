@@ -18,9 +18,9 @@ import pytest
 from small import SMALL, events
 
 import confluence
-from confluence.folder.log_events import StepReport
-from confluence.folder.telemetry import DURATION, NO_SPANS, check_protocol, instrument_name
-from confluence.folder.trackers import Sinks
+from confluence.watch.log_events import StepReport
+from confluence.watch.telemetry import DURATION, NO_SPANS, check_protocol, instrument_name
+from confluence.watch.trackers import Sinks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
 ABSENT = "not installed: `make test-extras` brings it"
@@ -222,7 +222,7 @@ def test_a_collector_that_drips_does_not_hold_a_training(
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-    monkeypatch.setattr("confluence.folder.telemetry.CLOSE_S", 0.5)
+    monkeypatch.setattr("confluence.watch.telemetry.CLOSE_S", 0.5)
     began = time.monotonic()
     sinks = Sinks(("otel",), tmp_path, resume_step=None)
     sinks.event("start", {"step": 0, **SETTINGS})

@@ -16,10 +16,12 @@ from small import SMALL, events
 
 import confluence
 from confluence.config import Config
-from confluence.folder import meters
-from confluence.folder.log import Log
-from confluence.folder.log_events import StepReport
-from confluence.folder.meters import (
+from confluence.training import smoke
+from confluence.training.step import Feed, TrainState, fit
+from confluence.watch import meters
+from confluence.watch.log import Log
+from confluence.watch.log_events import StepReport
+from confluence.watch.meters import (
     DEVICE,
     PROCESS,
     Memory,
@@ -28,7 +30,7 @@ from confluence.folder.meters import (
     open_meter,
     read_memory,
 )
-from confluence.folder.usage import (
+from confluence.watch.usage import (
     FIRST_SECONDS,
     LEAST_SAMPLES,
     SAMPLE_SECONDS,
@@ -37,8 +39,6 @@ from confluence.folder.usage import (
     describe_usage,
     host_warning,
 )
-from confluence.training import smoke
-from confluence.training.step import Feed, TrainState, fit
 
 # ---- a device of our own, and a clock that moves when somebody works or waits
 

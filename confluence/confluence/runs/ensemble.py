@@ -1,0 +1,52 @@
+"""Who answers together: a run, maybe with others, maybe with boosted trees."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from confluence.answers.several_runs import mark, same_place
+from confluence.answers.with_trees import check_share
+from confluence.data.stores import TaskPlace
+from confluence.runs.saved_run import SavedRun
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """What answers along with a run. ValueError if trees cannot have their share.
+
+    Attributes:
+        others: runs whose answers are averaged with those of the run (`several_runs.py`).
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+    """
+
+    others: Sequence[SavedRun] = ()
+    tree_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_share(self.tree_share)
+        object.__setattr__(self, "others", tuple(self.others))
+        object.__setattr__(self, "tree_share", float(self.tree_share))
+
+    def places(self, run: SavedRun, place: TaskPlace) -> list[TaskPlace]:
+        """Where each of the others has a task of the run; raises if they cannot answer together."""
+        runs = (run, *self.others)
+        if len({(each.out.resolve(), each.step) for each in runs}) < len(runs):
+            raise ValueError("of the runs that are to answer together one is given twice")
+        return [same_place(place, other.out, other.places) for other in self.others]
+
+    def stores(self, run: SavedRun, place: TaskPlace) -> list[str]:
+        """Paths of the stores that the task is asked in."""
+        return [place.store, *(other.store for other in self.places(run, place))]
+
+    def name_parts(self, run: SavedRun) -> list[str]:
+        """What names of files have of it."""
+        parts = []
+        if self.others:
+            parts.append(mark([(each.out, each.step) for each in (run, *self.others)]))
+        if self.tree_share:
+            parts.append(f"trees-{self.tree_share}")
+        return parts
+
+
+ALONE = Ensemble()

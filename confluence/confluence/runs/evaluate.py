@@ -1,0 +1,126 @@
+"""Scores a run on exactly the seeds of a split: `Run.evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import headwater
+
+from confluence.data.stores import Seeds
+from confluence.data.tasks import TaskError, device_tables, open_seeds, read_row_shape
+from confluence.data.verification import verified_stores
+from confluence.ranks.group import current
+from confluence.report.evaluation_files import EVALUATION
+from confluence.report.page import keep_result
+from confluence.runs.ask import Queries, ask
+from confluence.runs.ensemble import ALONE, Ensemble
+from confluence.runs.regime import VisibleUntil, regime_config
+from confluence.runs.saved_run import SavedRun, check_split
+from confluence.scores.scoring import evaluate
+from confluence.scores.verdict import of_model
+from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
+from confluence.trees.tree_baselines import tree_baselines, visible_history
+
+Opened = Mapping[str, headwater.Store]
+"""Open stores by path."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examination:
+    """A request for an evaluation, as `Run.evaluate` takes it."""
+
+    split: str
+    task: str | None = None
+    regime: str | None = None
+    visible_until: VisibleUntil = None
+    resamples: int | None = None
+    trees: bool = True
+    ensemble: Ensemble = ALONE
+
+
+class Scoring(NamedTuple):
+    """An evaluation of which the answers are there."""
+
+    out: Path  # of the run
+    folder: Path  # of the result
+    opened: Opened
+    score: Callable[[], dict[str, Any]]
+
+    def result(self) -> dict[str, Any]:
+        """Score, and keep the result in the run's folder."""
+        result = self.score()
+        keep_result(self.out, self.folder, EVALUATION, result, self.opened)
+        return result
+
+
+def scoring(
+    run: SavedRun, wanted: Examination, *, verify: str = "once", opened: Opened | None = None
+) -> Scoring:
+    """An evaluation up to where the answers are there. Intervals and baselines, the
+    rest, may take long and are up to rank 0: the others need not wait for it.
+
+    Args:
+        opened: the run's stores, verified; None: they are opened.
+    """
+    check_split(wanted.split)
+    if run.config.objective == "masked_cells":
+        return _of_masked_cells(run, wanted, opened or verified_stores(run.stores, verify))
+    split, ensemble, place = wanted.split, wanted.ensemble, run.place(wanted.task)
+    stores = opened or verified_stores(ensemble.stores(run, place), verify)
+    store = stores[place.store]
+    cfg = regime_config(
+        run.config, store, place.name, split, wanted.regime, wanted.visible_until
+    ).asked()
+    for other in ensemble.others:
+        other.config.check_scored(split)
+    queries = Queries(lambda sampler: sampler.epoch(split, task=place.name), split)
+    answered = ask(run, place, cfg, queries, ensemble, stores)
+
+    def score() -> dict[str, Any]:
+        target, labels = answered.target, answered.labels
+        trees = None
+        if wanted.trees:
+            trees = tree_baselines(store, cfg, target, labels, split, history=answered.trees)
+        result = evaluate(
+            answered.predictions, labels, target, split=split, metric=cfg.metric,
+            visible_until=cfg.visible_until, trees=trees,
+            has_history=visible_history(store, cfg, target, labels, split),
+            resamples=wanted.resamples, answer=of_model(ensemble.tree_share),
+        )  # fmt: skip
+        return {**result, **answered.made, "task": place.title, "step": run.step}
+
+    return Scoring(run.out, run.results(wanted.task), stores, score)
+
+
+def _of_masked_cells(run: SavedRun, wanted: Examination, opened: Opened) -> Scoring:
+    """The loss of masked cells in the contexts of a split."""
+    if wanted.ensemble.others:
+        raise TaskError(f"the run in '{run.out}' learned masked cells: it has no answers")
+    asked_for = {
+        "task": wanted.task, "regime": wanted.regime, "visible_until": wanted.visible_until,
+        "resamples": wanted.resamples or None, "tree_share": wanted.ensemble.tree_share or None,
+    }  # fmt: skip
+    if given := [name for name, value in asked_for.items() if value is not None]:
+        raise ValueError(
+            f"the run in '{run.out}' learned masked cells, which has no {' and no '.join(given)}"
+        )
+    sums = [
+        (path, _held_out_sums(run, opened[path], seeds, wanted.split))
+        for path, seeds in zip(run.stores, run.seeds, strict=True)
+    ]
+    until = run.config.visible_until
+    found = evaluate_held_out(sums, wanted.split, until, current().gather)
+    return Scoring(run.out, run.out, opened, lambda: {**found, "step": run.step})
+
+
+def _held_out_sums(run: SavedRun, store: headwater.Store, seeds: Seeds, split: str) -> Sums:
+    group, cfg = current(), run.config.asked()
+    with open_seeds(store, cfg, seeds, **group.share()) as sampler:
+        held_out = HeldOut(
+            cfg, device_tables(sampler, 1),
+            row_shape=read_row_shape(sampler.database_metadata(), cfg),
+        )  # fmt: skip
+        return held_out.sums(run.params, sampler, split, watched=group.watched)

@@ -1,0 +1,225 @@
+"""Trains a model and saves it: `confluence.train`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import headwater
+
+from confluence.config import AUTO, MEMORY_FRACTION, Config
+from confluence.config import preset as preset_config
+from confluence.data.pack import MARK, Pack, PackError
+from confluence.data.packed_store import packed_settings, packed_store
+from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
+from confluence.data.tasks import TaskError
+from confluence.data.verification import verified_stores
+from confluence.data.walk import kept_in_memory, repeats_of
+from confluence.folder import checkpoint
+from confluence.folder.files import build_at, check_outside, held
+from confluence.measure.sizing import check_budget, fitting_budget
+from confluence.model.patterns import attention_path
+from confluence.ranks.group import current
+from confluence.runs.run import Run
+from confluence.runs.run_folder import check_choice, prepare
+from confluence.training.session import Session
+from confluence.trees.label_row_check import check_label_rows
+from confluence.watch.trackers import check_installed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lessons:
+    """The material that a run learns from: tasks of stores, or a pack that stands for one store.
+
+    Attributes:
+        paths: of the stores; with a pack none, or the one that it was made from.
+        names: of the tasks; None: those of the pack.
+        weights: how often a task is trained, relative to the others, by name.
+        verify: whether the stores, or the pack, are read to their last byte before.
+        opened: the stores by path, verified; None: they are opened when the training begins.
+    """
+
+    paths: Sequence[str]
+    names: Sequence[str] | None
+    weights: Mapping[str, float] | None = None
+    pack: Path | None = None
+    verify: str = "once"
+    opened: Mapping[str, headwater.Store] | None = None
+
+
+def train(
+    store: str | Path | Sequence[str | Path] | None = None, *,
+    task: str | Sequence[str] | None = None, out: str | Path,
+    task_weights: Mapping[str, float] | None = None, preset: str | None = None,
+    prebatched: str | Path | None = None, overwrite: bool = False, resume: bool = False,
+    verify: str = "once", memory_fraction: float = MEMORY_FRACTION, **overrides: Any,
+) -> Run:  # fmt: skip
+    """Train a model on a task of a store, or on several of several, and save it in `out`.
+
+    SIGTERM, SIGHUP and Ctrl-C end it after a step with a checkpoint and `TrainingStopped`.
+    Where this process has joined others (`confluence.ranks.group.Joined`), they train together: all
+    call this with the same arguments, and rank 0 alone reads and writes `out`.
+
+    Args:
+        store, task: one, or a list. Of several stores each has at least one of the tasks, and texts
+            embedded in the same way; a task is trained in every store that has one of that name.
+        task_weights: how often a task is trained beside the others, by name; 1 where not given.
+        preset: a name in `confluence.PRESETS`; None: small, or the settings that a pack was made
+            with.
+        prebatched: a pack of `confluence.prebatch`, which has the batches. Neither store nor task
+            need be given then, and the store need not be there.
+        overwrite: remove the run that `out` holds; without it that is an error.
+        resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
+            it is done; start one if there is none. Another store, task or model is an error.
+        verify: whether stores are read to their last byte before: "once" (for each machine),
+            "full" or "header", as of `headwater.Store`. No part of the run.
+        memory_fraction: with cell_budget="auto": the share of the memory that a step may take.
+        overrides: any field of `Config`, such as `steps`. cell_budget="auto" measures what the
+            memory holds (`sizing.fitting_budget`), or with `resume` keeps the run's.
+    """
+    pack = None if prebatched is None else Path(prebatched)
+    measures = overrides.get("cell_budget") == AUTO
+    overrides |= {"cell_budget": None} if measures else {}
+    cfg = train_config(preset, pack, overrides)
+    if measures:
+        known = checkpoint.newest_whole(Path(out)) if resume else None
+        if known is None:
+            asked = listed(store or ()), listed(task or ())
+            budget = fitting_budget(cfg, *asked, verify=verify, fraction=memory_fraction)
+        else:
+            budget = checkpoint.load_record(Path(out), known)["config"]["cell_budget"]
+        cfg = cfg.replace(cell_budget=budget)
+    lessons = Lessons(
+        paths=[] if store is None else [str(path) for path in listed(store)],
+        names=None if task is None else list(listed(task)), weights=task_weights, pack=pack,
+        verify=verify,
+    )  # fmt: skip
+    return train_with(cfg, lessons, Path(out), overwrite=overwrite, resume=resume)
+
+
+def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, Any]) -> Config:
+    """The settings of a training; without a preset those that a pack was made with."""
+    if preset is None and pack is not None:
+        return packed_settings(Pack.open(pack)).replace(**overrides)
+    return preset_config(preset or "small", **overrides)
+
+
+def train_with(
+    cfg: Config, lessons: Lessons, out: Path, *, overwrite: bool = False, resume: bool = False
+) -> Run:
+    """As `train` does, with these settings."""
+    check_choice(overwrite=overwrite, resume=resume)
+    if cfg.objective == "masked_cells":
+        raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
+    check_installed(cfg.log_to)
+    check_outside(out, lessons.paths)
+    with _opened(cfg, lessons, out) as stores:
+        places = tuple(
+            place.with_moments(task)
+            for store in stores
+            for place, task in zip(store.places, store.tasks, strict=True)
+        )
+        if current().is_first:
+            check_label_rows(stores, cfg)
+        return learn(out, cfg, stores, places, overwrite=overwrite, resume=resume)
+
+
+@contextlib.contextmanager
+def _opened(cfg: Config, lessons: Lessons, out: Path) -> Iterator[tuple[OpenStore, ...]]:
+    """The stores of some tasks, or a pack that stands for one."""
+    paths, pack = lessons.paths, lessons.pack
+    if pack is not None:
+        check_outside(out, [str(pack)], "pack")
+        if cfg.prebatch is not None:
+            raise ValueError("a pack has the batches already: leave prebatch out")
+        _check_store_of_pack(paths, pack)
+        yield (
+            packed_store(
+                pack, cfg, names=lessons.names, weights=lessons.weights, verify=lessons.verify,
+                store=paths[0] if paths else None,
+            ),
+        )  # fmt: skip
+        return
+    if not paths or not lessons.names:
+        raise TaskError("a run needs at least one store and one task, or a pack (--prebatched)")
+    for path in paths:
+        if (Path(path) / MARK).exists():
+            raise PackError(f"'{path}' is a pack and not a store: give it with --prebatched")
+    if len(set(paths)) < len(paths):
+        raise TaskError("a store is given twice")
+    opened = lessons.opened or verified_stores(paths, lessons.verify)
+    places = find_places(opened, lessons.names, lessons.weights)
+    with open_stores(opened, places, cfg, **current().sampler_options(cfg)) as stores:
+        yield stores
+
+
+def _check_store_of_pack(paths: Sequence[str], pack: Path) -> None:
+    """Raise where a store is given along with a pack that was not made from it."""
+    if len(paths) > 1:
+        raise PackError(
+            f"{len(paths)} stores are given, and the pack '{pack}' is of one: make a pack of each"
+            " for a run of each, or train on several without one (--prebatch memory keeps their"
+            " batches)"
+        )
+    made_from = Pack.open(pack).about["store"]
+    for path in paths:
+        found = build_at(Path(path))
+        if found != made_from["fingerprint"]:
+            raise PackError(
+                f"the store '{path}' has the fingerprint {found}, the pack '{pack}' was made from"
+                f" '{made_from['path']}' with {made_from['fingerprint']}"
+            )
+
+
+def learn(
+    folder: Path, cfg: Config, stores: tuple[OpenStore, ...], places: tuple[TaskPlace, ...], *,
+    overwrite: bool, resume: bool, pretraining: Mapping[str, Any] | None = None,
+) -> Run:  # fmt: skip
+    """Train in a folder from stores that are open, alone or with the ranks that were joined.
+
+    Args:
+        pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
+    """
+    attention_path(cfg)  # raises if there is none, before anything is removed
+    check_budget(cfg, stores)
+    group = current()
+    group.check_can_train()
+    made = stores[0].made
+    record = checkpoint.make_record(
+        cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,
+        repeats_of(stores, cfg), None if made is None else made.about["path"],
+    )  # fmt: skip
+    known = [entry["fingerprint"] for entry in record["stores"]]
+    group.check_same(
+        {
+            **cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known,
+            "pretraining": pretraining, "pack": [store.pack for store in stores],
+        }
+    )  # fmt: skip
+    with contextlib.ExitStack() as until_done:
+        done = None
+        if group.is_first:
+            if resume and checkpoint.saved_steps(folder)[-1:] == [cfg.steps]:
+                done = checkpoint.newest_whole(folder)
+            if done != cfg.steps:  # there is something to do
+                until_done.enter_context(held(folder))
+                done = checkpoint.newest_whole(folder) if resume else None
+            prepare(folder, record, done, overwrite=overwrite)
+        done = group.tell(done)
+        if done != cfg.steps:
+            stores = kept_in_memory(stores, cfg, sharing=group.local_size, each=group.still)
+        session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
+        state = session.train(done) if done != cfg.steps else session.open(done)
+    return Run(
+        out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
+        stores=tuple(store.path for store in stores),
+        seeds=checkpoint.read_seeds(record),
+    )  # fmt: skip
+
+
+def listed(given: Any) -> Sequence[Any]:
+    """One, or several, as several."""
+    return [given] if isinstance(given, str | Path) else list(given)
