@@ -7,6 +7,7 @@ import configparser
 import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,43 @@ def test_no_folder_imports_from_above(house: House) -> None:
     assert inside == {*house.folders()}
     assert {path.stem for path in house.package.glob("*.py")} == house.cellar | house.doors
     assert house.faults() == []
+
+
+def circles(package: Path) -> list[str]:
+    """The files of a circle of imports, those for types and those inside functions too."""
+    files = {
+        ".".join(path.relative_to(package).with_suffix("").parts): path
+        for path in package.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    graph = {
+        own: {
+            found
+            for _, module in imported(path, package.name)
+            for found in (module, module.rpartition(".")[0])
+            if found in files
+        }
+        for own, path in files.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@HOUSES
+def test_files_form_no_circle(house: House) -> None:
+    assert circles(house.package) == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    """Hidden behind TYPE_CHECKING, and inside a function."""
+    (tmp_path / "shed").mkdir()
+    one = "if TYPE_CHECKING:\n    from shed.two import Two\n"
+    (tmp_path / "shed" / "one.py").write_text(one)
+    (tmp_path / "shed" / "two.py").write_text("def f():\n    from shed import one\n")
+    assert {*circles(tmp_path / "shed")} == {"one", "two"}
 
 
 def test_an_import_from_above_is_found(tmp_path: Path) -> None:

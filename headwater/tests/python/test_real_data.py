@@ -18,7 +18,8 @@ from databases import EXAMPLES, shared_data
 from headwater.build.build import build
 from headwater.inference.infer import draft_source
 from headwater.inference.update import update_schema
-from headwater.metadata.schema import TASK_KEYS, Schema
+from headwater.metadata.parts import TASK_KEYS
+from headwater.metadata.schema import Schema
 from headwater.sampling.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parents[3]

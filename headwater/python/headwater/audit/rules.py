@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headwater.audit.stored import ALWAYS, NO_TIME, Stored, StoredColumn
 from headwater.audit.view import View
-from headwater.metadata.schema import format_duration
+from headwater.metadata.parts import format_duration
 
 Array = NDArray[Any]
 

@@ -50,9 +50,9 @@ from headwater.embedding.text_vectors import (
 from headwater.errors import EmbedderError, HeadwaterError, SourceError, StoreError
 from headwater.inference.infer import draft_schema
 from headwater.interrupts import is_interrupt
-from headwater.metadata.check import check_schema, csv_formats, parse_schema
+from headwater.metadata.check import check_schema, csv_formats
 from headwater.metadata.from_json import read_document
-from headwater.metadata.schema import Schema
+from headwater.metadata.schema import Schema, parse_schema
 from headwater.metadata.selection import Selection
 from headwater.sources.database import (
     Connection,

@@ -19,7 +19,7 @@ from headwater.build.convert import Conversion
 from headwater.build.encode import Encoder, Layout, StoreColumn
 from headwater.build.task_seeds import FOREVER_US, TaskSeeds
 from headwater.embedding.previous_store import change_lines
-from headwater.metadata.schema import SPLITS
+from headwater.metadata.parts import SPLITS
 from headwater.notebook import counted, html_line, html_list, html_table, short, short_lines
 from headwater.sources.value_sql import LAST_US
 from headwater.store.dropped_seeds import SAME_DAY, empty_lines, reason_text

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from headwater.build.journal import Journal, restore
 from headwater.errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
-from headwater.metadata.schema import Column, Schema, Table
+from headwater.metadata.parts import Column, Table
+from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import SourceColumn, SourceTable, quote
 from headwater.sources.value_sql import (

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.metadata.schema import ColumnRef, Schema, Table
+from headwater.metadata.parts import ColumnRef, Table
+from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 from headwater.sources.value_sql import INTEGER_TYPES, canonical_text, without_nulls

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from headwater.build.convert import CanonicalTable
 from headwater.errors import HeadwaterError, SourceError, collected, raise_together
-from headwater.metadata.schema import ForeignKey
+from headwater.metadata.parts import ForeignKey
 from headwater.sources.database import Connection, count_rows, one_row
 
 DIRECT_TYPES = ("BIGINT", "VARCHAR", "TIMESTAMP", "BOOLEAN")

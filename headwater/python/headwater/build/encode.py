@@ -18,7 +18,7 @@ from headwater.build.edges import Edges
 from headwater.build.journal import Journal
 from headwater.build.task_seeds import TaskSeeds, value_order
 from headwater.embedding.text_vectors import category_phrase, column_phrase
-from headwater.metadata.schema import MICROSECONDS, Column, ColumnRef
+from headwater.metadata.parts import MICROSECONDS, Column, ColumnRef
 from headwater.sources.database import Connection
 
 SEED_COLUMNS = "anchor, obs_time, target, labelled, split, position"

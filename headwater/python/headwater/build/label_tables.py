@@ -15,7 +15,8 @@ from pathlib import Path
 from headwater.build.convert import CanonicalTable, query_view
 from headwater.errors import HeadwaterError, TaskError, collected, raise_together
 from headwater.files import check_regular
-from headwater.metadata.schema import Schema, Task
+from headwater.metadata.parts import Task
+from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows
 from headwater.sources.file_folder import scan_of
 from headwater.sources.source import brief, quote

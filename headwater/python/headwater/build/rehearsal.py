@@ -19,7 +19,7 @@ from headwater.build.task_seeds import value_order
 from headwater.embedding.text_vectors import WINDOW_TEXTS, Embedding, category_phrase
 from headwater.embedding.vector_cache import VectorCache
 from headwater.files import Inputs, check_no_input, check_output, is_stream, whole
-from headwater.metadata.schema import SPLITS
+from headwater.metadata.parts import SPLITS
 from headwater.sources.database import Connection
 from headwater.sources.source import literal, quote
 from headwater.store.dropped_seeds import empty_lines

@@ -16,7 +16,8 @@ from typing import Any
 from headwater.build.convert import CanonicalTable
 from headwater.errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from headwater.metadata.from_json import shortened
-from headwater.metadata.schema import MICROSECONDS, SPLITS, ColumnRef, Schema, Task
+from headwater.metadata.parts import MICROSECONDS, SPLITS, ColumnRef, Task
+from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import literal, quote
 from headwater.sources.value_sql import (

@@ -11,8 +11,7 @@ By concern, in this order:
     times.py   when a row comes into being, and which columns are written later
     values.py  columns that name things which no table lists
     task_drafts.py a few cells worth predicting, and the columns that give them away
-    draft.py   all of it as a Schema
-    summary.py the draft as people read it
+    draft.py   all of it as a Schema, and as people read it
     update.py  a draft beside a metadata.json that has been edited
 
 Rules are fixed and look at every value (overlaps of very many values at a sample that is said), so

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from headwater.inference.column_facts import ColumnFacts
 from headwater.inference.formats import find_format
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, SourceTable, literal
@@ -56,52 +57,6 @@ MARKED_TEXT = "'{0}({1})[)]?{0}'".format(
         ]
     ),
 )
-MOSTLY = 0.95
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """Counts over all values of a column that are not NULL, in whatever spelling."""
-
-    row_count: int
-    value_count: int
-    distinct_count: int
-    number_count: int = 0
-    marked_count: int = 0  # texts that are no number, but one as it is written for people
-    integer_count: int = 0
-    zero_one_count: int = 0
-    word_count: int = 0  # values that are boolean words
-    time_count: int = 0
-    clock_count: int = 0  # times with a time of day
-    zoned_count: int = 0
-    padded_count: int = 0  # numbers written with leading zeros: codes
-    url_count: int = 0
-    uuid_count: int = 0
-    digit_count: int = 0  # texts with a digit
-    spaced_count: int = 0  # texts with a space
-    largest: float = 0.0
-    smallest: float = 0.0
-    mean_length: float = 0.0
-    nulls: dict[str, int] = field(default_factory=dict)  # spellings taken out
-    doubtful: dict[str, int] = field(default_factory=dict)  # spellings that stay values
-    sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
-    format: str | None = None  # of times that are not ISO 8601
-    has_two_formats: bool = False  # day first and month first fit alike
-    unread_times: str = ""  # what is to be said of values that only look like times
-
-    @property
-    def is_unique(self) -> bool:
-        return 0 < self.value_count == self.distinct_count
-
-    @property
-    def is_full(self) -> bool:
-        return self.value_count == self.row_count
-
-    def mostly(self, count: int) -> bool:
-        """Whether so many values are nearly all."""
-        return self.value_count > 0 and count >= MOSTLY * self.value_count
-
-
 UUID_LENGTH_MIN = 32
 MARKED_LENGTH_MAX = 40  # of the shortest text, where any may be a marked number
 BOOLEAN_LENGTH_MAX = 5  # of a word

@@ -9,15 +9,12 @@ is such a date. What only looks like a time, and what is one in four of five val
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headwater.inference.column_facts import ColumnFacts
 from headwater.inference.names import TIME_WORDS, is_code_name, is_id_name, words_of
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, literal
 from headwater.sources.value_sql import canonical_text, is_number_type
-
-if TYPE_CHECKING:
-    from headwater.inference.facts import ColumnFacts
 
 DAY_FORMATS = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",

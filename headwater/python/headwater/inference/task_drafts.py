@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.names import words_of
 from headwater.metadata.from_json import FILE_UNSAFE, is_usable
-from headwater.metadata.schema import ColumnRef, Task
+from headwater.metadata.parts import ColumnRef, Task
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
 from headwater.sources.value_sql import (

@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from headwater.inference.column_facts import ColumnFacts
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.facts import ColumnFacts
 from headwater.inference.names import table_words, words_of
 from headwater.inference.overlaps import key_text
-from headwater.metadata.schema import ColumnRef, Known
+from headwater.metadata.parts import ColumnRef, Known
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.value_sql import to_boolean, to_timestamp
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from headwater.inference.column_facts import ColumnFacts
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.facts import NEVER_VALUES, ColumnFacts
+from headwater.inference.facts import NEVER_VALUES
 from headwater.inference.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type

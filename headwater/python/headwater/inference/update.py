@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.inference.draft import Draft
-from headwater.metadata.schema import Column, Schema, Table
+from headwater.metadata.parts import Column, Table
+from headwater.metadata.schema import Schema
 
 MARK = "new: added by init --update"
 

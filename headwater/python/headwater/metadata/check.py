@@ -16,16 +16,16 @@ from typing import Any
 
 from headwater.errors import SchemaError, nearest, raise_together
 from headwater.metadata.from_json import Reader, names_files
-from headwater.metadata.schema import Column, CsvFormat, ForeignKey, Schema, Table, Task
+from headwater.metadata.parts import Column, CsvFormat, Document, ForeignKey, Table, Task
 
 
-def parse_schema(
+def parse_document(
     document: Any,
     *,
     directory: Path | None = None,
     source: Mapping[str, list[str]] | None = None,
     zones: Sequence[str] = (),
-) -> Schema:
+) -> Document:
     """Check a document, and against `source` (table to its columns) and the names of time zones if
     given."""
     problems: list[str] = []
@@ -35,13 +35,13 @@ def parse_schema(
 
 
 def check_schema(
-    schema: Schema,
+    schema: Document,
     source: Mapping[str, list[str]] | None,
     zones: Sequence[str] = (),
     problems: Sequence[str] = (),
 ) -> None:
-    """Check a Schema, and against a source: every table and column listed, none unknown. problems:
-    those found before."""
+    """Check a document, and against a source: every table and column listed, none unknown.
+    problems: those found before."""
     found = list(problems)
     check_references(schema, found)
     if source is not None:
@@ -56,7 +56,7 @@ def csv_formats(document: Any) -> dict[str, CsvFormat]:
     document: as read from JSON, or a Schema. Other faults are reported when the source is known.
     """
     problems: list[str] = []
-    if isinstance(document, Schema):
+    if isinstance(document, Document):
         schema = document
     else:
         reader = Reader(problems)
@@ -77,7 +77,7 @@ def raise_problems(problems: list[str]) -> None:
     raise_together([SchemaError(problem) for problem in problems], " in the metadata")
 
 
-def check_references(schema: Schema, problems: list[str]) -> None:
+def check_references(schema: Document, problems: list[str]) -> None:
     """The second pass: names inside the document that must name something in it."""
     for table in schema.tables:
         _check_table(schema, table, problems)
@@ -87,7 +87,7 @@ def check_references(schema: Schema, problems: list[str]) -> None:
         _check_task(schema, task, problems)
 
 
-def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
+def _check_table(schema: Document, table: Table, problems: list[str]) -> None:
     where = f"table '{table.name}'"
     names = table.column_names()
     for part in table.primary_key:
@@ -124,7 +124,7 @@ def _check_table(schema: Schema, table: Table, problems: list[str]) -> None:
             problems.append(f"foreign key '{table.name}.{'+'.join(key.columns)}' stands twice")
 
 
-def _check_key(schema: Schema, table: Table, key: ForeignKey, problems: list[str]) -> None:
+def _check_key(schema: Document, table: Table, key: ForeignKey, problems: list[str]) -> None:
     where = f"foreign key '{table.name}.{'+'.join(key.columns)}'"
     known = {column.name: column for column in table.columns}
     for name in key.columns:
@@ -136,7 +136,7 @@ def _check_key(schema: Schema, table: Table, key: ForeignKey, problems: list[str
             _expect(name, schema.table(key.table).column_names(), where, "column", problems)
 
 
-def _check_taken(schema: Schema, table: Table, column: Column, problems: list[str]) -> None:
+def _check_taken(schema: Document, table: Table, column: Column, problems: list[str]) -> None:
     """A column that is taken from a parent: by the one foreign key to the parent's table."""
     assert column.taken_from is not None
     where = f"'taken_from' of column '{table.name}.{column.name}'"
@@ -161,7 +161,7 @@ def _check_taken(schema: Schema, table: Table, column: Column, problems: list[st
         column = above.column(place[1])
 
 
-def _check_values(schema: Schema, table: Table, problems: list[str]) -> None:
+def _check_values(schema: Document, table: Table, problems: list[str]) -> None:
     """A table of the values of other tables' columns."""
     where = f"'values_of' of table '{table.name}'"
     tables = {other.name: other for other in schema.tables}
@@ -185,7 +185,7 @@ def _check_time(table: Table, name: str, where: str, problems: list[str]) -> Non
         problems.append(f"{where} names column '{name}', which is {stype}, not timestamp")
 
 
-def _check_task(schema: Schema, task: Task, problems: list[str]) -> None:
+def _check_task(schema: Document, task: Task, problems: list[str]) -> None:
     where = f"task '{task.name}'"
     if not names_files(task.name):
         problems.append(
@@ -248,7 +248,7 @@ def _check_anchor_key(task: Task, anchor: Table, problems: list[str]) -> None:
             )
 
 
-def check_source(schema: Schema, source: Mapping[str, list[str]], problems: list[str]) -> None:
+def check_source(schema: Document, source: Mapping[str, list[str]], problems: list[str]) -> None:
     """The third pass: every table and column named is in the source, every column is listed."""
     for table in schema.tables:
         if table.values_of:
@@ -266,7 +266,7 @@ def check_source(schema: Schema, source: Mapping[str, list[str]], problems: list
             )
 
 
-def check_zone(schema: Schema, zones: Sequence[str], problems: list[str]) -> None:
+def check_zone(schema: Document, zones: Sequence[str], problems: list[str]) -> None:
     """The time zone is one of those there are, if these are known."""
     if schema.timezone is not None and zones and schema.timezone not in zones:
         near = nearest(schema.timezone, zones)

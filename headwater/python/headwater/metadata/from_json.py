@@ -16,7 +16,7 @@ from typing import Any
 from headwater.binding import SEMANTIC_TYPES
 from headwater.errors import SchemaError, nearest
 from headwater.files import read_text
-from headwater.metadata.schema import (
+from headwater.metadata.parts import (
     COLUMN_KEYS,
     CSV_KEYS,
     MICROSECONDS,
@@ -27,9 +27,9 @@ from headwater.metadata.schema import (
     Column,
     ColumnRef,
     CsvFormat,
+    Document,
     ForeignKey,
     Known,
-    Schema,
     Table,
     Task,
 )
@@ -98,7 +98,7 @@ class Reader:
         self.tables: Mapping[str, Any] = {}
         self.csv_is_faulty = False
 
-    def schema(self, document: Any, directory: Path | None) -> Schema:
+    def schema(self, document: Any, directory: Path | None) -> Document:
         entry = self.object(document, "the document", SCHEMA_KEYS)
         tables = self.object(entry.get("tables", {}), "'tables'")
         self.tables = tables
@@ -107,7 +107,7 @@ class Reader:
             self.problems.append("'tables' lists no table")
         self.names(tables, "table")
         self.names(tasks, "task")
-        return Schema(
+        return Document(
             name=self.text(entry, "name", "the document") or "database",
             timezone=self.text(entry, "timezone", "the document"),
             null_values=self.strings(entry, "null_values", "the document"),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from headwater.metadata.schema import CsvFormat
+from headwater.metadata.parts import CsvFormat
 from headwater.sources.csv_files import encoding_fault, first_bytes, read_rows, text_lines
 from headwater.sources.database import Connection
 

@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 
 from headwater.errors import SourceError
 from headwater.files import regular
-from headwater.metadata.schema import CsvFormat
+from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
 from headwater.sources.source import SourceTable, copy_scan, literal
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headwater.errors import SourceError
 from headwater.files import check_regular
-from headwater.metadata.schema import CsvFormat
+from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv

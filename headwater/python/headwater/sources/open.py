@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwater.errors import SourceError
 from headwater.metadata.from_json import NAME_BYTES_MAX, is_usable, shortened
-from headwater.metadata.schema import CsvFormat
+from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.sources.database import Connection
 from headwater.sources.source import Source, SourceData, source_text

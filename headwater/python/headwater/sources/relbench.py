@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headwater.errors import SourceError
 from headwater.files import check_regular
-from headwater.metadata.schema import SPLITS, Task
+from headwater.metadata.parts import SPLITS, Task
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceTable, brief, literal, quote
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from headwater.errors import SourceError
 from headwater.metadata.from_json import is_usable
-from headwater.metadata.schema import CsvFormat, Task
+from headwater.metadata.parts import CsvFormat, Task
 from headwater.sources.database import Connection, one_row
 
 Source = str | os.PathLike[str] | Mapping[str, Any]

@@ -8,7 +8,8 @@ rules, the inference and the tasks share.
 
 from __future__ import annotations
 
-from headwater.metadata.schema import Column, Schema, Table
+from headwater.metadata.parts import Column, Table
+from headwater.metadata.schema import Schema
 from headwater.sources.source import SourceColumn, literal
 
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headwater.metadata.schema import SPLITS
+from headwater.metadata.parts import SPLITS
 
 NULL_KEY = "anchor key is NULL"
 UNKNOWN_KEY = "no anchor row"

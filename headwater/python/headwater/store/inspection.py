@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import nearest
-from headwater.metadata.schema import SPLITS
+from headwater.metadata.parts import SPLITS
 from headwater.store.rendering import aligned
 from headwater.store.store import Store
 

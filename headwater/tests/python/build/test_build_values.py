@@ -15,7 +15,8 @@ from headwater.build.convert import TRIED_ROWS, convert_tables
 from headwater.build.encode import stream_columns
 from headwater.errors import SchemaError, SourceError
 from headwater.metadata.from_json import STYPES
-from headwater.metadata.schema import Column, Schema, Table
+from headwater.metadata.parts import Column, Table
+from headwater.metadata.schema import Schema
 from headwater.sampling.sampler import Sampler
 from headwater.sources.database import memory_settings, open_database
 from headwater.sources.source import SourceColumn, SourceTable, quote

@@ -31,8 +31,8 @@ from headwater import Store, build
 from headwater.build.convert import CanonicalTable, Conversion
 from headwater.build.journal import restore
 from headwater.errors import EmbedderError, SourceError
-from headwater.metadata.check import parse_schema
-from headwater.metadata.schema import CsvFormat, Task
+from headwater.metadata.parts import CsvFormat, Task
+from headwater.metadata.schema import parse_schema
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 
 # Builds line[0] into line[1] for each line of stdin, in a process that has everything imported. The

@@ -21,7 +21,7 @@ from databases import (
 )
 from headwater.build.build import build
 from headwater.inference.infer import draft_source, infer
-from headwater.metadata.schema import ColumnRef, ForeignKey
+from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.store.store import Store
 
 

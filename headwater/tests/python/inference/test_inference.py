@@ -18,7 +18,8 @@ from headwater.cli.main import main
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_source, infer
 from headwater.inference.names import reference_score, singular, words_of
-from headwater.metadata.schema import ColumnRef, ForeignKey, Schema
+from headwater.metadata.parts import ColumnRef, ForeignKey
+from headwater.metadata.schema import Schema
 from headwater.sources.source import quote
 from headwater.store.store import Store
 

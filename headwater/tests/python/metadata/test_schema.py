@@ -12,9 +12,8 @@ import pytest
 from databases import bookstore_metadata
 from headwater.build.build import build
 from headwater.errors import SchemaError
-from headwater.metadata.check import parse_schema
 from headwater.metadata.from_json import STYPES, TARGET_STYPES, parse_duration
-from headwater.metadata.schema import (
+from headwater.metadata.parts import (
     COLUMN_KEYS,
     CSV_KEYS,
     SCHEMA_KEYS,
@@ -23,11 +22,11 @@ from headwater.metadata.schema import (
     Column,
     ColumnRef,
     Known,
-    Schema,
     Table,
     Task,
     format_duration,
 )
+from headwater.metadata.schema import Schema, parse_schema
 
 
 def problems(document: Any, source: dict[str, list[str]] | None = None) -> list[str]:

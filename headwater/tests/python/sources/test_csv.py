@@ -13,7 +13,8 @@ from databases import typed
 from headwater.build.build import build
 from headwater.errors import SchemaError, SourceError
 from headwater.inference.infer import infer
-from headwater.metadata.schema import CsvFormat, Schema
+from headwater.metadata.parts import CsvFormat
+from headwater.metadata.schema import Schema
 from headwater.store.store import Store
 
 TEXT = "id,name,price\n1,Ada,1.5\n2,Zoë,2.25\n3,,3\n"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from databases import TinyDatabase, TinyTable, arrow_tables, write_parquet
 from headwater.cli.main import main
-from headwater.inference import overlaps, references, summary
+from headwater.inference import draft as drafting
+from headwater.inference import overlaps, references
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_schema, draft_source
 from headwater.inference.overlaps import ValueIndex, measure_overlap
@@ -136,8 +137,8 @@ def test_many_tables_are_a_line_each_and_their_checks_are_told_by_kind(
 ) -> None:
     draft = draft_source(arrow_tables(many_tables(16)))
     assert str(draft) == draft.text(full=True)  # not many
-    monkeypatch.setattr(summary, "TABLES_MAX", 15)
-    monkeypatch.setattr(summary, "CHECKS_MAX", 15)
+    monkeypatch.setattr(drafting, "TABLES_MAX", 15)
+    monkeypatch.setattr(drafting, "CHECKS_MAX", 15)
     text = str(draft)
     assert f"to check ({len(draft.every_check())}, of " in text
     assert len(text.splitlines()) < 16 + 40
