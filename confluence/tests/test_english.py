@@ -43,7 +43,7 @@ def test_every_kind_of_file_is_read() -> None:
     assert names >= {
         "README.md", "Makefile", "docs/reference/model.md", "headwater/include/headwater.h",
         "headwater/src/walk/walk.c", "headwater/meson.build", "tools/compile.sh",
-        "headwater/python/headwater/build/build.py", "confluence/confluence/cli/arguments.py",
+        "headwater/python/headwater/builder/build.py", "confluence/confluence/cli/arguments.py",
         "headwater/python/headwater/metadata/metadata.schema.json", "examples/shop/churn.sql",
     }  # fmt: skip
     assert not any("/tests/" in name for name in names)

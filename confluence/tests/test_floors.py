@@ -52,7 +52,7 @@ HEADWATER = House(
     ROOT / "headwater" / "python" / "headwater",
     (
         ("binding",), ("metadata",), ("store", "sources"), ("sampling", "inference", "embedding"),
-        ("audit", "build"), ("cli",),
+        ("audit", "builder"), ("cli",),
     ),
     frozenset({
         "console", "errors", "files", "interrupts", "machine", "notebook", "progress", "user_cache",
@@ -168,10 +168,10 @@ def test_names_tell_modules_apart(house: House) -> None:
 
 
 def test_every_folder_of_tests_is_collected() -> None:
-    """By itself pytest passes over a folder that is called `build`."""
+    """By itself pytest passes over folders of some names, such as `build`."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "pytest.ini")
     skipped = settings["pytest"]["norecursedirs"].split()
     folders = {path.parent.name for path in ROOT.glob("*/tests/**/test_*.py")}
-    assert folders > {"build", "data", "walk"}
+    assert folders > {"builder", "data", "walk"}
     assert not [name for name in folders if any(fnmatch.fnmatch(name, s) for s in skipped)]

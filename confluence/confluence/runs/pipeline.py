@@ -138,7 +138,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
     """Raise where label tables of metadata lie outside of their folder."""
-    from headwater.build.label_tables import check_label_table
+    from headwater.builder.label_tables import check_label_table
 
     for task, entry in metadata.get("tasks", {}).items():
         seeds = entry.get("seeds")
@@ -183,7 +183,7 @@ def build_store(
         verify: whether the store is read to its last byte, as of `headwater.Store`.
         query_timeout: as of `headwater.build`; None: as there by default.
     """
-    from headwater.build.workspace import source_files
+    from headwater.builder.workspace import source_files
     from headwater.progress import ProgressDisplay
 
     store, mark = out / STORE, out / BUILT

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from headwater import binding
 from headwater.audit import AuditReport, audit
-from headwater.build.build import build, dry_run
-from headwater.build.build_report import BuildReport
+from headwater.builder.build import build, dry_run
+from headwater.builder.build_report import BuildReport
 from headwater.errors import (
     EmbedderError,
     HeadwaterError,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from databases import EXAMPLES, shared_data
-from headwater.build.build import build
-from headwater.build.build_report import BuildReport
+from headwater.builder.build import build
+from headwater.builder.build_report import BuildReport
 from headwater.store.store import Store
 
 SOURCES = {

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "headwater" / "src"
 # The lowest first; folders of one floor do not know each other.
 FLOORS = (
-    ("base",), ("format",), ("store",), ("build", "plan"), ("walk",), ("batch",), ("shape",),
+    ("base",), ("format",), ("store",), ("builder", "plan"), ("walk",), ("batch",), ("shape",),
     ("loader",),
 )  # fmt: skip
 HEIGHT = {folder: height for height, floor in enumerate(FLOORS) for folder in floor}
@@ -57,11 +57,11 @@ def test_an_include_from_above_or_from_the_side_is_found(tmp_path: Path) -> None
     (tmp_path / "plan").mkdir()
     (tmp_path / "plan" / "plan.c").write_text(
         '#include "plan/plan.h"\n#include "store/store.h"\n#include "headwater.h"\n'
-        '#include "walk/walk.h"\n#include "build/builder.h"\n#include "order.h"\n'
+        '#include "walk/walk.h"\n#include "builder/builder.h"\n#include "order.h"\n'
     )
     assert faults(tmp_path) == [
         f"plan/plan.c:{line} includes {name}"
-        for line, name in ((4, "walk/walk.h"), (5, "build/builder.h"), (6, "order.h"))
+        for line, name in ((4, "walk/walk.h"), (5, "builder/builder.h"), (6, "order.h"))
     ]
 
 

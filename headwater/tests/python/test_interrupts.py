@@ -133,7 +133,7 @@ def test_duckdb_s_own_error_ends_a_build_as_ctrl_c_does(
             signal.raise_signal(signal.SIGINT)
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr(sys.modules["headwater.build.build"]._Build, "run", interrupted)
+    monkeypatch.setattr(sys.modules["headwater.builder.build"]._Build, "run", interrupted)
     source = arrow_tables({"t": TinyTable({"id": "INTEGER"}, [(1,)])})
     with pytest.raises(KeyboardInterrupt):
         headwater.build(source, tmp_path / "s")

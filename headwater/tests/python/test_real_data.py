@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from built_examples import SOURCES, Builder, source_of
 from databases import EXAMPLES, shared_data
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.inference.infer import draft_source
 from headwater.inference.update import update_schema
 from headwater.metadata.parts import TASK_KEYS

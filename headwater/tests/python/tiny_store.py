@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from databases import TinyTable, arrow_tables, asked, sql_types, typed
 from headwater.binding import hash_embed
-from headwater.build.build import build
+from headwater.builder.build import build
 
 DAY_US = 86_400_000_000
 TEXT_DIM = 8

@@ -30,7 +30,7 @@ def selected(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def init(options: argparse.Namespace) -> int:
-    from headwater.build.workspace import source_files
+    from headwater.builder.workspace import source_files
     from headwater.inference.infer import draft_source
     from headwater.inference.update import update_schema
     from headwater.metadata.schema import Schema
@@ -79,7 +79,7 @@ def _update_text(told: dict[str, list[str]]) -> str:
 
 
 def build(options: argparse.Namespace) -> int:
-    from headwater.build import build as stages
+    from headwater.builder import build as stages
 
     if options.out is None and not options.dry_run:
         options.refuse("OUT, the folder of the store, or --dry-run is needed")

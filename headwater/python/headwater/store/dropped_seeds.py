@@ -1,6 +1,6 @@
 """Why rows of a task are not seeds: each reason with its count and the edit that mends it.
 
-A build counts the reasons (`build/task_seeds.py`). The task's entry in metadata.json has the
+A build counts the reasons (`builder/task_seeds.py`). The task's entry in metadata.json has the
 counts: `dropped` for all rows, `dropped_by_split` if splits are given, and `unknown_key`, the first
 key that names no row. So code that finds a task or a split without seeds can name the cause from
 the store alone.

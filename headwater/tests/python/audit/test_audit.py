@@ -17,7 +17,7 @@ from headwater.audit.association import compare
 from headwater.audit.declared import check_declared
 from headwater.audit.findings import CHECKS, Findings
 from headwater.audit.stored import SECTIONS, Stored, StoredFile
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.errors import StoreError
 from headwater.shop import generate

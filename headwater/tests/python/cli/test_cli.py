@@ -13,7 +13,7 @@ from pathlib import Path
 import headwater
 import pytest
 from databases import asked, bookstore, bookstore_metadata, write_sqlite
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.metadata.schema import Schema
 from headwater.progress import ProgressDisplay

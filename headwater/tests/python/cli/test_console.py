@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from databases import asked, bookstore, write_csv
 from fake_endpoint import FakeEndpoint
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.console import shown, to_json
 from headwater.progress import CLEAR_LINE, ProgressDisplay
@@ -89,7 +89,7 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error(
     def broken(*arguments: Any, **options: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(sys.modules["headwater.build.build"], "load_source", broken)
+    monkeypatch.setattr(sys.modules["headwater.builder.build"], "load_source", broken)
     assert main(["build", source, str(tmp_path / "s")]) == 1
     assert "headwater: Broken pipe" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()

@@ -19,7 +19,7 @@ from databases import (
     write_csv,
     write_sqlite,
 )
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.inference.infer import draft_source, infer
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.store.store import Store

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from databases import TinyDatabase, TinyTable, arrow_tables, run_script, sql_types, write_csv
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_source, infer

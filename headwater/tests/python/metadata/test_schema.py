@@ -10,7 +10,7 @@ import headwater
 import numpy as np
 import pytest
 from databases import bookstore_metadata
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.errors import SchemaError
 from headwater.metadata.from_json import STYPES, TARGET_STYPES, parse_duration
 from headwater.metadata.parts import (

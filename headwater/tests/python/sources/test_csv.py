@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from databases import typed
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.errors import SchemaError, SourceError
 from headwater.inference.infer import infer
 from headwater.metadata.parts import CsvFormat

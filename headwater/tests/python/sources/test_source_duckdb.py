@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.metadata.selection import Selection

@@ -13,7 +13,7 @@ import polars
 import pyarrow
 import pytest
 from headwater import binding
-from headwater.build.build import build, dry_run
+from headwater.builder.build import build, dry_run
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.sources.database import open_database

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.errors import SourceError
 from headwater.inference.infer import infer

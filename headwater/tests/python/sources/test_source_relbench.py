@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from databases import EXAMPLES, shared_data
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
 from headwater.metadata.schema import Schema

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from databases import run_script
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.errors import SourceError
 from headwater.inference.infer import draft_source, infer
 from headwater.interrupts import is_interrupt

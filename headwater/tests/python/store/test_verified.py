@@ -14,7 +14,7 @@ import headwater
 import pytest
 from databases import arrow_tables, asked, bookstore, bookstore_metadata
 from headwater import binding
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.errors import StoreError
 from headwater.store import verified

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from databases import asked, run_script, typed
 from headwater.audit.run import audit
-from headwater.build.build import build
+from headwater.builder.build import build
 from headwater.sampling.sampler import Sampler
 from headwater.store.store import Store
 
