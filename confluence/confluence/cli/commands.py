@@ -58,7 +58,9 @@ def run_command(options: argparse.Namespace) -> Told:
     from headwater.cli.commands import selected
 
     from confluence.report.tables import describe_evaluation
-    from confluence.runs.pipeline import Question, run_pipeline
+    from confluence.runs.ensemble import Ensemble
+    from confluence.runs.evaluate import Examination
+    from confluence.runs.pipeline import Database, Question, run_pipeline
 
     _check_alone("run", "use headwater build and confluence train")
     task = options.task or options.target
@@ -69,13 +71,17 @@ def run_command(options: argparse.Namespace) -> Told:
             target=options.target, target_type=options.target_type, obs_time=options.obs_time,
             label_window=options.label_window, split_column=options.split_column,
         )  # fmt: skip
+    cfg = preset(options.preset, **overrides_of(options))
+    database = Database(
+        source=options.source, metadata=options.metadata, seeds_dir=options.seeds_dir,
+        selected=selected(options), strict=options.strict, verify=options.verify,
+        query_timeout=options.query_timeout,
+    )  # fmt: skip
+    ensemble = Ensemble(tree_share=options.tree_share)
     result = run_pipeline(
-        options.source, task, options.out or default_out(task), question=question,
-        preset=options.preset, overrides=overrides_of(options), metadata=options.metadata,
-        seeds_dir=options.seeds_dir, query_timeout=options.query_timeout,
-        selected=selected(options), split=options.split,
-        strict=options.strict, overwrite=options.overwrite, tree_share=options.tree_share,
-        verify=options.verify, say=say,
+        database, task, options.out or default_out(task), cfg, question=question,
+        examination=Examination(split=options.split, ensemble=ensemble),
+        overwrite=options.overwrite, say=say,
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]

@@ -19,7 +19,7 @@ from confluence.runs.ask import Queries, ask
 from confluence.runs.ensemble import ALONE, Ensemble
 from confluence.runs.regime import VisibleUntil, regime_config
 from confluence.runs.saved_run import SavedRun, check_split
-from confluence.scores.scoring import evaluate
+from confluence.scores.scoring import Terms, evaluate
 from confluence.scores.verdict import of_model
 from confluence.training.masked_cell_score import HeldOut, Sums, evaluate_held_out
 from confluence.trees.tree_baselines import tree_baselines, visible_history
@@ -84,11 +84,11 @@ def scoring(
         trees = None
         if wanted.trees:
             trees = tree_baselines(store, cfg, target, labels, split, history=answered.trees)
+        terms = Terms(split, cfg.metric, cfg.visible_until, wanted.resamples)
         result = evaluate(
-            answered.predictions, labels, target, split=split, metric=cfg.metric,
-            visible_until=cfg.visible_until, trees=trees,
+            answered.predictions, labels, target, terms, trees=trees,
             has_history=visible_history(store, cfg, target, labels, split),
-            resamples=wanted.resamples, answer=of_model(ensemble.tree_share),
+            answer=of_model(ensemble.tree_share),
         )  # fmt: skip
         return {**result, **answered.made, "task": place.title, "step": run.step}
 

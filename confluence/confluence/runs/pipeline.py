@@ -21,9 +21,7 @@ import headwater
 from headwater.errors import nearest
 from headwater.files import check_output, read_bytes, read_text, whole
 
-from confluence.answers.with_trees import check_share
 from confluence.config import Config
-from confluence.config import preset as preset_config
 from confluence.data.label_values import check_label_values
 from confluence.data.stores import find_places
 from confluence.data.tasks import NO_BATCHES, TaskError, find_task, open_sampler, read_labels
@@ -32,7 +30,6 @@ from confluence.folder import checkpoint
 from confluence.folder.files import build_at, read_json, write_whole
 from confluence.report.evaluation import Evaluation
 from confluence.report.page import PAGE
-from confluence.runs.ensemble import Ensemble
 from confluence.runs.evaluate import Examination, scoring
 from confluence.runs.load import load
 from confluence.runs.predict import Request, predictions
@@ -83,17 +80,38 @@ class Question:
         return {name: value for name, value in entry.items() if value is not None}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Database:
+    """The database of a run, and how a store is built from it.
+
+    Attributes:
+        metadata: a metadata.json; None: it is inferred.
+        seeds_dir: folder of label tables; None: that of the metadata.
+        selected: the choice of tables, as `headwater.infer` and `headwater.build` take it.
+        strict: stop if without metadata anything must be assumed, or the build drops anything.
+        verify: whether the store is read to its last byte, as of `headwater.Store`.
+        query_timeout: seconds after which a query is stopped; None: 600. 0: never.
+    """
+
+    source: str
+    metadata: Path | None = None
+    seeds_dir: Path | None = None
+    selected: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    strict: bool = False
+    verify: str = "once"
+    query_timeout: float | None = None
+
+
 def write_metadata(
-    source: str, task: str, question: Question | None, out: Path, given: Path | None,
-    selected: Mapping[str, Sequence[str]], *, strict: bool, say: Say,
-) -> Path:  # fmt: skip
-    """metadata.json of the run: a given file or what is inferred, and the question."""
-    path = out / METADATA
+    database: Database, task: str, question: Question | None, out: Path, say: Say
+) -> Path:
+    """metadata.json of the run: a given file or an inferred one, and the question."""
+    path, given = out / METADATA, database.metadata
     assumed: list[str] = []
     if given is not None:
         metadata = read_metadata(given)
     else:
-        metadata, assumed = infer_metadata(source, selected)
+        metadata, assumed = infer_metadata(database.source, database.selected)
     if question is not None:
         tasks = metadata.setdefault("tasks", {})
         tasks[task] = {**tasks.get(task, {}), **question.to_task()}
@@ -108,7 +126,7 @@ def write_metadata(
             if before not in (None, unfinished.read_bytes()):
                 how = "inferred" if given is None else "written"
                 say(f"{path} is {how} anew; its old content is in {_keep(before, out)}")
-    tell_assumptions(assumed, path, strict=strict, say=say)
+    tell_assumptions(assumed, path, strict=database.strict, say=say)
     return path
 
 
@@ -170,23 +188,20 @@ def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: S
 
 
 def build_store(
-    source: str, schema: headwater.Schema, out: Path, *, seeds_dir: Path | None,
-    selected: Mapping[str, Sequence[str]], say: Say, strict: bool = False, keep: bool = False,
-    verify: str = "once", query_timeout: float | None = None,
-) -> Path:  # fmt: skip
+    database: Database, schema: headwater.Schema, out: Path, *, say: Say, keep: bool = False
+) -> Path:
     """Build the store, unless it was built from this source as it is, with this schema, and is not
     damaged.
 
     Args:
         schema: with the run's task alone (`read_schema`).
-        keep: a run learned from the store that is there: raise where another would take its place.
-        verify: whether the store is read to its last byte, as of `headwater.Store`.
-        query_timeout: as of `headwater.build`; None: as there by default.
+        keep: a run learned from the store that is there: raise if another would take its place.
     """
     from headwater.builder.workspace import source_files
     from headwater.progress import ProgressDisplay
 
     store, mark = out / STORE, out / BUILT
+    source, selected, seeds_dir = database.source, database.selected, database.seeds_dir
     files = source_files(source, store)
     stamped = (files or []) + _label_files(schema, seeds_dir)
     inputs = {
@@ -205,24 +220,24 @@ def build_store(
         )
     if store.exists() and same and (keep or files is not None):
         # A server does not say what changed, and what a run learned from stays.
-        damage = _damage(store, verify)
+        damage = _damage(store, database.verify)
         if damage is None:
             say(f"{store} is up to date")
             return store
         say(f"{store} is damaged and is built again: {damage}")
     say(f"building {store}")
-    display = ProgressDisplay(sys.stderr)
+    display, timeout_s = ProgressDisplay(sys.stderr), database.query_timeout
     try:
         report = headwater.build(
             source, str(store), metadata=schema, seeds_dir=seeds_dir, progress=display,
-            strict=strict, **selected,
-            **({} if query_timeout is None else {"query_timeout": query_timeout}),
+            strict=database.strict, **selected,
+            **({} if timeout_s is None else {"query_timeout": timeout_s}),
         )  # fmt: skip
     finally:
         display.close()
     say(str(report))
     write_whole(mark, json.dumps({**inputs, "store": report.fingerprint}))
-    verified_stores([str(store)], verify)
+    verified_stores([str(store)], database.verify)
     return store
 
 
@@ -355,64 +370,49 @@ def train_or_load(
 
 
 def run_pipeline(
-    source: str, task: str, out: Path, *, preset: str, overrides: dict[str, Any],
-    question: Question | None = None, metadata: Path | None = None, seeds_dir: Path | None = None,
-    selected: Mapping[str, Sequence[str]] | None = None, split: str = "test", strict: bool = False,
-    overwrite: bool = False, tree_share: float = 0.0, verify: str = "once",
-    query_timeout: float | None = None, say: Say = lambda message: None,
+    database: Database, task: str, out: Path, cfg: Config, *, examination: Examination,
+    question: Question | None = None, overwrite: bool = False, say: Say = lambda message: None,
 ) -> dict[str, Any]:  # fmt: skip
     """All stages. The result names the files and holds the evaluation.
 
     Args:
         task: name of the question, or without one a task of the metadata.
-        seeds_dir: where label tables are; by default in the folder of the given metadata.
-        selected: what infer() and build() of headwater take to choose tables.
-        strict: stop where without metadata anything must be assumed, or the build drops anything.
-        overwrite: replace what `out` holds of a run of another task, store or other settings.
-        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
-        verify: whether the store is read to its last byte, as of `headwater.Store`.
-        query_timeout: seconds after which a query is stopped; None: 600. 0: never.
-        say: told what happens, a line or a paragraph at a time.
+        examination: the split that is scored and predicted, and the share of trees.
+        overwrite: replace the run that `out` holds of another task, store or other settings.
+        say: called with a line or a paragraph at each stage.
     """
-    cfg = preset_config(preset, **overrides)  # complain before anything slow
-    check_installed(cfg.log_to)
-    check_share(tree_share)
-    cfg.check_scored(split)
+    check_installed(cfg.log_to)  # before anything slow
+    cfg.check_scored(examination.split)
     check_folder(out, task, cfg, overwrite=overwrite)
     check_output(out / BUILT, "--out", is_own=_is_mark, what="a file of a run")
     out.mkdir(parents=True, exist_ok=True)
-    if seeds_dir is None and metadata is not None:
-        seeds_dir = metadata.resolve().parent
-        check_label_tables(read_metadata(metadata), seeds_dir)
+    if database.seeds_dir is None and (given := database.metadata) is not None:
+        folder = given.resolve().parent
+        database = dataclasses.replace(database, seeds_dir=folder)
+        check_label_tables(read_metadata(given), folder)
     say("reading the schema")
     before = read_bytes(out / METADATA) if (out / METADATA).exists() else None
     has_store = (out / BUILT).exists()
-    path = write_metadata(
-        source, task, question, out, metadata, selected or {}, strict=strict, say=say
-    )
+    path = write_metadata(database, task, question, out, say)
     try:
         schema = read_schema(path, task, say)
         if question is not None:
             check_anchor(schema, question)
-        store = build_store(
-            source, schema, out, seeds_dir=seeds_dir, selected=selected or {}, say=say,
-            strict=strict, keep=bool(checkpoint.saved_steps(out)) and not overwrite, verify=verify,
-            query_timeout=query_timeout,
-        )  # fmt: skip
+        keep = bool(checkpoint.saved_steps(out)) and not overwrite
+        store = build_store(database, schema, out, say=say, keep=keep)
     except BaseException as error:
         if before is not None and (has_store or isinstance(error, FileExistsError | TaskError)):
-            path.write_bytes(before)  # of what is there
+            path.write_bytes(before)  # the old content
         raise
     opened = {str(store): open_store(store)}  # verified when it was built or found
     check_seeds(opened[str(store)], task, question, say)
-    check_scored(opened[str(store)], task, cfg, split)
+    check_scored(opened[str(store)], task, cfg, examination.split)
     run = train_or_load(opened, task, out, cfg, say=say, overwrite=overwrite)
-    say(f"evaluating on {split}")
-    ensemble = Ensemble(tree_share=tree_share)
-    examination = Examination(split=split, ensemble=ensemble)
+    say(f"evaluating on {examination.split}")
     evaluation = Evaluation(scoring(run, examination, opened=opened).result())
-    file = run.predictions_file(split, tree_share=tree_share)
-    request = Request(split=split, ensemble=ensemble)
+    ensemble = examination.ensemble
+    file = run.predictions_file(examination.split, tree_share=ensemble.tree_share)
+    request = Request(split=examination.split, ensemble=ensemble)
     answers = predictions(run, request, file, opened=opened)
     files = {
         "store": str(store),

@@ -53,7 +53,7 @@ from confluence.runs.regime import VisibleUntil, regime_config
 from confluence.runs.saved_run import SavedRun, check_split
 from confluence.scores import linear
 from confluence.scores.linear import Ridge, Softmax
-from confluence.scores.scoring import Predictions, evaluate
+from confluence.scores.scoring import Predictions, Terms, evaluate
 from confluence.scores.verdict import OF_PROBE
 from confluence.training.step import batch_shape, compiled_by_shape
 from confluence.trees.tree_baselines import tree_baselines, visible_history
@@ -111,15 +111,13 @@ def probe(
         read_scores(fitted.linear.scores(h), target)
         for fitted, h in zip(probes, wanted.vectors, strict=True)
     ]
+    terms = Terms(split, cfg.metric, cfg.visible_until, resamples)
+    baselines = tree_baselines(store, cfg, target, labels, split) if trees else {}
+    untrained = _by_first_weights(answers[1][0], wanted.seeds, labels)
     result = evaluate(
-        _predictions(wanted, answers[0]), labels, target, split=split, metric=cfg.metric,
-        visible_until=cfg.visible_until,
-        trees={
-            UNTRAINED: _by_first_weights(answers[1][0], wanted.seeds, labels),
-            **(tree_baselines(store, cfg, target, labels, split) if trees else {}),
-        },
-        has_history=visible_history(store, cfg, target, labels, split),
-        resamples=resamples, answer=OF_PROBE,
+        _predictions(wanted, answers[0]), labels, target, terms,
+        trees={UNTRAINED: untrained, **baselines},
+        has_history=visible_history(store, cfg, target, labels, split), answer=OF_PROBE,
     )  # fmt: skip
     result |= {
         "task": place.title,

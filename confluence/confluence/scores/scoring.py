@@ -43,22 +43,38 @@ class Predictions:
     null_probabilities: Floats  # [n]
 
 
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """The split that is scored, and how.
+
+    Attributes:
+        metric: of `Config.metric`.
+        visible_until: up to when the database was visible; None: up to each seed's time.
+        resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
+            no intervals, no parts and no verdict.
+    """
+
+    split: str
+    metric: str
+    visible_until: str | None = None
+    resamples: int | None = 0
+
+
 def evaluate(
-    predictions: Predictions, labels: Labels, task: Task, *, split: str, metric: str,
-    visible_until: str | None = None, trees: Mapping[str, Mapping[str, Any]] | None = None,
-    has_history: NDArray[np.bool_] | None = None, resamples: int | None = 0,
-    answer: Answer | None = None,
+    predictions: Predictions, labels: Labels, task: Task, terms: Terms, *,
+    trees: Mapping[str, Mapping[str, Any]] | None = None,
+    has_history: NDArray[np.bool_] | None = None, answer: Answer | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score one pass over a split. The result is plain and can be written as JSON.
 
     Args:
-        trees: what `tree_baselines` returned; None: those baselines are left out.
-        has_history: of each seed of the task, from `visible_history`; None: the
-            result is not told apart by it.
-        resamples: of the bootstrap; None: as many as the number of seeds allows, at most 1000; 0:
-            no intervals, no parts and no verdict.
+        trees: the result of `tree_baselines`; None: those baselines are left out.
+        has_history: of each seed of the task, from `visible_history`; None: the result has no parts
+            by it.
         answer: gives the predictions its name; None: they are the model's.
     """
+    split, metric, resamples = terms.split, terms.metric, terms.resamples
+    visible_until = terms.visible_until
     if resamples is not None and resamples < 0:
         raise ValueError(f"resamples is {resamples}, expected at least 0")
     index = predictions.seed_index.astype(np.int64)

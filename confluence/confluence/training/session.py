@@ -43,7 +43,7 @@ from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
 from confluence.scores.metrics import main_metric
-from confluence.scores.scoring import evaluate
+from confluence.scores.scoring import Terms, evaluate
 from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
 from confluence.training.step import (
     Constants,
@@ -303,10 +303,8 @@ class Session:
                 predictions = self.group.joined(predictions)
                 if not self.group.is_first:
                     continue
-                result = evaluate(
-                    predictions, labels, task, split="val", metric=cfg.metric,
-                    visible_until=cfg.visible_until,
-                )  # fmt: skip
+                terms = Terms("val", cfg.metric, cfg.visible_until)
+                result = evaluate(predictions, labels, task, terms)
                 said = {**result, "task": place.title, "alive_share": alive.share()}
                 log.event("evaluate", step=step, **said)
                 scores.append(_score(result, task, cfg.metric))

@@ -30,7 +30,7 @@ BUILDING = """
 import sys
 from pathlib import Path
 import headwater
-from confluence.runs.pipeline import build_store
+from confluence.runs.pipeline import Database, build_store
 from headwater.console import say
 out = Path(sys.argv[1])
 (out / "csv").mkdir()
@@ -39,7 +39,7 @@ columns = '"columns": {"id": {"stype": "identifier"}, "x": {"stype": "numerical"
 tables = '{"a": {"primary_key": "id", ' + columns + '}}'
 (out / "metadata.json").write_text('{"name": "a", "tables": ' + tables + '}')
 schema = headwater.Schema.load(out / "metadata.json")
-build_store(str(out / "csv"), schema, out, seeds_dir=None, selected={}, say=say)
+build_store(Database(source=str(out / "csv")), schema, out, say=say)
 print("done")
 """
 

@@ -24,7 +24,7 @@ from confluence.data import verification
 from confluence.ranks.watchdog import Watchdog
 from confluence.runs.backtest import backtest
 from confluence.runs.load import load
-from confluence.runs.pipeline import build_store
+from confluence.runs.pipeline import Database, build_store
 from confluence.runs.pretrain import pretrain
 from confluence.runs.run import Run
 from confluence.watch.log import FILE
@@ -200,10 +200,8 @@ def test_a_store_that_is_there_and_damaged_is_built_again(
 
     def build(verify: str = "once") -> Path:
         schema = headwater.infer(str(tmp_path / "csv"))
-        return build_store(
-            str(tmp_path / "csv"), schema, tmp_path, seeds_dir=None, selected={}, say=said.append,
-            verify=verify,
-        )  # fmt: skip
+        database = Database(source=str(tmp_path / "csv"), verify=verify)
+        return build_store(database, schema, tmp_path, say=said.append)
 
     store = build(verify="header")
     assert readings == []
@@ -226,8 +224,8 @@ def test_run_hands_on_whether_it_verifies(
 ) -> None:
     given: list[str] = []
 
-    def pipeline(*_: Any, verify: str, **__: Any) -> None:
-        given.append(verify)
+    def pipeline(database: Database, *_: Any, **__: Any) -> None:
+        given.append(database.verify)
         raise ValueError("far enough")
 
     monkeypatch.setattr("confluence.runs.pipeline.run_pipeline", pipeline)

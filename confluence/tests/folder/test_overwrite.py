@@ -10,10 +10,12 @@ import headwater
 import pytest
 
 from confluence.cli.commands import default_out
+from confluence.config import preset
 from confluence.folder.checkpoint import Keeper
 from confluence.folder.files import held
 from confluence.report.evaluation_files import task_folder
-from confluence.runs.pipeline import run_pipeline
+from confluence.runs.evaluate import Examination
+from confluence.runs.pipeline import Database, run_pipeline
 from confluence.runs.run_folder import clear_run
 from confluence.watch.trackers import KINDS, Sinks
 
@@ -161,5 +163,6 @@ def test_a_run_reads_no_label_table_outside_of_the_folder_of_its_metadata(tmp_pa
     task = {"seeds": {"train": "../labels.csv"}}
     make(tmp_path, {"labels.csv": "id,y\n", "own/m.json": json.dumps({"tasks": {"t": task}})})
     with pytest.raises(headwater.TaskError, match="lies outside of"):
-        run_pipeline("csv", "t", tmp_path / "run", preset="tiny", overrides={},
-                     metadata=tmp_path / "own" / "m.json")  # fmt: skip
+        database = Database(source="csv", metadata=tmp_path / "own" / "m.json")
+        examination = Examination(split="test")
+        run_pipeline(database, "t", tmp_path / "run", preset("tiny"), examination=examination)

@@ -11,7 +11,7 @@ import headwater
 import pytest
 
 from confluence.cli.main import main
-from confluence.runs.pipeline import Question, build_store, read_schema, write_metadata
+from confluence.runs.pipeline import Database, Question, build_store, read_schema, write_metadata
 
 
 def write(path: Path, script: str) -> str:
@@ -26,9 +26,8 @@ def test_a_store_is_built_again_when_its_database_changed(tmp_path: Path) -> Non
 
     def build(source: str, **selected: list[str]) -> int:
         schema = headwater.infer(source, **selected)
-        store = build_store(
-            source, schema, tmp_path, seeds_dir=None, selected=selected, say=said.append
-        )
+        database = Database(source=source, selected=selected)
+        store = build_store(database, schema, tmp_path, say=said.append)
         tables = json.loads(next(store.glob("*/metadata.json")).read_text())["tables"]
         return int(tables[-1]["row_range"][1])
 
@@ -77,7 +76,7 @@ def test_a_run_needs_no_task_but_its_own(bad: dict[str, Any], tmp_path: Path) ->
     said: list[str] = []
     schema = read_schema(path, "v", said.append)
     assert said == ["the store is built for v, without the tasks bad"]
-    store = build_store(source, schema, tmp_path, seeds_dir=None, selected={}, say=said.append)
+    store = build_store(Database(source=source), schema, tmp_path, say=said.append)
     with headwater.Store(store) as opened:
         assert [task["name"] for task in opened.metadata["tasks"]] == ["v"]
     with pytest.raises(headwater.HeadwaterError, match="task 'bad'"):
@@ -101,7 +100,7 @@ QUESTION = Question(
 
 def inferred(tmp_path: Path, source: str, *, strict: bool = False) -> list[str]:
     said: list[str] = []
-    write_metadata(source, "good", QUESTION, tmp_path, None, {}, strict=strict, say=said.append)
+    write_metadata(Database(source=source, strict=strict), "good", QUESTION, tmp_path, said.append)
     return said
 
 
@@ -199,7 +198,9 @@ def test_metadata_that_were_edited_in_place_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "metadata.before.json").read_text() == edited
     said: list[str] = []
     path.write_text(edited)
-    write_metadata(source, "good", None, tmp_path, path, {}, strict=True, say=said.append)
+    write_metadata(
+        Database(source=source, metadata=path, strict=True), "good", None, tmp_path, said.append
+    )
     assert said == [] and path.read_text() == edited
 
 
@@ -223,9 +224,13 @@ def test_old_metadata_are_kept_each_in_a_file_of_its_own(tmp_path: Path) -> None
     assert kept == {"metadata.before.json": first, "metadata.before-2.json": second}
     said: list[str] = []  # a question that is added to the file that is given
     path.write_text(second)
-    write_metadata(source, "more", QUESTION, out, path, {}, strict=True, say=said.append)
+    write_metadata(
+        Database(source=source, metadata=path, strict=True), "more", QUESTION, out, said.append
+    )
     assert "is written anew; its old content is in" in "".join(said)
     assert list(json.loads(path.read_text())["tasks"])[-2:] == ["good", "more"]
     written = path.read_text()
-    write_metadata(source, "more", QUESTION, out, path, {}, strict=True, say=said.append)
+    write_metadata(
+        Database(source=source, metadata=path, strict=True), "more", QUESTION, out, said.append
+    )
     assert path.read_text() == written and len(said) == 1

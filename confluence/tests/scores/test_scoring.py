@@ -11,7 +11,7 @@ from headwater.store.row_keys import time_us
 
 from confluence.data.tasks import NO_TIME, Labels, Task
 from confluence.scores.baselines import entity_histories
-from confluence.scores.scoring import Predictions, evaluate, time_parts, time_text
+from confluence.scores.scoring import Predictions, Terms, evaluate, time_parts, time_text
 
 DAY = 86_400_000_000
 
@@ -86,7 +86,7 @@ def test_evaluation_scores_every_labelled_seed_of_the_split_once() -> None:
     labels = labels_of(ROWS, is_known=known, is_labelled=known)
     task = task_of(SemanticType.BOOLEAN)
     predictions = predictions_of([5, 2, 4], [0.9, 0.8, 0.1])
-    result = evaluate(predictions, labels, task, split="test", metric="mae")
+    result = evaluate(predictions, labels, task, Terms(split="test", metric="mae"))
     assert (result["seeds"], result["scored"], result["unlabelled"]) == (3, 2, 1)
     assert result["metrics"]["auroc"] == 1.0
     assert result["regime"] == "rolling"
@@ -94,13 +94,15 @@ def test_evaluation_scores_every_labelled_seed_of_the_split_once() -> None:
     assert constant["value"] == pytest.approx(2 / 3)
     assert entity["fallback_share"] == 0.5  # anchor 8 knows nothing yet
     frozen = evaluate(
-        predictions, labels, task, split="test", metric="mae", visible_until="1970-01-02"
+        predictions, labels, task, Terms(split="test", metric="mae", visible_until="1970-01-02")
     )
     assert (frozen["regime"], frozen["visible_until"]) == ("frozen", "1970-01-02")
     with pytest.raises(ValueError, match="predictions cover 2 seeds, split 'test' of task 't' has"):
-        evaluate(predictions_of([5, 2], [1, 1]), labels, task, split="test", metric="mae")
+        evaluate(predictions_of([5, 2], [1, 1]), labels, task, Terms(split="test", metric="mae"))
     with pytest.raises(ValueError, match="came twice"):
-        evaluate(predictions_of([5, 2, 2], [1] * 3), labels, task, split="test", metric="mae")
+        evaluate(
+            predictions_of([5, 2, 2], [1] * 3), labels, task, Terms(split="test", metric="mae")
+        )
 
 
 def test_numerical_baselines_use_the_median_for_mae_and_the_mean_for_rmse() -> None:
@@ -108,7 +110,7 @@ def test_numerical_baselines_use_the_median_for_mae_and_the_mean_for_rmse() -> N
     labels, task = labels_of(rows), task_of(SemanticType.NUMERICAL)
     one = predictions_of([3], [1.0])
     by_metric = {
-        metric: evaluate(one, labels, task, split="val", metric=metric)["baselines"]
+        metric: evaluate(one, labels, task, Terms(split="val", metric=metric))["baselines"]
         for metric in ("mae", "rmse")
     }
     assert by_metric["mae"]["global_constant"]["value"] == 0.0
@@ -135,9 +137,12 @@ def scored_in_full(resamples: int | None = 50, **more: Any) -> tuple[dict[str, A
     index = list(range(len(SCORED)))
     predictions = predictions_of(index, [labels.targets[i] + 0.5 for i in index])
     result = evaluate(
-        predictions, labels, task_of(SemanticType.NUMERICAL), split="test", metric="mae",
-        resamples=resamples, **more,
-    )  # fmt: skip
+        predictions,
+        labels,
+        task_of(SemanticType.NUMERICAL),
+        Terms(split="test", metric="mae", resamples=resamples),
+        **more,
+    )
     return result, labels
 
 
@@ -206,9 +211,12 @@ def test_nothing_scored_is_no_error() -> None:
     unknown = np.array([True, False])
     labels = labels_of([(7, 1, 0.0, 0), (7, 5, 0.0, 2)], is_known=unknown, is_labelled=unknown)
     result = evaluate(
-        predictions_of([1], [0.5]), labels, task_of(SemanticType.BOOLEAN), split="test",
-        metric="mae", resamples=None, has_history=np.array([True, True]),
-    )  # fmt: skip
+        predictions_of([1], [0.5]),
+        labels,
+        task_of(SemanticType.BOOLEAN),
+        Terms(split="test", metric="mae", resamples=None),
+        has_history=np.array([True, True]),
+    )
     assert (result["scored"], result["anchors"], result["obs_time"]) == (0, 0, [])
     assert set(result["metrics"].values()) == {None}
 
@@ -227,12 +235,16 @@ def test_true_rows_and_those_called_true_are_counted() -> None:
     """Of test one seed is true and none has a probability above one half."""
     labels = labels_of([(7, 1, 1.0, 0), (7, 5, 1.0, 2), (8, 2, 0.0, 2), (9, 6, 0.0, 2)])
     result = evaluate(
-        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]), labels, task_of(SemanticType.BOOLEAN),
-        split="test", metric="auroc",
-    )  # fmt: skip
+        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]),
+        labels,
+        task_of(SemanticType.BOOLEAN),
+        Terms(split="test", metric="auroc"),
+    )
     assert (result["scored"], result["true"], result["called_true"]) == (3, 1, 0)
     number = evaluate(
-        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]), labels, task_of(SemanticType.NUMERICAL),
-        split="test", metric="mae",
-    )  # fmt: skip
+        predictions_of([1, 2, 3], [0.5, 0.1, 0.2]),
+        labels,
+        task_of(SemanticType.NUMERICAL),
+        Terms(split="test", metric="mae"),
+    )
     assert "true" not in number

@@ -15,7 +15,7 @@ from test_scoring import labels_of, predictions_of, task_of
 
 from confluence.report.tables import describe_evaluation
 from confluence.scores.metrics import main_metric
-from confluence.scores.scoring import evaluate
+from confluence.scores.scoring import Terms, evaluate
 from confluence.scores.verdict import (
     OF_PROBE,
     Answer,
@@ -215,9 +215,12 @@ def test_an_evaluation_has_a_verdict_and_the_table_ends_with_it() -> None:
     trees = np.full(220, np.nan)
     trees[index] = truth
     result = evaluate(
-        predictions_of(index.tolist(), model.tolist()), labels, task, split="test", metric="mae",
-        trees={"history": {"model": "trees", "values": trees}}, resamples=None,
-    )  # fmt: skip
+        predictions_of(index.tolist(), model.tolist()),
+        labels,
+        task,
+        Terms(split="test", metric="mae", resamples=None),
+        trees={"history": {"model": "trees", "values": trees}},
+    )
     # Of 100 × 100 pairs 96 × 96 are right and 2 × 96 × 4 are ties: .9216 + .0384.
     assert result["metrics"]["auroc"] == pytest.approx(0.96)
     found = result["verdict"]
@@ -228,7 +231,10 @@ def test_an_evaluation_has_a_verdict_and_the_table_ends_with_it() -> None:
     assert found["text"].startswith("Trees on history are better than the model by 0.0400 [0.0")
     assert describe_evaluation(result)[-2:] == ["", found["text"]]
     plain = evaluate(
-        predictions_of(index.tolist(), model.tolist()), labels, task, split="test", metric="mae"
+        predictions_of(index.tolist(), model.tolist()),
+        labels,
+        task,
+        Terms(split="test", metric="mae"),
     )
     assert "verdict" not in plain  # without intervals nobody can tell
 
@@ -239,9 +245,11 @@ def test_a_few_resamples_decide_nothing(resamples: int, kind: str) -> None:
     rows = [(anchor, 1, float(anchor % 2), 2 * int(anchor >= 20)) for anchor in range(220)]
     index = np.arange(20, 220)
     result = evaluate(
-        predictions_of(index.tolist(), (index % 2 * 1.0).tolist()), labels_of(rows),
-        task_of(SemanticType.BOOLEAN), split="test", metric="mae", resamples=resamples,
-    )  # fmt: skip
+        predictions_of(index.tolist(), (index % 2 * 1.0).tolist()),
+        labels_of(rows),
+        task_of(SemanticType.BOOLEAN),
+        Terms(split="test", metric="mae", resamples=resamples),
+    )
     assert result["verdict"]["kind"] == kind
     wanted = f"its intervals are of {resamples} resamples, and 40 are needed"
     assert (wanted in result["verdict"]["text"]) == (kind == "unknown")
