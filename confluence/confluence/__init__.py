@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from confluence.version import VERSION
+
 if TYPE_CHECKING:
     from confluence.config import PRESETS as PRESETS
     from confluence.config import Config as Config
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from confluence.training.step import NonFiniteLossError as NonFiniteLossError
     from confluence.training.step import RecompilationError as RecompilationError
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 HOMES = {
     "PRESETS": "config",

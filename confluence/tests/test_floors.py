@@ -65,7 +65,7 @@ CONFLUENCE = House(
         ("ranks",), ("model",), ("data",), ("folder",), ("watch",), ("trees",), ("scores",),
         ("answers",), ("report",), ("training",), ("measure",), ("runs",), ("cli",),
     ),
-    frozenset({"config", "value_checks"}),
+    frozenset({"config", "value_checks", "version"}),
     frozenset({"__init__", "__main__"}),
 )  # fmt: skip
 HOUSES = pytest.mark.parametrize("house", [HEADWATER, CONFLUENCE], ids=["headwater", "confluence"])
@@ -84,6 +84,8 @@ def imported(path: Path, package: str) -> Iterator[tuple[int, str]]:
             for name in node.names:
                 if name.name.startswith(f"{package}."):
                     yield node.lineno, name.name.removeprefix(f"{package}.")
+                if name.name == package:
+                    yield node.lineno, "__init__"
 
 
 @HOUSES
@@ -134,9 +136,10 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
 def test_an_import_from_above_is_found(tmp_path: Path) -> None:
     house = House(tmp_path / "shed", (("model",), ("runs",)), frozenset(), frozenset())
     (tmp_path / "shed" / "model").mkdir(parents=True)
-    text = "def f():\n    from shed.runs import run\n"
+    text = "import shed\ndef f():\n    from shed.runs import run\n"
     (tmp_path / "shed" / "model" / "loss.py").write_text(text)
-    assert house.faults() == ["model/loss:2 imports runs.run"]
+    faults = ["model/loss:1 imports __init__", "model/loss:3 imports runs.run"]
+    assert house.faults() == faults
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 import headwater
 from headwater.cli.arguments import add_no_verify, add_source
 
-import confluence
 from confluence.cli import commands as does
 from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, Config
 from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind, typed
+from confluence.version import VERSION
 
 SPLITS = ("train", "val", "test")
 EXPERT = GROUPS[-1]
@@ -61,7 +61,7 @@ class HelpAll(argparse.Action):
 def make_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = Parser(prog="confluence", description="Train relational transformers on databases.")
-    versions = f"confluence {confluence.__version__}, headwater {headwater.__version__}"
+    versions = f"confluence {VERSION}, headwater {headwater.__version__}"
     parser.add_argument("--version", action="version", version=versions)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (

@@ -18,7 +18,6 @@ import numpy as np
 from headwater.console import say
 from numpy.typing import NDArray
 
-import confluence
 from confluence.config import Config, ConfigError
 from confluence.config import preset as preset_config
 from confluence.data.pack import (
@@ -42,6 +41,7 @@ from confluence.data.verification import verified_stores
 from confluence.data.walk import estimated_bytes, free_on_disk, order_of, walked
 from confluence.folder.files import check_outside
 from confluence.ranks.group import current
+from confluence.version import VERSION
 
 Opener = Callable[[int], contextlib.AbstractContextManager[tuple[OpenStore, ...]]]
 """Opens the sampler of a rank."""
@@ -203,7 +203,7 @@ def _about(store: OpenStore, cfg: Config) -> dict[str, Any]:
     """What a pack was made from and for."""
     sampler = store.sampler
     return {
-        "made_by": f"confluence {confluence.__version__}",
+        "made_by": f"confluence {VERSION}",
         "store": {
             "path": str(Path(store.path).absolute()), "name": store.metadata["name"],
             "fingerprint": str(store.metadata["fingerprint"]),

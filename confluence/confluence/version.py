@@ -1,0 +1,3 @@
+"""The version of the package, which packs and `--version` name."""
+
+VERSION = "0.1.0"
