@@ -97,7 +97,7 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
 
 
 def _rows_as_lines(path: Path, duckdb: Any) -> Iterator[Line]:
-    from headwater.builder.convert import canonical_text
+    from headwater.sources.value_sql import canonical_text
 
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")

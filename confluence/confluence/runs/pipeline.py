@@ -171,7 +171,8 @@ def infer_metadata(
     """What `headwater init` writes, and what it asks a person to check."""
     from headwater.inference.infer import draft_source
 
-    draft = draft_source(source, **selected)
+    choice: dict[str, Any] = dict(selected)
+    draft = draft_source(source, **choice)
     return draft.schema().to_dict(), draft.every_check()
 
 
@@ -227,11 +228,13 @@ def build_store(
         say(f"{store} is damaged and is built again: {damage}")
     say(f"building {store}")
     display, timeout_s = ProgressDisplay(sys.stderr), database.query_timeout
+    more: dict[str, Any] = dict(selected)
+    if timeout_s is not None:
+        more["query_timeout"] = timeout_s
     try:
         report = headwater.build(
             source, str(store), metadata=schema, seeds_dir=seeds_dir, progress=display,
-            strict=database.strict, **selected,
-            **({} if timeout_s is None else {"query_timeout": timeout_s}),
+            strict=database.strict, **more,
         )  # fmt: skip
     finally:
         display.close()
