@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from confluence.config import Config as Config
     from confluence.config import ConfigError as ConfigError
     from confluence.config import preset as preset
-    from confluence.data.pack import PackError as PackError
     from confluence.data.tasks import TaskError as TaskError
     from confluence.folder.checkpoint import CheckpointError as CheckpointError
     from confluence.measure.advise import advise as advise
+    from confluence.packs.pack import PackError as PackError
+    from confluence.packs.prebatch import prebatch as prebatch
     from confluence.ranks.rendezvous import RendezvousError as RendezvousError
     from confluence.ranks.stop import TrainingStopped as TrainingStopped
     from confluence.runs.backtest import backtest as backtest
     from confluence.runs.load import load as load
-    from confluence.runs.prebatch import prebatch as prebatch
     from confluence.runs.pretrain import pretrain as pretrain
     from confluence.runs.run import Run as Run
     from confluence.runs.train import train as train
@@ -44,7 +44,7 @@ HOMES = {
     "Config": "config",
     "ConfigError": "config",
     "NonFiniteLossError": "training.step",
-    "PackError": "data.pack",
+    "PackError": "packs.pack",
     "RecompilationError": "training.step",
     "RelationalTransformer": "training.own_loop",
     "RendezvousError": "ranks.rendezvous",
@@ -55,7 +55,7 @@ HOMES = {
     "backtest": "runs.backtest",
     "compute_loss": "training.own_loop",
     "load": "runs.load",
-    "prebatch": "runs.prebatch",
+    "prebatch": "packs.prebatch",
     "preset": "config",
     "pretrain": "runs.pretrain",
     "train": "runs.train",

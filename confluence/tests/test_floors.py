@@ -62,8 +62,8 @@ HEADWATER = House(
 CONFLUENCE = House(
     ROOT / "confluence" / "confluence",
     (
-        ("ranks",), ("model",), ("data",), ("folder",), ("watch",), ("trees",), ("scores",),
-        ("answers",), ("report",), ("training",), ("measure",), ("runs",), ("cli",),
+        ("ranks",), ("model",), ("data",), ("folder",), ("watch",), ("packs",), ("trees",),
+        ("scores",), ("answers",), ("report",), ("training",), ("measure",), ("runs",), ("cli",),
     ),
     frozenset({"config", "value_checks", "version"}),
     frozenset({"__init__", "__main__"}),

@@ -130,7 +130,7 @@ def _train_config(options: argparse.Namespace) -> Config:
 def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
     """The folder of a run by its tasks, or by those of a pack if none are given."""
     if names is None and pack is not None:
-        from confluence.data.packed_store import packed_tasks
+        from confluence.packs.packed_store import packed_tasks
 
         names = packed_tasks(pack)
     return default_out(*names or ())
@@ -150,7 +150,7 @@ def advise_command(options: argparse.Namespace) -> Told:
 
 def prebatch_command(options: argparse.Namespace) -> Told:
     """Write the batches of a training into a pack."""
-    from confluence.runs.prebatch import describe, prebatch
+    from confluence.packs.prebatch import describe, prebatch
 
     _check_alone("prebatch", "start it once, with --ranks for how many it writes")
     result = prebatch(

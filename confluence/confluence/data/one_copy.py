@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from confluence.data.pack import Layout, WholeBatch, padded, size_of
+from confluence.data.whole_batch import Layout, WholeBatch, padded, size_of
 
 
 def put_whole(batch: WholeBatch, names: Sequence[str]) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import headwater
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.label_values import check_label_values
-from confluence.data.replay import Replay
 from confluence.data.tasks import (
     NO_TIME,
     TRAIN,
@@ -119,6 +118,22 @@ def is_weight(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
+class MadeBatches(Protocol):
+    """Train batches that were made before, in place of those of a sampler (`packs/replay.py`)."""
+
+    about: Mapping[str, Any]
+    order: Any
+
+    def next_train_batch(self) -> headwater.Batch: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+    def shortage(self, steps: int, share: float) -> str | None:
+        """A warning if a training takes more batches than there are."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpenStore:
     """One store of a run, with a sampler of the run's tasks in it."""
@@ -130,7 +145,7 @@ class OpenStore:
     tasks: tuple[Task, ...] = ()  # of the places
     labels: tuple[Labels, ...] = ()
     share: float = 1.0  # its weight where no task is learned
-    made: Replay | None = None  # its train batches, if they were made before
+    made: MadeBatches | None = None  # its train batches, if they were made before
     pack: str | None = None  # identity of the pack that stands for it
 
     @property

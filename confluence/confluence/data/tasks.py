@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
 from confluence.data.one_copy import put_whole
-from confluence.data.pack import WholeBatch
+from confluence.data.whole_batch import WholeBatch
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
 from confluence.model.transformer import Tables

@@ -23,15 +23,15 @@ from headwater.console import say
 
 from confluence.config import Config, ConfigError, kept_config
 from confluence.config import preset as preset_config
-from confluence.data.pack import in_units
 from confluence.data.stores import find_places
 from confluence.data.verification import verified_stores
-from confluence.data.walk import MEMORY_SHARE, available_memory
 from confluence.folder import checkpoint
 from confluence.measure import step_parts
 from confluence.measure.own_process import OwnProcessError, ask_process
 from confluence.measure.sizing import SizingError, measure
 from confluence.measure.step_parts import keeps_busy
+from confluence.packs.pack import in_units
+from confluence.packs.walk import MEMORY_SHARE, available_memory
 from confluence.ranks.group import current
 from confluence.report.tables import aligned
 from confluence.value_checks import typed

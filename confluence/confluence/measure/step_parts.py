@@ -42,8 +42,8 @@ from confluence.data.stores import (
 )
 from confluence.data.tasks import device_tables, most_cells, open_sampler, sent_fields
 from confluence.data.verification import open_store
-from confluence.data.walk import estimated_bytes, kept_in_memory, order_of
 from confluence.measure.own_process import answer_question
+from confluence.packs.walk import estimated_bytes, kept_in_memory, order_of
 from confluence.training.step import Constants, Fed, Feed, StepRunner, TrainState, first_state, fit
 from confluence.watch.log_events import StepReport
 from confluence.watch.meters import NVIDIA, open_meter

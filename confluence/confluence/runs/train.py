@@ -12,16 +12,16 @@ import headwater
 
 from confluence.config import AUTO, MEMORY_FRACTION, Config
 from confluence.config import preset as preset_config
-from confluence.data.pack import MARK, Pack, PackError
-from confluence.data.packed_store import packed_settings, packed_store
 from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
 from confluence.data.tasks import TaskError
 from confluence.data.verification import verified_stores
-from confluence.data.walk import kept_in_memory, repeats_of
 from confluence.folder import checkpoint
 from confluence.folder.files import build_at, check_outside, held
 from confluence.measure.sizing import check_budget, fitting_budget
 from confluence.model.patterns import attention_path
+from confluence.packs.pack import MARK, Pack, PackError
+from confluence.packs.packed_store import packed_settings, packed_store
+from confluence.packs.walk import kept_in_memory, repeats_of
 from confluence.ranks.group import current
 from confluence.runs.run import Run
 from confluence.runs.run_folder import check_choice, prepare

@@ -11,9 +11,10 @@ import pytest
 
 from confluence.config import Config
 from confluence.data.one_copy import put_whole
-from confluence.data.pack import KeptBatches, WholeBatch
 from confluence.data.tasks import open_sampler, to_device
 from confluence.data.verification import open_store
+from confluence.data.whole_batch import WholeBatch
+from confluence.packs.pack import KeptBatches
 
 
 @pytest.mark.parametrize("auxiliary_weight", [0.0, 0.5])

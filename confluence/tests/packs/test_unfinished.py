@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from confluence.data.pack import MARK, MARK_TEXT
-from confluence.data.unfinished import is_pack, publishing
+from confluence.packs.pack import MARK, MARK_TEXT
+from confluence.packs.unfinished import is_pack, publishing
 
 
 def fill(folder: Path, text: str) -> None:

@@ -8,8 +8,8 @@ import headwater
 import numpy as np
 import pytest
 
-from confluence.data.pack import KeptBatches
-from confluence.data.replay import Order, Replay, epoch_ends, epochs_of
+from confluence.packs.pack import KeptBatches
+from confluence.packs.replay import Order, Replay, epoch_ends, epochs_of
 
 FIRST: dict[str, Any] = {
     "version": 3, "fingerprint": "f", "options": {"seed": 1},

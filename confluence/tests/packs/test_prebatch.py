@@ -20,9 +20,6 @@ from small import SMALL, events, opened, words
 import confluence
 from confluence.cli.main import main
 from confluence.config import Config, preset
-from confluence.data import walk
-from confluence.data.pack import Pack, PackError
-from confluence.data.packed_store import packed_store
 from confluence.data.stores import Mixture, OpenStore, find_places, open_stores
 from confluence.data.tasks import (
     BATCH_SETTINGS,
@@ -32,8 +29,11 @@ from confluence.data.tasks import (
     open_seeds,
 )
 from confluence.data.verification import open_store
-from confluence.data.walk import available_memory, kept_in_memory, order_of, repeats_of
 from confluence.folder import checkpoint
+from confluence.packs import walk
+from confluence.packs.pack import Pack, PackError
+from confluence.packs.packed_store import packed_store
+from confluence.packs.walk import available_memory, kept_in_memory, order_of, repeats_of
 from confluence.training.step import first_state
 
 TASKS = {"subscribed": 2.0, "next_order": 1.0}
@@ -301,7 +301,7 @@ def test_what_cannot_be_packed_is_refused_before_anything_is_written(
 def test_a_pack_that_has_no_room_is_refused_with_both_sizes(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("confluence.runs.prebatch.free_on_disk", lambda folder: 10_000)
+    monkeypatch.setattr("confluence.packs.prebatch.free_on_disk", lambda folder: 10_000)
     with pytest.raises(PackError, match=r"about [\d.]+ kB, and 10 kB are free there: take"):
         confluence.prebatch(shop_store, task="subscribed", out=tmp_path / "pack", **SETTINGS)
     assert list(tmp_path.iterdir()) == []
@@ -353,8 +353,8 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 import confluence
-from confluence.data.pack import BatchWriter, Pack, PackError
-import confluence.runs.prebatch, confluence.data.unfinished
+from confluence.packs.pack import BatchWriter, Pack, PackError
+import confluence.packs.prebatch, confluence.packs.unfinished
 
 store, out, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 parent, seen, limit, child = str(out.parent), 0, 0, None

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluence.data.pack import MARK, MARK_TEXT, UNFINISHED
+from confluence.packs.pack import MARK, MARK_TEXT, UNFINISHED
 
 REPLACED = ".replaced-"
 NAMES = re.compile(rf"{re.escape(MARK)}|manifest\.json|tables\.bin|(index|batches)-[0-9]+\.bin")

@@ -3,7 +3,7 @@
     store ──► sampler of each rank ──► batches of E epochs, passes over val ──┐
       └─────► labels, vectors, metadata, scales ──────────────────────────────┴──► a pack
 
-`data/pack.py` has the bytes of a pack; docs/guides/packs.md explains its use.
+`packs/pack.py` has the bytes of a pack; docs/guides/packs.md explains its use.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
 from confluence.config import preset as preset_config
-from confluence.data.pack import (
+from confluence.data.progress import Progress
+from confluence.data.stores import OpenStore, find_places, open_stores
+from confluence.data.verification import verified_stores
+from confluence.data.whole_batch import Layout
+from confluence.folder.files import check_outside
+from confluence.packs.pack import (
     TABLES,
     BatchWriter,
-    Layout,
     Pack,
     PackError,
     batches_file,
@@ -32,14 +36,10 @@ from confluence.data.pack import (
     write_arrays,
     write_manifest,
 )
-from confluence.data.packed_store import label_arrays
-from confluence.data.progress import Progress
-from confluence.data.replay import Order, positions_of
-from confluence.data.stores import OpenStore, find_places, open_stores
-from confluence.data.unfinished import check_free, publishing
-from confluence.data.verification import verified_stores
-from confluence.data.walk import estimated_bytes, free_on_disk, order_of, walked
-from confluence.folder.files import check_outside
+from confluence.packs.packed_store import label_arrays
+from confluence.packs.replay import Order, positions_of
+from confluence.packs.unfinished import check_free, publishing
+from confluence.packs.walk import estimated_bytes, free_on_disk, order_of, walked
 from confluence.ranks.group import current
 from confluence.version import VERSION
 

@@ -27,7 +27,7 @@ import numpy as np
 from headwater.sampling.saved_state import check_saved
 from numpy.typing import NDArray
 
-from confluence.data.pack import Batches
+from confluence.packs.pack import Batches
 
 AHEAD = 4  # batches that are expected soon
 

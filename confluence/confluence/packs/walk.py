@@ -15,9 +15,10 @@ import psutil
 from headwater.console import say
 
 from confluence.config import Config
-from confluence.data.pack import KeptBatches, Layout, in_units
-from confluence.data.replay import Order, Replay, epoch_ends, epochs_of, positions_of
 from confluence.data.stores import OpenStore
+from confluence.data.whole_batch import Layout
+from confluence.packs.pack import KeptBatches, in_units
+from confluence.packs.replay import Order, Replay, epoch_ends, epochs_of, positions_of
 
 SAMPLED_PER_TASK = 4  # batches whose size is looked at
 MEMORY_SHARE = 0.8  # of what is free, that batches may take

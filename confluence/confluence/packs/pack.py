@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +33,9 @@ import numpy as np
 from headwater.binding import hash64
 from numpy.typing import NDArray
 
+from confluence.data.whole_batch import ALIGNMENT, Bytes, Layout, padded, size_of
+
 FORMAT = 1
-ALIGNMENT = 64
 MARK, MANIFEST, TABLES = "what-this-is.txt", "manifest.json", "tables.bin"
 MARK_TEXT = (
     "A pack of confluence: batches that were made before training, by `confluence prebatch`.\n"
@@ -46,7 +46,6 @@ UNFINISHED = ".unfinished-"
 HEAD, MIDDLE, TAIL = '{"checksum": "', '",\n"pack": ', "}\n"  # of a manifest, around its text
 AGAIN = "make the pack again (`confluence prebatch --overwrite`), or copy it again"
 
-Bytes = NDArray[np.uint8]
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -70,78 +69,6 @@ def batches_file(rank: int) -> str:
 def index_file(rank: int) -> str:
     """The file that says where a rank's batches are."""
     return f"index-{rank}.bin"
-
-
-# ------------------------------------------------------------------------------ arrays side by side
-
-
-def padded(size: int) -> int:
-    """Bytes up to where the next array begins."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The arrays of a batch side by side: name, whether it belongs to `info`, dtype and shape."""
-
-    arrays: tuple[tuple[str, bool, str, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(cls, batch: headwater.Batch) -> Layout:
-        """That of a batch of the sampler."""
-        parts = [(False, batch), (True, batch.info)]
-        return cls(
-            tuple(
-                (name, is_info, array.dtype.newbyteorder("<").str, array.shape)
-                for is_info, arrays in parts
-                for name, array in arrays.items()
-            )
-        )
-
-    @classmethod
-    def from_json(cls, arrays: Sequence[Sequence[Any]]) -> Layout:
-        """As the manifest has it."""
-        return cls(tuple((name, info, dtype, tuple(shape)) for name, info, dtype, shape in arrays))
-
-    @functools.cached_property
-    def size(self) -> int:
-        """Bytes of a batch, with the zeros between and behind its arrays."""
-        return sum(padded(size_of(dtype, shape)) for _, _, dtype, shape in self.arrays)
-
-    def write(self, batch: headwater.Batch, memory: Bytes) -> None:
-        """Copy a batch into `size` bytes that are 0."""
-        place = 0
-        for name, is_info, dtype, shape in self.arrays:
-            size = size_of(dtype, shape)
-            array = np.ascontiguousarray((batch.info if is_info else batch)[name], dtype)
-            memory[place : place + size] = array.reshape(-1).view(np.uint8)
-            place += padded(size)
-
-    def read(self, memory: Bytes) -> WholeBatch:
-        """The batch that lies in some bytes, without a copy."""
-        found: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-        place = 0
-        for name, is_info, dtype, shape in self.arrays:
-            size = size_of(dtype, shape)
-            found[is_info][name] = memory[place : place + size].view(dtype).reshape(shape)
-            place += padded(size)
-        batch = WholeBatch.of(*found)
-        assert isinstance(batch, WholeBatch)
-        batch.layout, batch.memory = self, memory
-        return batch
-
-
-class WholeBatch(headwater.Batch):  # type: ignore[misc]
-    """A batch that lies in one piece of memory."""
-
-    layout: Layout
-    memory: Bytes
-
-
-@functools.cache
-def size_of(dtype: str, shape: tuple[int, ...]) -> int:
-    """Bytes of an array."""
-    return np.dtype(dtype).itemsize * math.prod(shape)
 
 
 class Batches(Protocol):

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
 from confluence.data.label_values import check_label_values
-from confluence.data.pack import Pack, PackedBatches, PackError, in_units
 from confluence.data.progress import Progress
-from confluence.data.replay import Order, Replay
 from confluence.data.stores import OpenStore, TaskPlace, scored_in_training
 from confluence.data.tasks import Labels, batch_settings, read_task
+from confluence.packs.pack import Pack, PackedBatches, PackError, in_units
+from confluence.packs.replay import Order, Replay
 from confluence.ranks.group import current
 
 LABELS = tuple(field.name for field in dataclasses.fields(Labels))

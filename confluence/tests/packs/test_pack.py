@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from headwater.binding import hash64
 
-from confluence.data import pack as format_of_packs
-from confluence.data.pack import (
+from confluence.data.progress import Progress
+from confluence.packs import pack as format_of_packs
+from confluence.packs.pack import (
     MARK,
     MARK_TEXT,
     BatchWriter,
@@ -25,7 +26,6 @@ from confluence.data.pack import (
     write_arrays,
     write_manifest,
 )
-from confluence.data.progress import Progress
 
 
 def batch(first: int) -> headwater.Batch:
