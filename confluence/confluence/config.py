@@ -262,7 +262,7 @@ class Config:
         """A copy with some settings changed; an unknown name is an error."""
         return type(self).from_dict({**self.to_dict(), **overrides})
 
-    def asked(self) -> Self:
+    def for_answers(self) -> Self:
         """The settings of contexts that are to be answered: no gap is drawn, no cell is masked next
         to a task, and none is left out."""
         return self.replace(staleness=None, auxiliary_weight=0.0, cell_dropout=0.0)

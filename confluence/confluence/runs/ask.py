@@ -93,13 +93,13 @@ def ask(
     """The answers of a run to a task's seeds or to other questions, or those of an ensemble.
 
     Args:
-        cfg: the run's settings, as it is asked (`Config.asked`).
+        cfg: the run's settings, for answers (`Config.for_answers`).
         ensemble: what answers along with the run. Every rank fits its trees, as that is no work to
             share.
         stores: by path, those that `ensemble.stores` names.
     """
     group = current()
-    asked, others, share = (run, *ensemble.others), ensemble.others, ensemble.tree_share
+    runs, others, share = (run, *ensemble.others), ensemble.others, ensemble.tree_share
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
     apart = group.size > 1 and not others and share == 0
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,7 @@ def ask(
         sampler = stack.enter_context(open_sampler(store, cfg, place.name, **group.share()))
         group.check_same(
             {
-                **cfg.to_dict(), "steps": [each.step for each in asked],
+                **cfg.to_dict(), "steps": [each.step for each in runs],
                 "others": [each.config.to_dict() for each in others], "task": place.title,
                 "split": queries.split, "questions": queries.digest, "tree_share": share,
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
@@ -128,7 +128,7 @@ def ask(
         found = group.joined(found) if apart else found
     made: dict[str, Any] = {}
     if others:
-        made["runs"] = [{"out": str(each.out), "step": each.step} for each in asked]
+        made["runs"] = [{"out": str(each.out), "step": each.step} for each in runs]
     if trees is not None:
         made["trees"] = {"share": share, "model": HISTORY_MODEL}
     return Answered(
@@ -143,7 +143,7 @@ def _passes_of_others(
 ) -> Generator[RunOutputs, None, None]:  # fmt: skip
     """The outputs of each further run, which see the database up to when the first one does."""
     for other, place in zip(ensemble.others, places, strict=True):
-        settings = other.config.asked().replace(visible_until=cfg.visible_until)
+        settings = other.config.for_answers().replace(visible_until=cfg.visible_until)
         share = current().share()
         with open_sampler(stores[place.store], settings, place.name, **share) as sampler:
             target, _ = _read(sampler, place)

@@ -95,9 +95,9 @@ def backtest(
     check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
     opened = verified_stores([path], verify)
     lessons = Lessons(paths=[path], names=names, opened=opened)
-    asked = find_places(opened, names)
+    task_places = find_places(opened, names)
     spans = _checked_spans(opened[path], names, recipe, cutoffs, folds, horizon_days)
-    _warn_of_late_labels(opened[path], asked)
+    _warn_of_late_labels(opened[path], task_places)
     scored_before = _folds_in(file)
     found: list[Fold] = []
     together: list[Fold] = []
@@ -170,13 +170,13 @@ def _score(
     }
 
 
-def _warn_of_late_labels(store: headwater.Store, asked: Sequence[TaskPlace]) -> None:
+def _warn_of_late_labels(store: headwater.Store, places: Sequence[TaskPlace]) -> None:
     """Warn of tasks that do not state when a label is known, for what becomes of their train
     seeds."""
     kinds = {entry["name"]: entry["kind"] for entry in store.metadata["tasks"]}
     unstated = [
         place.title
-        for place in asked
+        for place in places
         if kinds[place.name] == "derived" and "label_time" not in store.task_seeds(place.name)
     ]
     if unstated:

@@ -73,7 +73,7 @@ def scoring(
     store = stores[place.store]
     cfg = regime_config(
         run.config, store, place.name, split, wanted.regime, wanted.visible_until
-    ).asked()
+    ).for_answers()
     for other in ensemble.others:
         other.config.check_scored(split)
     queries = Queries(lambda sampler: sampler.epoch(split, task=place.name), split)
@@ -117,7 +117,7 @@ def _of_masked_cells(run: SavedRun, wanted: Examination, opened: Opened) -> Scor
 
 
 def _held_out_sums(run: SavedRun, store: headwater.Store, seeds: Seeds, split: str) -> Sums:
-    group, cfg = current(), run.config.asked()
+    group, cfg = current(), run.config.for_answers()
     with open_seeds(store, cfg, seeds, **group.share()) as sampler:
         held_out = HeldOut(
             cfg, device_tables(sampler, 1),

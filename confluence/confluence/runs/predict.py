@@ -69,7 +69,7 @@ def predictions(
     file = Path(path) if path is not None and current().is_first else None
     if file is not None:
         check_predictions_file(file, wanted.keys_file)
-    place, cfg = run.place(wanted.task), run.config.asked()
+    place, cfg = run.place(wanted.task), run.config.for_answers()
     stores = opened or verified_stores(wanted.ensemble.stores(run, place), verify)
     store = stores[place.store]
     answered = ask(run, place, cfg, _queries(wanted, store, place.name), wanted.ensemble, stores)
@@ -93,19 +93,19 @@ def _queries(wanted: Request, store: headwater.Store, task: str) -> Queries:
             lambda sampler: sampler.epoch(split, task=task), split, _digest([None, None])
         )
     from_file = wanted.keys_file
-    asked = None if from_file is None else read_keys(Path(from_file), store, task, at)  # type: ignore[arg-type]
+    known = None if from_file is None else read_keys(Path(from_file), store, task, at)  # type: ignore[arg-type]
 
     def batches(sampler: Any) -> Any:
         try:
-            if asked is not None:
-                return sampler.batches_for(task, rows=asked.rows, obs_time=asked.obs_times)
+            if known is not None:
+                return sampler.batches_for(task, rows=known.rows, obs_time=known.obs_times)
             return sampler.batches_for(task, keys=keys, obs_time=at)
         except TimeNeededError as error:
             raise headwater.TaskError(
                 f"{error.why}: give at=, such as at='2026-11-01' (--at on the command line)"
             ) from error
 
-    digest = _digest([keys, at] if asked is None else [asked.rows, asked.obs_times])
+    digest = _digest([keys, at] if known is None else [known.rows, known.obs_times])
     return Queries(batches, None, digest)
 
 

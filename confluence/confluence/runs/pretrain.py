@@ -68,22 +68,22 @@ def _seeds_of(
     opened: Mapping[str, headwater.Store], cfg: Config, tasks: Sequence[str] | None
 ) -> list[Seeds]:
     """Of the tasks or tables that are asked for, those that each store has."""
-    kind, asked = ("tasks", tasks) if cfg.seed_tables is None else ("tables", cfg.seed_tables)
-    if asked is None:
+    kind, wanted = ("tasks", tasks) if cfg.seed_tables is None else ("tables", cfg.seed_tables)
+    if wanted is None:
         return [None] * len(opened)
-    if not asked:
+    if not wanted:
         raise TaskError(f"none of the {kind} is asked for: leave them out for all tasks")
     if len(opened) == 1:
-        return [tuple(asked)]  # its sampler names what is not there, with the nearest name
+        return [tuple(wanted)]  # its sampler names what is not there, with the nearest name
     has = []
     for path, store in opened.items():
         has.append({entry["name"] for entry in store.metadata[kind]})
-        if not has[-1].intersection(asked):
-            raise TaskError(f"store '{path}' has none of the {kind} {', '.join(asked)}")
-    for name in asked:
+        if not has[-1].intersection(wanted):
+            raise TaskError(f"store '{path}' has none of the {kind} {', '.join(wanted)}")
+    for name in wanted:
         if not any(name in names for names in has):
             raise TaskError(f"no store has '{name}' among its {kind}")
-    return [tuple(name for name in asked if name in names) for names in has]
+    return [tuple(name for name in wanted if name in names) for names in has]
 
 
 def _check_weights(paths: Sequence[str], given: Sequence[float] | None) -> list[float]:

@@ -176,14 +176,14 @@ def find_task_place(run: SavedRun, task: str | None) -> TaskPlace:
     if task is not None and len(meant) > 1 and len({full for _, full, _ in meant}) == 1:
         store_name = meant[0][1].partition("/")[0]
         raise TaskError(f"two of the run's stores are '{store_name}': rename one")
-    said = "which task?" if task is None else f"which '{task}'?" if meant else f"no task '{task}':"
+    fault = "which task?" if task is None else f"which '{task}'?" if meant else f"no task '{task}':"
     titles = [full if names.count(name) > 1 else name for _, full, name in found]
-    raise TaskError(f"{said} the run's stores have {', '.join(titles) or 'none'}")
+    raise TaskError(f"{fault} the run's stores have {', '.join(titles) or 'none'}")
 
 
 def question_config(cfg: Config) -> Config:
     """A run's settings for contexts of a task's seeds: whole, nothing masked and nothing stale."""
-    return cfg.asked().replace(objective="task", seed_tables=None)
+    return cfg.for_answers().replace(objective="task", seed_tables=None)
 
 
 # ---------------------------------------------------------------------------- the representations

@@ -75,8 +75,8 @@ class SavedRun:
         for place in self.places:
             if place.title == task:
                 return place
-        asked = "which task?" if task is None else f"no task '{task}':"
-        raise TaskError(f"{asked} the run has {', '.join(self.titles) or 'none'}")
+        fault = "which task?" if task is None else f"no task '{task}':"
+        raise TaskError(f"{fault} the run has {', '.join(self.titles) or 'none'}")
 
     def results(self, task: str | None = None) -> Path:
         """Folder of the evaluations and predictions of a task; it may not be there yet."""

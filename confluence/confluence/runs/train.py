@@ -87,8 +87,10 @@ def train(
     if measures:
         known = checkpoint.newest_whole(Path(out)) if resume else None
         if known is None:
-            asked = listed(store or ()), listed(task or ())
-            budget = fitting_budget(cfg, *asked, verify=verify, fraction=memory_fraction)
+            budget = fitting_budget(
+                cfg, listed(store or ()), listed(task or ()), verify=verify,
+                fraction=memory_fraction,
+            )  # fmt: skip
         else:
             budget = checkpoint.load_record(Path(out), known)["config"]["cell_budget"]
         cfg = cfg.replace(cell_budget=budget)
