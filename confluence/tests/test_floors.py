@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import configparser
-import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_MODULES = 16
+PARTS = (
+    "headwater/python", "headwater/src", "headwater/include", "headwater/tests",
+    "confluence/confluence", "confluence/src", "confluence/tests",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,8 @@ def test_names_tell_modules_apart(house: House) -> None:
         assert not {f"{name}s", f"{name}er", f"{name}ing"} & {*names}, name
 
 
-def test_every_folder_of_tests_is_collected() -> None:
-    """By itself pytest passes over folders of some names, such as `build`."""
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / "pytest.ini")
-    skipped = settings["pytest"]["norecursedirs"].split()
-    folders = {path.parent.name for path in ROOT.glob("*/tests/**/test_*.py")}
-    assert folders > {"builder", "data", "walk"}
-    assert not [name for name in folders if any(fnmatch.fnmatch(name, s) for s in skipped)]
+def test_tools_pass_over_no_folder_of_ours() -> None:
+    """Search, counters of lines and pytest do by these names: 6,900 lines were unseen."""
+    skipped = {"build", "dist", "venv", "node_modules", "vendor", "target"}
+    code = (path for part in PARTS for path in (ROOT / part).rglob("*") if path.is_dir())
+    assert not [path for path in code if path.name in skipped]

@@ -59,15 +59,16 @@ class Scoring(NamedTuple):
 def scoring(
     run: SavedRun, wanted: Examination, *, verify: str = "once", opened: Opened | None = None
 ) -> Scoring:
-    """An evaluation up to where the answers are there. Intervals and baselines, the
-    rest, may take long and are up to rank 0: the others need not wait for it.
+    """An evaluation up to where the answers are there. Intervals and baselines, the rest, may take
+    long and are up to rank 0: the others need not wait for it.
 
     Args:
         opened: the run's stores, verified; None: they are opened.
     """
     check_split(wanted.split)
     if run.config.objective == "masked_cells":
-        return _of_masked_cells(run, wanted, opened or verified_stores(run.stores, verify))
+        _check_has_no_task(run, wanted)
+        return _of_masked_cells(run, wanted.split, opened or verified_stores(run.stores, verify))
     split, ensemble, place = wanted.split, wanted.ensemble, run.place(wanted.task)
     stores = opened or verified_stores(ensemble.stores(run, place), verify)
     store = stores[place.store]
@@ -95,8 +96,8 @@ def scoring(
     return Scoring(run.out, run.results(wanted.task), stores, score)
 
 
-def _of_masked_cells(run: SavedRun, wanted: Examination, opened: Opened) -> Scoring:
-    """The loss of masked cells in the contexts of a split."""
+def _check_has_no_task(run: SavedRun, wanted: Examination) -> None:
+    """Raise if a run of masked cells is asked for what only a task has; before stores are read."""
     if wanted.ensemble.others:
         raise TaskError(f"the run in '{run.out}' learned masked cells: it has no answers")
     asked_for = {
@@ -107,12 +108,16 @@ def _of_masked_cells(run: SavedRun, wanted: Examination, opened: Opened) -> Scor
         raise ValueError(
             f"the run in '{run.out}' learned masked cells, which has no {' and no '.join(given)}"
         )
+
+
+def _of_masked_cells(run: SavedRun, split: str, opened: Opened) -> Scoring:
+    """The loss of masked cells in the contexts of a split."""
     sums = [
-        (path, _held_out_sums(run, opened[path], seeds, wanted.split))
+        (path, _held_out_sums(run, opened[path], seeds, split))
         for path, seeds in zip(run.stores, run.seeds, strict=True)
     ]
     until = run.config.visible_until
-    found = evaluate_held_out(sums, wanted.split, until, current().gather)
+    found = evaluate_held_out(sums, split, until, current().gather)
     return Scoring(run.out, run.out, opened, lambda: {**found, "step": run.step})
 
 

@@ -31,22 +31,22 @@ def prepare(folder: Path, record: dict[str, Any], done: int | None, *, overwrite
 def clear_run(folder: Path, *, overwrite: bool) -> None:
     """Remove what an earlier run left in its folder, so that no result of it seems to be new.
 
-    Without `overwrite` only what a run left that ended before its first checkpoint. What no run
-    writes stays, and so do other runs in folders below. What a run would write over and no run
-    wrote is an error, with `overwrite` too.
+    Without `overwrite` only the files of a run that ended before its first checkpoint. Files that
+    runs do not write stay, and so do other runs in folders below. A file that a run would replace,
+    and that runs did not write, is an error, with `overwrite` too.
     """
     results = [path for name in RESULTS for path in find_results(folder, name)]
     is_saved = bool(checkpoint.saved_steps(folder))
     check_own(folder, results, is_run=is_saved)
     if not overwrite and is_saved:
         raise FileExistsError(
-            f"'{folder}' holds a run: go on with it by --resume, replace it by --overwrite, or"
+            f"'{folder}' holds a run: resume it with --resume, replace it with --overwrite, or"
             " choose another folder"
         )
     if not overwrite and results:
         raise FileExistsError(
             f"'{folder}' holds results of a run that is not there, such as"
-            f" '{results[0].relative_to(folder)}': replace them by --overwrite, or choose another"
+            f" '{results[0].relative_to(folder)}': replace them with --overwrite, or choose another"
             " folder"
         )
     if not (is_saved or results or (folder / FILE).exists()):

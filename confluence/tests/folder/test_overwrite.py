@@ -80,7 +80,7 @@ def test_overwrite_removes_the_run_and_leaves_the_rest(tmp_path: Path) -> None:
     clear_run(tmp_path, overwrite=True)  # here is no run
     assert contents(tmp_path) == theirs
     make(tmp_path, ours)
-    with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
+    with pytest.raises(FileExistsError, match="holds a run: resume it with --resume"):
         clear_run(tmp_path, overwrite=False)
     clear_run(tmp_path, overwrite=True)
     assert contents(tmp_path) == theirs

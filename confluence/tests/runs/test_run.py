@@ -256,7 +256,7 @@ def test_what_is_missing_is_an_error_with_a_suggestion(shop_store: Path, tmp_pat
 def test_a_trained_run_is_not_replaced_by_accident(
     trained: confluence.Run, shop_store: Path
 ) -> None:
-    with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
+    with pytest.raises(FileExistsError, match="holds a run: resume it with --resume"):
         confluence.train(shop_store, task="subscribed", out=trained.out, steps=1, **SMALL)
     assert confluence.load(trained.out).config == trained.config
 

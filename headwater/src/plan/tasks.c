@@ -95,7 +95,8 @@ static hw_status deal_seeds(const struct hwi_plan *plan, struct hwi_task_plan *t
 
 /* ---- labels and withheld columns ---------------------------------------------------------- */
 
-/* Marks the anchors whose own target cell other contexts may not show. */
+/* Marks the anchors whose own target cell other contexts may not show. A foreign key that is asked
+ * for has no marks, as no row shows it: HW_BAD_TASK if labels of it should be shown. */
 static hw_status mark_labels(const struct hwi_plan *plan, struct hwi_task_plan *task,
                              hw_error *error) {
     const struct hwi_task_info *info = &plan->store->tasks[task->task];

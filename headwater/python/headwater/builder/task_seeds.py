@@ -16,7 +16,7 @@ from typing import Any
 from headwater.builder.convert import CanonicalTable
 from headwater.errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from headwater.metadata.from_json import shortened
-from headwater.metadata.parts import MICROSECONDS, SPLITS, ColumnRef, Task
+from headwater.metadata.parts import MICROSECONDS, SPLITS, ColumnRef, ForeignKey, Task
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import literal, quote
@@ -183,34 +183,33 @@ class _SeedMaker:
     def settle_labels(self) -> str:
         """Whose labels contexts show. With a foreign key as target none: how many rows still point
         at each row would tell the answer."""
-        given, target = self.task.context_labels, self.task.target_column
-        walked = {table.name for table in self.schema.tables if table.graph}
-        keys = [
-            key
-            for key in self.anchor.table.every_key()
-            if target in key.columns and key.table in walked
-        ]
-        if self.kind != "cell" or not keys:
+        given = self.task.context_labels
+        keys = [key for key in self.asked_keys() if self.schema.table(key.table).graph]
+        if not keys:
             return given or "train"
         if given not in (None, "none"):
+            column = f"{self.task.anchor_table}.{self.task.target_column}"
             raise TaskError(
-                f"{self.where} predicts '{self.task.anchor_table}.{target}', a foreign key to "
-                f"'{keys[0].table}', and has 'context_labels': '{given}': how many rows still "
-                f"point at each row of '{keys[0].table}' would tell the answer; leave "
-                "'context_labels' out, or write 'none'"
+                f"{self.where} predicts '{column}', a foreign key to '{keys[0].table}', and has "
+                f"'context_labels': '{given}': how many rows still point at each row of "
+                f"'{keys[0].table}' would tell the answer; leave 'context_labels' out, or write "
+                "'none'"
             )
         return "none"
+
+    def asked_keys(self) -> list[ForeignKey]:
+        """Foreign keys of the anchor table that have the target of a cell task."""
+        target = self.task.target_column
+        keys = self.anchor.table.every_key() if self.kind == "cell" else []
+        return [key for key in keys if target in key.columns]
 
     def taken_over_target(self) -> list[ColumnRef]:
         """Columns of the anchor table that are taken from the row which a key names that is asked
         for: they name the answer as the key does."""
-        table, target = self.anchor.table, self.task.target_column
-        asked = {
-            key.table for key in table.every_key() if self.kind == "cell" and target in key.columns
-        }
+        asked = {key.table for key in self.asked_keys()}
         return [
-            ColumnRef(table.name, column.name)
-            for column in table.columns
+            ColumnRef(self.anchor.table.name, column.name)
+            for column in self.anchor.table.columns
             if column.taken_from is not None and column.taken_from.table in asked
         ]
 
