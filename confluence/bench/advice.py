@@ -34,6 +34,7 @@ PARTS = ("sample", "put", "call_seconds", "host", "step", "threads", "cores")
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a measured configuration."""
     live, packed = row["live"], row["packed"]
+    usage = live["usage"] or {"utilization_mean": None, "samples": 0}
     return {
         "preset": row["preset"], "parts": row["parts"], "cells": row["cells"],
         "bound_by": row["bound_by"], "predicted_seconds": row["predicted_seconds"],
@@ -41,8 +42,8 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
         "off_by": row["predicted_seconds"] / live["seconds"] - 1,
         **{name: row[name] for name in PARTS},
         "predicted_utilization": row["predicted_utilization"],
-        "measured_utilization": live["usage"]["utilization_mean"],
-        "samples": live["usage"]["samples"], "cpu_seconds": live["cpu_seconds"],
+        "measured_utilization": usage["utilization_mean"],
+        "samples": usage["samples"], "cpu_seconds": live["cpu_seconds"],
         "turns": live["turns"], "packed_seconds": packed and packed["seconds"],
         "packed_cpu_seconds": packed and packed["cpu_seconds"],
     }  # fmt: skip

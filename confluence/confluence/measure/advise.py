@@ -186,7 +186,7 @@ def advice(
 
 
 def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
-    name, busy = chosen["preset"], f"{chosen['live']['usage']['utilization_mean']:.0%}"
+    name, busy = chosen["preset"], _busy(chosen["live"])
     is_one = len({row["preset"] for row in rows}) == 1
     if keeps_busy(chosen):
         which = "" if is_one else "the smallest of these at which "
@@ -332,7 +332,7 @@ def _parts_row(row: Row) -> list[str]:
         *(_number(row["host"]["seconds"]), _number(row["step"]["seconds"])),
         *(_number(row["overlap_seconds"]), _number(predicted), _number(measured)),
         f"{predicted / measured - 1:+.0%}", f"{row['predicted_utilization']:.0%}",
-        f"{row['live']['usage']['utilization_mean']:.0%}", row["bound_by"],
+        _busy(row["live"]), row["bound_by"],
     ]  # fmt: skip
 
 
@@ -344,7 +344,7 @@ def _packed_row(row: Row) -> list[str]:
     both = [row["live"], row["packed"]]
     return [
         _title(row), *(_number(own["seconds"]) for own in both),
-        *(f"{own['usage']['utilization_mean']:.0%}" for own in both),
+        *(_busy(own) for own in both),
         *(_number(own["cpu_seconds"]) for own in both),
     ]  # fmt: skip
 
@@ -356,6 +356,8 @@ _FIGURES = [
 
 def _figures_row(row: Row) -> list[str]:
     usage = row["live"]["usage"]
+    if usage is None:
+        return [_title(row), *["-"] * (len(_FIGURES) - 2), "0"]
     few = "" if usage["samples"] >= LEAST_SAMPLES else " (few)"
     return [
         _title(row), f"{usage['utilization_mean']:.0%}", f"{usage['utilization_median']:.0%}",
@@ -363,6 +365,11 @@ def _figures_row(row: Row) -> list[str]:
         str(datetime.timedelta(seconds=round(usage["wall_seconds"]))),
         f"{usage['samples']}{few}",
     ]  # fmt: skip
+
+
+def _busy(steps: Mapping[str, Any]) -> str:
+    """The sampled utilization of real steps."""
+    return "-" if steps["usage"] is None else f"{steps['usage']['utilization_mean']:.0%}"
 
 
 def _title(row: Row) -> str:

@@ -18,6 +18,7 @@ from confluence.measure import step_parts
 from confluence.measure.advise import advice, choose
 from confluence.measure.own_process import OwnProcessError
 from confluence.measure.step_parts import Cost, Parts, device_part, in_parts, measure_steps
+from confluence.watch import usage
 from confluence.watch.meters import NVIDIA, StepMeter
 
 SETTINGS: dict[str, Any] = {
@@ -88,7 +89,8 @@ def test_the_part_of_a_step_that_a_driver_reports_is_the_devices() -> None:
 
 def row(preset: str = "small", **more: Any) -> dict[str, Any]:
     """Of a configuration with nothing to advise."""
-    usage = {"utilization_mean": more.pop("busy", 1.0)}
+    busy = more.pop("busy", 1.0)
+    usage = None if busy is None else {"utilization_mean": busy}
     live = {"seconds": 0.010, "cpu_seconds": 0.015, "usage": usage}
     return {
         "preset": preset, "parts": 1, "cores": 2,
@@ -119,6 +121,13 @@ def test_the_smallest_preset_that_keeps_the_device_busy_is_chosen() -> None:
     assert choose([idle, unlucky, broken])["preset"] == "demo"
     assert "none keeps the device busy" in advised(unlucky, idle)["preset"][1]
     assert "the smallest of these" in advised(row(), idle)["preset"][1]
+
+
+def test_steps_that_ended_before_the_device_was_sampled_are_judged_by_the_prediction() -> None:
+    idle = row("tiny", predicted_utilization=0.4, busy=None)
+    assert choose([idle, row("small", busy=None), row("base")])["preset"] == "small"
+    assert "(busy - of the time, bound by" in advised(idle)["preset"][1]
+    assert advising._figures_row(idle) == ["tiny", "-", "-", "-", "-", "-", "0"]
 
 
 def test_nothing_is_changed_where_nothing_is_gained() -> None:
@@ -262,12 +271,14 @@ def test_the_settings_of_a_run_are_measured(
 ) -> None:
     monkeypatch.setattr(step_parts, "DRIVER_SECONDS", 1e-9)
     monkeypatch.setattr(step_parts, "open_meter", IdleDriver)
+    monkeypatch.setattr(usage, "FIRST_SECONDS", 1e9)
     out = tmp_path / "run"
     confluence.train(shop_store, task="device", out=out, **{**SETTINGS, "steps": 1})
     result = confluence.advise(shop_store, task="device", run=out, batch_size=6)
     (row,) = result["configurations"]  # 6 contexts are not dealt to 4 parts
     assert (row["preset"], row["contexts"]) == ("the run", 6)
     assert row["step"]["seconds"] == 0
+    assert row["live"]["usage"] is None  # in so little time
     assert (result["preset"], result["run"]) == (None, str(out))
     assert advising.describe(result)[-1].endswith(f", and what {out} has")
 
