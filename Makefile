@@ -37,7 +37,7 @@ test: system-test test-c $(VENV)/test-tools
 # of their own, and a test that is skipped for want of one is an error.
 test-extras: $(VENV)/extras/installed $(VENV)/test-tools
 	mkdir -p build
-	$(VENV)/extras/bin/python -m pytest -rs confluence/tests/watch/test_sinks.py \
+	$(VENV)/extras/bin/python -m pytest -rs confluence/tests/watch/test_trackers.py \
 	    confluence/tests/watch/test_telemetry.py > build/test-extras.log; \
 	    status=$$?; cat build/test-extras.log; exit $$status
 	! grep -q SKIPPED build/test-extras.log

@@ -426,7 +426,7 @@ class RealSteps:
         ends: list[tuple[float, float]] = []
         with UsageSampler() as usage:
             self._bench.train(
-                self._bench.feed(self._next_batch, watch=usage), self._settling + self._steps,
+                self._bench.feed(self._next_batch, observer=usage), self._settling + self._steps,
                 lambda report: ends.append((time.perf_counter(), time.process_time())),
             )  # fmt: skip
             figures = usage.figures()

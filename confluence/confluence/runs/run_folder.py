@@ -51,10 +51,10 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
         )
     if not (is_saved or results or (folder / FILE).exists()):
         return
-    sinks = own_places(folder)
+    trackers = own_places(folder)
     for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
         path.unlink(missing_ok=True)
-    for path in sinks:
+    for path in trackers:
         remove = shutil.rmtree if path.is_dir() else os.unlink
         remove(path)
     checkpoint.remove_all(folder)

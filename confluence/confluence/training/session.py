@@ -58,7 +58,7 @@ from confluence.training.step import (
 from confluence.training.step_counter import RankLog
 from confluence.training.warm_start import start_from
 from confluence.watch.log import Log
-from confluence.watch.trackers import Sinks
+from confluence.watch.trackers import open_trackers
 from confluence.watch.usage import UsageSampler
 
 
@@ -122,7 +122,8 @@ class Session:
             self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
             read_stats=self.stores[0].train_batches.stats,
-            sinks=Sinks(cfg.log_to, self.out, resume_step=resume_step), usage=UsageSampler(),
+            trackers=open_trackers(cfg.log_to, self.out, resume_step=resume_step),
+            usage=UsageSampler(),
         )  # fmt: skip
         if self.group.watchdog is not None:
             self.group.watchdog.on_end = lambda message: log.event("error", message=message)
@@ -245,7 +246,7 @@ class Session:
             group.beat(f"the state after step {step}")
             state, score = group.local(state), None
             if _every(cfg.eval_every, step):
-                with log.spans.span("evaluate", step=step):
+                with log.observer.span("evaluate", step=step):
                     if cfg.objective == "masked_cells":
                         score = self._evaluate_masked(held_out, state, step, log)
                     else:
@@ -255,7 +256,7 @@ class Session:
             is_last = step == cfg.steps or stop.is_made()
             is_best = score is not None and keeper.is_best(score)
             if is_last or is_best or _every(cfg.save_every, step):
-                with log.spans.span("save", step=step):
+                with log.observer.span("save", step=step):
                     state = group.host(state)
                     rest = {"optimizer": state.optimizer, "step": state.step}
                     parts = checkpoint.to_parts(state.params, rest, log.losses)
@@ -266,7 +267,7 @@ class Session:
         weights = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
             self.mixture.next_batch, self.mixture.state_dict, *weights,
-            texts=[own.texts for own in tables], group=group, spans=log.spans, watch=log.watch,
+            texts=[own.texts for own in tables], group=group, observer=log.observer,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(

@@ -44,8 +44,7 @@ from confluence.model.transformer import Output, Params, Tables, forward, init
 from confluence.ranks.group import ALONE, Group, over_ranks
 from confluence.training.optimizer import learning_rate_share, make_optimizer
 from confluence.watch.log_events import StepReport
-from confluence.watch.telemetry import NO_SPANS, Spans
-from confluence.watch.usage import UNWATCHED, StepWatch
+from confluence.watch.observer import UNOBSERVED, Observer
 
 
 class NonFiniteLossError(FloatingPointError):
@@ -314,18 +313,17 @@ class Feed:
         read_position: Callable[[], Any] = lambda: None,
         weigh: Callable[[Any, int], Any] = lambda batch, store: None, *,
         texts: Sequence[Array | None] = (None,), group: Group = ALONE,
-        spans: Spans = NO_SPANS, watch: StepWatch = UNWATCHED,
+        observer: Observer = UNOBSERVED,
     ) -> None:  # fmt: skip
         """
         Args:
             weigh: what the contexts of a batch weigh in the loss, [n] float32; None: all 1.
             texts: of each store, as `Tables.texts` has them.
-            spans: of fetching and putting.
-            watch: sees what the device works on.
+            observer: of fetching and putting, and of what the device works on.
         """
         self._next_batch = next_batch  # and the number of its store
         self._weigh, self._texts = weigh, texts
-        self.group, self.spans, self.watch = group, spans, watch
+        self.group, self.observer = group, observer
         self.read_position = read_position  # after the batches handed out, e.g. a state_dict
         self.fetch_seconds = 0.0  # in which the host got batches and put them on their way
         self.wait_seconds = 0.0  # of these, in which the device waited
@@ -337,10 +335,10 @@ class Feed:
         """The next batch, on its way to the device. `running`: what the device works on now."""
         started = time.perf_counter()
         if running is not None:
-            self.watch.dispatched(running)
-        with self.spans.span("fetch", batch=self._batches):
+            self.observer.dispatched(running)
+        with self.observer.span("fetch", batch=self._batches):
             batch, store = self._next_batch()
-        with self.spans.span("put", batch=self._batches):
+        with self.observer.span("put", batch=self._batches):
             inputs, weights = to_device(batch, self._texts[store]), self._weigh(batch, store)
             if weights is not None:
                 inputs[SEED_WEIGHTS] = jax.device_put(weights)
@@ -386,7 +384,7 @@ def fit(
         step += 1
         feed.group.beat(f"step {step}")
         state, metrics = runner.step(state, batch, feed.next_on_device)
-        feed.watch.dispatched(metrics["loss"])
+        feed.observer.dispatched(metrics["loss"])
         position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()
         if not is_last:
@@ -395,7 +393,7 @@ def fit(
         reader.pending = (step, metrics, size)
         if is_last or is_due(step):
             reader.read()
-            with feed.watch.left_out():
+            with feed.observer.left_out():
                 on_state(state, step, position)
             reader.restart()
     runner.assert_one_compilation()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from confluence.watch.log_events import StepReport
-from confluence.watch.telemetry import NO_SPANS, Spans
-from confluence.watch.usage import UNWATCHED, StepWatch
+from confluence.watch.observer import UNOBSERVED, Observer
 
 
 class RankLog:
@@ -14,8 +13,7 @@ class RankLog:
 
     def __init__(self, *, steps_done: int) -> None:
         self.losses = [0.0] * steps_done  # of the steps before: rank 0 knows them
-        self.spans: Spans = NO_SPANS
-        self.watch: StepWatch = UNWATCHED  # rank 0 samples its own device
+        self.observer: Observer = UNOBSERVED  # rank 0 samples its own device
 
     def __enter__(self) -> RankLog:
         return self

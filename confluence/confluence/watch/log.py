@@ -30,17 +30,9 @@ from headwater.console import to_json as ascii_json
 from headwater.files import regular, whole
 
 from confluence.watch.log_events import StepReport, read_lines
-from confluence.watch.meters import DeviceStats, device_memory
-from confluence.watch.telemetry import NO_SPANS, Spans
-from confluence.watch.trackers import Sinks
-from confluence.watch.usage import (
-    UNWATCHED,
-    StepWatch,
-    Usage,
-    UsageSampler,
-    describe_usage,
-    host_warning,
-)
+from confluence.watch.meters import device_memory
+from confluence.watch.observer import Observer, Observers
+from confluence.watch.usage import Usage, UsageSampler, describe_usage, host_warning
 
 FILE = "log.jsonl"
 PLAIN_LINES = 10  # of progress, where there is no terminal
@@ -72,12 +64,11 @@ class Log:
     def __init__(
         self, folder: Path, *, steps: int, every: int, contexts_per_step: int,
         losses: Sequence[float] = (), read_stats: ReadStats | None = None,
-        read_memory: DeviceStats = device_memory, sinks: Sinks | None = None,
-        usage: UsageSampler | None = None,
+        trackers: Mapping[str, Observer] | None = None, usage: UsageSampler | None = None,
     ) -> None:  # fmt: skip
         """`losses`: of the steps before, if the run goes on. `read_stats`: `Sampler.stats`.
-        `sinks`: where all events go as well. `usage`: how busy the device is. Both are closed with
-        the log."""
+        `trackers`: where all events go as well. `usage`: how busy the device is. Both are closed
+        with the log; the loop reports to them by `observer`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         mode = "a" if losses else "w"
@@ -87,11 +78,10 @@ class Log:
         self._contexts_per_step = contexts_per_step
         self._steps = steps
         self._read_stats = read_stats
-        self._read_memory = read_memory
-        self._sinks, self._usage = sinks, usage
+        self._usage = usage
         self._figures: Usage | None = None  # once the process is done with its steps
-        self.spans: Spans = NO_SPANS if sinks is None else sinks.spans
-        self.watch: StepWatch = UNWATCHED if usage is None else usage
+        device = {} if usage is None else {"usage": usage}
+        self.observer = Observers({**(trackers or {}), **device})
         self._first_stats = self._window_stats = read_stats(None) if read_stats else None
         self._started = time.perf_counter()
         self._plain_lines = len(losses) * PLAIN_LINES // steps
@@ -125,15 +115,12 @@ class Log:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self._usage is not None:
-            self._usage.close()
         if self._progress is not None:
             with contextlib.suppress(OSError):  # of a terminal that was closed
                 self._progress.stop()
         # The error may be of a full disk; more of that must not take its place.
         quietly: Any = contextlib.nullcontext() if error is None else contextlib.suppress(OSError)
-        sinks: Any = contextlib.closing(self._sinks) if self._sinks else contextlib.nullcontext()
-        with sinks, quietly, contextlib.closing(self._file):
+        with contextlib.closing(self.observer), quietly, contextlib.closing(self._file):
             if error is not None:
                 self.event("error", message=f"{type(error).__name__}: {error}".rstrip(": "))
             if self.losses:
@@ -154,11 +141,10 @@ class Log:
             say(f"warning: {problem}")
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Write one line, and tell the sinks."""
+        """Write one line, and pass it on."""
         self._file.write(to_json({"event": kind, "time": time.time(), **fields}) + "\n")
         self._file.flush()
-        if self._sinks is not None:
-            self._sinks.event(kind, fields)
+        self.observer.event(kind, fields)
 
     def report(self, report: StepReport) -> None:
         """Take note of one step; every `every` steps a line about those since the last."""
@@ -166,7 +152,7 @@ class Log:
         self._window.append(report.loss)
         self._window_reports.append(report)
         self._reports.append(report)
-        self.spans.step(report)
+        self.observer.step(report)
         if report.step % self._every and report.step != self._steps:
             return
         loss = sum(self._window) / len(self._window)
@@ -229,7 +215,7 @@ class Log:
 
     def _peak_memory(self) -> dict[str, int]:
         """The most that this process has had of its device's memory so far."""
-        peak = (self._read_memory() or {}).get("peak_bytes_in_use")
+        peak = (device_memory() or {}).get("peak_bytes_in_use")
         return {} if peak is None else {"peak_device_memory_bytes": int(peak)}
 
     def _used(self) -> dict[str, Any]:

@@ -20,14 +20,14 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headwater.console import say
 from headwater.files import regular
 
 from confluence.watch.log_events import StepReport
+from confluence.watch.observer import Tracker
 
 TRACES = "traces.jsonl"
 DURATION = "ml.batch.duration_s"
@@ -37,31 +37,8 @@ CLOSE_S = 30.0
 LONGEST_NAME = 255  # of an instrument
 
 
-class Spans(Protocol):
-    """Records what the loop does, and for how long; called by the thread that trains."""
-
-    def span(self, name: str, **attributes: int) -> AbstractContextManager[None]:
-        """A span of that name, as long as the `with` block."""
-
-    def step(self, report: StepReport) -> None:
-        """A step has just ended."""
-
-
-class _NoSpans:
-    _nothing = contextlib.nullcontext()
-
-    def span(self, name: str, **attributes: int) -> AbstractContextManager[None]:
-        return self._nothing
-
-    def step(self, report: StepReport) -> None:
-        pass
-
-
-NO_SPANS: Spans = _NoSpans()
-
-
-class Otel:
-    """A sink of the log, and the spans of one session of a run."""
+class Otel(Tracker):
+    """The spans and figures of one session of a run."""
 
     def __init__(self, folder: Path, run_id: str | None, step: int) -> None:
         check_protocol(os.environ)

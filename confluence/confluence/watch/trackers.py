@@ -1,12 +1,12 @@
 """Where else the log of a run goes, if asked: TensorBoard, wandb, MLflow, OpenTelemetry, each an
 extra.
 
-    Log.event ──► Sinks.event ──► settings, scalars ──► tensorboard/  wandb/  mlflow/  traces.jsonl
+    Log ──► Observers (`observer.py`) ──► tensorboard/  wandb/  mlflow/  traces.jsonl
 
 All write to the run's folder and need no network: wandb runs in mode "offline" (`wandb sync` sends
 it), MLflow writes SQLite with its system metrics. Who sets WANDB_MODE or MLFLOW_TRACKING_URI in the
 environment decides otherwise. A run that goes on continues the same run of each. Nothing is
-imported unless asked for; a package that is not there is an error before training begins. A sink
+imported unless asked for; a package that is not there is an error before training begins. A tracker
 that fails later is left out with a warning: it never ends a training.
 """
 
@@ -18,15 +18,15 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from confluence.folder.files import read_json, write_whole
-from confluence.watch.log_events import completed
-from confluence.watch.telemetry import NO_SPANS, TRACES, Otel, Spans
+from confluence.watch.observer import Observer, Tracker
+from confluence.watch.telemetry import TRACES, Otel
 
-NAMES_FILE = "sinks.json"  # under which ids the sinks know this run
+NAMES_FILE = "sinks.json"  # under which ids the trackers know this run
 MADE = "made"  # in that file: which of their places were not there before the run
 PROJECT = "confluence"
 
@@ -34,22 +34,7 @@ Scalars = Mapping[str, float]
 Settings = Mapping[str, Any]
 
 
-class Sink(Protocol):
-    """Takes what a run tells, one number at a time."""
-
-    run_id: str
-
-    def settings(self, values: Settings) -> None:
-        """The settings of the run, once for each process that trains it."""
-
-    def scalars(self, step: int, values: Scalars) -> None:
-        """Numbers of a step."""
-
-    def close(self, how: str) -> None:
-        """The process ends: "finished", "stopped" or "failed"."""
-
-
-class TensorBoard:
+class TensorBoard(Tracker):
     """Event files in `tensorboard/`."""
 
     def __init__(self, folder: Path, run_id: str | None, step: int) -> None:
@@ -75,7 +60,7 @@ class TensorBoard:
         self._writer.close()
 
 
-class Wandb:
+class Wandb(Tracker):
     """An offline run in `wandb/`. Numbers are drawn over their own `step`, so that those of a run
     that goes on from an earlier step are not refused."""
 
@@ -101,7 +86,7 @@ class Wandb:
         self._run.finish(exit_code=1 if how == "failed" else 0)
 
 
-class MLflow:
+class MLflow(Tracker):
     """A run in `mlflow/mlflow.db`, with the load of the machine measured by a thread of MLflow."""
 
     STATUS: Mapping[str, str] = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
@@ -153,13 +138,13 @@ class MLflow:
         self._client.set_terminated(self.run_id, status=self.STATUS[how])
 
 
-KINDS: Mapping[str, Callable[[Path, str | None, int], Sink]] = {
+KINDS: Mapping[str, Callable[[Path, str | None, int], Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": Wandb,
     "mlflow": MLflow,
     "otel": Otel,
 }
-FILES = {"otel": TRACES}  # of sinks that write no folder of their name
+FILES = {"otel": TRACES}  # of trackers that write no folder of their name
 PACKAGES = {  # that are imported
     "tensorboard": ("tensorboardX",),
     "wandb": ("wandb",),
@@ -175,7 +160,7 @@ DISTRIBUTIONS = {  # that bring them, by their names for pip
 
 
 def check_installed(kinds: Sequence[str]) -> None:
-    """Raise for all sinks at once whose packages are not there; before anything slow begins."""
+    """Raise for all trackers at once whose packages are not there; before anything slow begins."""
     missing = [kind for kind in kinds if not all(map(_is_there, PACKAGES[kind]))]
     if missing:
         what = " and ".join(f"'{kind}'" for kind in missing)
@@ -191,95 +176,37 @@ def _is_there(package: str) -> bool:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """What a sink writes in the folder of a run."""
+    """What a tracker writes in the folder of a run."""
     return folder / FILES.get(name, name)
 
 
 def own_places(folder: Path) -> list[Path]:
-    """Folders and files of sinks that the run in a folder made; others may hold what is not its
+    """Folders and files of trackers that the run in a folder made; others may hold what is not its
     own."""
     made = read_json(folder / NAMES_FILE).get(MADE)
     paths = [_place(folder, name) for name in KINDS if isinstance(made, list) and name in made]
     return [path for path in paths if path.exists() and not path.is_symlink()]
 
 
-class Sinks:
-    """All sinks of one run."""
-
-    def __init__(self, names: Sequence[str], folder: Path, *, resume_step: int | None) -> None:
-        """`resume_step`: the run goes on after that step; None: it begins."""
-        check_installed(names)
-        file = folder / NAMES_FILE
-        known = json.loads(file.read_text("utf-8")) if resume_step and file.is_file() else {}
-        made = set(known.get(MADE, ())) | {
-            name for name in names if not os.path.lexists(_place(folder, name))
-        }
-        self._sinks: dict[str, Sink] = {}
-        for name in names:
-            try:
-                self._sinks[name] = KINDS[name](folder, known.get(name), resume_step or 0)
-            except Exception as error:  # such as of a server that is not there
-                warnings.warn(f"{name} gets nothing of the log: {error!r}", stacklevel=2)
-        if self._sinks:
-            known |= {name: sink.run_id for name, sink in self._sinks.items()}
-            known[MADE] = sorted(made)
-            write_whole(file, json.dumps(known) + "\n")
-        self._end = "failed"  # unless an event says otherwise
-
-    @property
-    def spans(self) -> Spans:
-        """Where the loop tells what it does."""
-        otel = self._sinks.get("otel")
-        return otel if isinstance(otel, Otel) else NO_SPANS
-
-    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Pass on what is new in an event of the log."""
-        self._end = {"end": "finished", "stop": "stopped"}.get(kind, self._end)
-        if kind in ("start", "resume"):
-            settings = dict(flat({**fields, **fields["config"], "config": None}))
-            self._each(lambda sink: sink.settings(settings))
-        values = dict(numbers(kind, fields))
-        if values:
-            step = int(fields.get("step", fields.get("steps", 0)))
-            self._each(lambda sink: sink.scalars(step, values))
-
-    def close(self) -> None:
-        """The process is done with the run."""
-        self._each(lambda sink: sink.close(self._end))
-        self._sinks = {}
-
-    def _each(self, tell: Callable[[Sink], None]) -> None:
-        for name, sink in list(self._sinks.items()):
-            try:
-                tell(sink)
-            except Exception as error:  # of another's library, which must not end a training
-                del self._sinks[name]
-                warnings.warn(f"{name} gets no more of the log: {error!r}", stacklevel=3)
-
-
-def numbers(kind: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of an event: train/loss, val/<task>/<metric>, run/<what the end says>."""
-    prefix: str
-    values: Mapping[str, Any]
-    if kind == "train":
-        prefix, values = "train", fields
-    elif kind == "evaluate":
-        result = completed(fields)
-        prefix, values = f"{result['split']}/{result['task']}", result["metrics"]
-    elif kind in ("end", "stop"):
-        prefix, values = "run", fields
-    else:
-        return
-    for name, value in flat(values):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and name not in ("step", "steps"):
-            yield f"{prefix}/{name}", float(value)
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dicts by their path; absent ones left out."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}/")
-        elif value is not None:
-            yield f"{prefix}{name}", value
+def open_trackers(
+    names: Sequence[str], folder: Path, *, resume_step: int | None
+) -> dict[str, Observer]:  # fmt: skip
+    """The trackers of the run in a folder by name; one that cannot begin is left out with a
+    warning. `resume_step`: the run goes on after that step; None: it begins."""
+    check_installed(names)
+    file = folder / NAMES_FILE
+    known = json.loads(file.read_text("utf-8")) if resume_step and file.is_file() else {}
+    made = set(known.get(MADE, ())) | {
+        name for name in names if not os.path.lexists(_place(folder, name))
+    }
+    opened: dict[str, Tracker] = {}
+    for name in names:
+        try:
+            opened[name] = KINDS[name](folder, known.get(name), resume_step or 0)
+        except Exception as error:  # such as of a server that is not there
+            warnings.warn(f"{name} gets nothing of the log: {error!r}", stacklevel=2)
+    if opened:
+        known |= {name: tracker.run_id for name, tracker in opened.items()}
+        known[MADE] = sorted(made)
+        write_whole(file, json.dumps(known) + "\n")
+    return dict(opened)

@@ -22,8 +22,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from headwater.console import say
 
@@ -37,6 +36,7 @@ from confluence.watch.meters import (
     process_memory,
     read_memory,
 )
+from confluence.watch.observer import Observer
 
 SAMPLE_SECONDS = 5.0
 FIRST_SECONDS = SAMPLE_SECONDS / 64
@@ -45,27 +45,6 @@ LONG_SLEEP = 0.1  # seconds that the end of a run does not wait for
 LEAST_SAMPLES = 30  # to judge by
 LOW = 0.8  # utilization below which the device is waiting for something
 LONG_WAIT = 0.05  # share of the time, in which the next batch was not there
-
-
-class StepWatch(Protocol):
-    """Follows the steps of a loop; called by the thread that trains."""
-
-    def dispatched(self, result: Any) -> None:
-        """The device has been given work, of which this array is a result."""
-
-    def left_out(self) -> AbstractContextManager[None]:
-        """Within it the loop does something other than steps."""
-
-
-class _Unwatched:
-    def dispatched(self, result: Any) -> None:
-        pass
-
-    def left_out(self) -> AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-
-UNWATCHED: StepWatch = _Unwatched()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +73,7 @@ class Sample(NamedTuple):
     memory: Memory
 
 
-class UsageSampler:
+class UsageSampler(Observer):
     """Samples the device while a run trains; used within `with`, closed by its end.
 
     `dispatched` and `left_out` are for the thread that trains, which is watched from its first
@@ -136,14 +115,14 @@ class UsageSampler:
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Within it the loop does something other than steps, such as an evaluation."""
+        """Within it no time counts."""
         self._meter.pause()
         try:
             yield
         finally:
             self._meter.resume()
 
-    def close(self) -> None:
+    def close(self, how: str = "finished") -> None:
         """End the thread; what it found stays."""
         if self._stop.is_set():
             return

@@ -110,7 +110,7 @@ def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path) -> Non
     whole = '{"event": "train", "step": 2, "loss": 0.5}\n{"event": "train", "step": 4, "lo'
     (tmp_path / FILE).write_text(whole)
     with Log(tmp_path, steps=6, every=2, contexts_per_step=8, losses=[0.5, 0.5]) as log:
-        log.event("resume", step=2)
+        log.event("resume", step=2, config={})
         log.event("end", steps=6)
     assert [event["event"] for event in read_events(tmp_path / FILE)] == ["train", "resume", "end"]
     with (tmp_path / FILE).open("a") as file:

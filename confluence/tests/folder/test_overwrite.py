@@ -17,7 +17,8 @@ from confluence.report.evaluation_files import task_folder
 from confluence.runs.evaluate import Examination
 from confluence.runs.pipeline import Database, run_pipeline
 from confluence.runs.run_folder import clear_run
-from confluence.watch.trackers import KINDS, Sinks
+from confluence.watch.observer import Observers
+from confluence.watch.trackers import KINDS, open_trackers
 
 START = json.dumps({"event": "start", "time": 1.0, "config": {}, "tasks": {"a": 1.0}}) + "\n"
 
@@ -143,7 +144,7 @@ def test_folders_of_sinks_that_were_there_are_not_a_run_s(
     monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
     for name, others in (("new", False), ("old", True)):
         make(tmp_path / name, {"log.jsonl": START, **({"wandb/theirs": "x"} if others else {})})
-        Sinks(("wandb",), tmp_path / name, resume_step=None).close()
+        Observers(open_trackers(("wandb",), tmp_path / name, resume_step=None)).close()
         clear_run(tmp_path / name, overwrite=True)
         assert (tmp_path / name / "wandb").exists() == others
 

@@ -13,7 +13,7 @@ from small import events
 
 from confluence.watch.log import Log, read_summary, step_times, to_json
 from confluence.watch.log_events import StepReport
-from confluence.watch.trackers import numbers
+from confluence.watch.observer import numbers
 
 
 def report(step: int, loss: float, *, seconds: float = 0.1, wait_seconds: float = 0) -> StepReport:
@@ -60,9 +60,11 @@ def test_a_line_says_how_fast_steps_were_and_what_they_waited_for(tmp_path: Path
     [({"peak_bytes_in_use": 3 << 30, "bytes_in_use": 7}, 3 << 30), ({}, None), (None, None)],
 )
 def test_the_end_says_how_much_memory_of_the_device_was_needed(
-    told: Mapping[str, int] | None, expected: int | None, tmp_path: Path
-) -> None:
-    with Log(tmp_path, steps=2, every=2, contexts_per_step=8, read_memory=lambda: told) as log:
+    told: Mapping[str, int] | None, expected: int | None, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("confluence.watch.log.device_memory", lambda: told)
+    with Log(tmp_path, steps=2, every=2, contexts_per_step=8) as log:
         for step in (1, 2):
             log.report(report(step, 0.5))
         log.event("end", **log.summary())

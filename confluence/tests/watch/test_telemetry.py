@@ -19,8 +19,9 @@ from small import SMALL, events
 
 import confluence
 from confluence.watch.log_events import StepReport
-from confluence.watch.telemetry import DURATION, NO_SPANS, check_protocol, instrument_name
-from confluence.watch.trackers import Sinks
+from confluence.watch.observer import Observers
+from confluence.watch.telemetry import DURATION, check_protocol, instrument_name
+from confluence.watch.trackers import open_trackers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
 ABSENT = "not installed: `make test-extras` brings it"
@@ -160,9 +161,9 @@ def read(folder: Path) -> list[Any]:
 
 def test_a_run_that_goes_on_is_one_trace(sdk: None, tmp_path: Path) -> None:
     for step, kind, how in ((None, "start", "stop"), (10, "resume", "end")):
-        sinks = Sinks(("otel",), tmp_path, resume_step=step)
+        sinks = Observers(open_trackers(("otel",), tmp_path, resume_step=step))
         sinks.event(kind, {"step": step or 0, **SETTINGS})
-        with sinks.spans.span("fetch", batch=0):
+        with sinks.span("fetch", batch=0):
             pass
         sinks.event(how, {"step": 20})
         sinks.close()
@@ -177,8 +178,8 @@ def test_a_run_that_goes_on_is_one_trace(sdk: None, tmp_path: Path) -> None:
 
 
 def test_what_fails_is_an_error_in_the_trace(sdk: None, tmp_path: Path) -> None:
-    sinks = Sinks(("otel",), tmp_path, resume_step=None)
-    with contextlib.suppress(OSError), sinks.spans.span("save", step=1):
+    sinks = Observers(open_trackers(("otel",), tmp_path, resume_step=None))
+    with contextlib.suppress(OSError), sinks.span("save", step=1):
         raise OSError(28, "No space left on device")
     sinks.close()
     assert [(line["name"], line["is_error"]) for line in read(tmp_path)] == [
@@ -224,7 +225,7 @@ def test_a_collector_that_drips_does_not_hold_a_training(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
     monkeypatch.setattr("confluence.watch.telemetry.CLOSE_S", 0.5)
     began = time.monotonic()
-    sinks = Sinks(("otel",), tmp_path, resume_step=None)
+    sinks = Observers(open_trackers(("otel",), tmp_path, resume_step=None))
     sinks.event("start", {"step": 0, **SETTINGS})
     sinks.event("end", {"step": 1})
     sinks.close()
@@ -239,8 +240,7 @@ def test_a_collector_that_drips_does_not_hold_a_training(
 def test_a_file_that_is_somebody_else_s_is_left_alone(sdk: None, tmp_path: Path) -> None:
     (tmp_path / "traces.jsonl").write_text("theirs\n")
     with pytest.warns(UserWarning, match="otel gets nothing of the log.*is not of this run"):
-        sinks = Sinks(("otel",), tmp_path, resume_step=None)
-    assert sinks.spans is NO_SPANS
+        assert open_trackers(("otel",), tmp_path, resume_step=None) == {}
     assert (tmp_path / "traces.jsonl").read_text() == "theirs\n"
 
 
@@ -249,10 +249,10 @@ def test_a_disk_that_is_full_is_said_once(
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    sinks = Sinks(("otel",), folder, resume_step=None)
+    sinks = Observers(open_trackers(("otel",), folder, resume_step=None))
     (folder / "traces.jsonl").mkdir()  # in place of the disk
-    sinks.spans.step(StepReport(1, 1.0, 1.0, 1.0, 0.1, 0.0, 0.0, cells=1, positions=1))
-    sinks.spans.step(StepReport(2, 1.0, 1.0, 1.0, 0.1, 0.0, 0.0, cells=1, positions=1))
+    sinks.step(StepReport(1, 1.0, 1.0, 1.0, 0.1, 0.0, 0.0, cells=1, positions=1))
+    sinks.step(StepReport(2, 1.0, 1.0, 1.0, 0.1, 0.0, 0.0, cells=1, positions=1))
     sinks.close()
     assert capsys.readouterr().err.count("gets no more spans") == 1
 

@@ -149,7 +149,7 @@ def trained(
     machine: Any = Machine(world, step_s)
     state: Any = TrainState(params={}, optimizer=None, step=np.int32(0))  # type: ignore[arg-type]
     fit(
-        state, machine, Feed(next_batch, watch=sampler), steps=steps,
+        state, machine, Feed(next_batch, observer=sampler), steps=steps,
         on_report=lambda report: None, is_due=lambda step: evaluate_s > 0 and step % 20 == 0,
         on_state=lambda state, step, position: world.spend(evaluate_s),
     )  # fmt: skip
@@ -466,7 +466,7 @@ def test_an_error_in_the_thread_ends_the_sampling_and_nothing_else(
 ) -> None:
     sampler: Any = UsageSampler(Broken())  # type: ignore[arg-type]
     with Log(tmp_path, steps=1, every=1, contexts_per_step=1, usage=sampler) as log:
-        log.watch.dispatched(None)
+        log.observer.dispatched(None)
         sampler._thread.join()
         log.report(report(1))
     assert "no longer sampled: OSError('GPU is lost')" in capsys.readouterr().err

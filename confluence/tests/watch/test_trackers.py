@@ -18,14 +18,14 @@ from confluence.config import Config, preset
 from confluence.value_checks import settings_of
 from confluence.watch.log import Log
 from confluence.watch.log_events import StepReport
+from confluence.watch.observer import Observer, Observers, numbers
 from confluence.watch.trackers import (
     DISTRIBUTIONS,
     FILES,
     KINDS,
     PACKAGES,
-    Sinks,
     check_installed,
-    numbers,
+    open_trackers,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages, inside
@@ -43,13 +43,13 @@ def train_event(loss: float) -> dict[str, Any]:
 
 def two_sessions(name: str, folder: Path, *, apart_s: float = 0.0) -> None:
     """Steps 10 and 20, a kill, and on from step 10 to the end."""
-    first = Sinks((name,), folder, resume_step=None)
+    first = Observers(open_trackers((name,), folder, resume_step=None))
     first.event("start", SETTINGS)
     first.event("train", {"step": 10, **train_event(1.0)})
     first.event("train", {"step": 20, **train_event(9.0)})
     first.close()
     time.sleep(apart_s)
-    second = Sinks((name,), folder, resume_step=10)
+    second = Observers(open_trackers((name,), folder, resume_step=10))
     second.event("resume", {"step": 10, **SETTINGS, "config": {"width": 16, "log_every": 5}})
     second.event("train", {"step": 20, **train_event(0.5)})
     second.event("evaluate", {"step": 20, **VAL})
@@ -92,7 +92,7 @@ def test_mlflow_goes_on_with_its_run_and_measures_the_machine(
 ) -> None:
     pytest.importorskip("mlflow", reason=ABSENT)
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
-    monkeypatch.setattr(Sinks, "close", _after(Sinks.close, 1.0))
+    monkeypatch.setattr(Observers, "close", _after(Observers.close, 1.0))
     two_sessions("mlflow", tmp_path)
     from mlflow.tracking import MlflowClient
 
@@ -111,7 +111,7 @@ def test_mlflow_goes_on_with_its_run_and_measures_the_machine(
 
 
 def _after(close: Any, seconds: float) -> Any:
-    def later(sinks: Sinks) -> None:
+    def later(sinks: Observers) -> None:
         time.sleep(seconds)
         close(sinks)
 
@@ -127,6 +127,11 @@ def test_wandb_writes_offline_and_keeps_its_id(
     run_id = json.loads((tmp_path / "sinks.json").read_text())["wandb"]
     files = sorted((tmp_path / "wandb").glob(f"offline-run-*-{run_id}/run-{run_id}.wandb"))
     assert len(files) == 2, "both sessions are one run: they have one id"
+    for file, name in zip(files, (b"train/loss", b"val/churn/auroc"), strict=True):
+        # A process of its own writes the file, and may do so after the run has been closed.
+        give_up = time.monotonic() + 60
+        while name not in file.read_bytes() and time.monotonic() < give_up:
+            time.sleep(0.1)
     first, second = (file.read_bytes() for file in files)
     assert b"train/loss" in first and b"learning_rate" in first
     assert b"val/churn/auroc" in second and b"step_times/p50_ms" in second
@@ -137,7 +142,7 @@ def test_wandb_writes_offline_and_keeps_its_id(
 
 def test_nothing_is_imported_unless_asked_for(tmp_path: Path) -> None:
     known = set(sys.modules)
-    sinks = Sinks((), tmp_path, resume_step=None)
+    sinks = Observers(open_trackers((), tmp_path, resume_step=None))
     sinks.event("start", SETTINGS)
     sinks.close()
     assert not {name.split(".")[0] for name in set(sys.modules) - known} & {
@@ -172,7 +177,7 @@ def no_parent(name: str) -> None:
     raise ModuleNotFoundError("No module named 'opentelemetry'")
 
 
-class Broken:
+class Broken(Observer):
     """A sink whose disk is full."""
 
     run_id = "b"
@@ -196,8 +201,8 @@ def test_a_sink_that_fails_is_left_out_and_the_log_goes_on(
 ) -> None:
     monkeypatch.setattr("confluence.watch.trackers.KINDS", {"wandb": Broken})
     monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
-    sinks = Sinks(("wandb",), tmp_path, resume_step=None)
-    log = Log(tmp_path, steps=2, every=1, contexts_per_step=1, sinks=sinks)
+    trackers = open_trackers(("wandb",), tmp_path, resume_step=None)
+    log = Log(tmp_path, steps=2, every=1, contexts_per_step=1, trackers=trackers)
     said = r"wandb gets no more of the log: .*No space left"
     with pytest.warns(UserWarning, match=said) as told, log:
         for step in (1, 2):
@@ -216,7 +221,7 @@ def test_a_sink_that_cannot_begin_is_left_out(
     monkeypatch.setattr("confluence.watch.trackers.KINDS", {"wandb": refuse})
     monkeypatch.setattr("confluence.watch.trackers.check_installed", lambda names: None)
     with pytest.warns(UserWarning, match="wandb gets nothing of the log: .*no API key"):
-        sinks = Sinks(("wandb",), tmp_path, resume_step=None)
+        sinks = Observers(open_trackers(("wandb",), tmp_path, resume_step=None))
     sinks.event("train", {"step": 1, **train_event(0.5)})
     sinks.close()
 
