@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from headwater.errors import nearest
+from headwater.shared import nearest
 
 from confluence.value_checks import (
     GROUPS,

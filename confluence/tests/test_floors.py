@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import headwater
 import pytest
+from headwater import shared
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_MODULES = 16
@@ -59,7 +61,7 @@ HEADWATER = House(
     frozenset({
         "console", "errors", "files", "interrupts", "machine", "notebook", "progress", "user_cache",
     }),
-    frozenset({"__init__", "__main__", "shop"}),
+    frozenset({"__init__", "__main__", "shared", "shop"}),
 )  # fmt: skip
 CONFLUENCE = House(
     ROOT / "confluence" / "confluence",
@@ -142,6 +144,28 @@ def test_an_import_from_above_is_found(tmp_path: Path) -> None:
     (tmp_path / "shed" / "model" / "loss.py").write_text(text)
     faults = ["model/loss:1 imports __init__", "model/loss:3 imports runs.run"]
     assert house.faults() == faults
+
+
+def names_taken(path: Path) -> Iterator[str]:
+    """What a file takes of headwater: names it imports, and `core`, the inside of a store."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "headwater":
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.startswith("headwater."))
+        elif isinstance(node, ast.Attribute) and (
+            node.attr == "core" or ast.unparse(node.value) == "headwater"
+        ):
+            yield ast.unparse(node)
+
+
+def test_confluence_takes_public_names_of_headwater_alone() -> None:
+    public = {f"headwater.{name}" for name in headwater.__all__}
+    public |= {f"headwater.shared.{name}" for name in shared.__all__}
+    taken = {name for path in CONFLUENCE.package.rglob("*.py") for name in names_taken(path)}
+    assert taken - public == set()
+    unused = {f"headwater.shared.{name}" for name in shared.__all__} - taken
+    assert unused == set(), "shared has what is used across the seam, and nothing more"
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,17 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.errors import nearest
-from headwater.files import check_regular, open_given
-from headwater.sources.csv_files import long_cells
-from headwater.sources.database import hide_progress_bar
-from headwater.store.row_keys import Time, time_us
-from headwater.store.store import NO_ROW
+from headwater.shared import (
+    NO_ROW,
+    Time,
+    canonical_text,
+    check_regular,
+    hide_progress_bar,
+    long_cells,
+    nearest,
+    open_given,
+    time_us,
+)
 from numpy.typing import NDArray
 
 from confluence.answers.csv_cells import as_read
@@ -97,8 +102,6 @@ def _parquet_lines(path: Path) -> Iterator[Line]:
 
 
 def _rows_as_lines(path: Path, duckdb: Any) -> Iterator[Line]:
-    from headwater.sources.value_sql import canonical_text
-
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         hide_progress_bar(database)

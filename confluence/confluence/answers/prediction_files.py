@@ -22,8 +22,7 @@ from typing import Any, overload
 import headwater
 import numpy as np
 from headwater import SemanticType
-from headwater.files import check_output, regular, whole
-from headwater.sources.database import hide_progress_bar
+from headwater.shared import check_output, hide_progress_bar, regular, whole
 from numpy.typing import NDArray
 
 from confluence.answers.csv_cells import written

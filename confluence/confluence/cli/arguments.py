@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headwater
-from headwater.cli.arguments import add_no_verify, add_source
+from headwater.shared import add_no_verify, add_source
 
 from confluence.cli import commands as does
 from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, Config

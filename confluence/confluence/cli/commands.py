@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from headwater.console import say
-from headwater.files import read_text
+from headwater.shared import read_text, say
 
 from confluence.config import Config, preset
 
@@ -55,7 +54,7 @@ def default_out(*names: str) -> Path:
 
 def run_command(options: argparse.Namespace) -> Told:
     """Infer, build, train, evaluate, predict."""
-    from headwater.cli.commands import selected
+    from headwater.shared import selected
 
     from confluence.report.tables import describe_evaluation
     from confluence.runs.ensemble import Ensemble

@@ -21,9 +21,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import headwater
-from headwater.console import keep_places, say, tell
-from headwater.interrupts import SIGNALLED, Interrupts, is_interrupt, run_process
-from headwater.machine import check_address_space
+from headwater.shared import (
+    SIGNALLED,
+    Interrupts,
+    check_address_space,
+    is_interrupt,
+    keep_places,
+    run_process,
+    say,
+    tell,
+)
 
 from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Told, page_command

@@ -14,7 +14,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.store.dropped_seeds import why_empty
+from headwater.shared import why_empty
 from numpy.typing import NDArray
 
 from confluence.config import Config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headwater.console import say
+from headwater.shared import say
 
 FIRST_LINE_S, NEXT_LINE_S = 2.0, 10.0
 

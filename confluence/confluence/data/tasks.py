@@ -16,9 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from headwater import SemanticType
-from headwater.binding import EMBEDDING_KINDS
-from headwater.errors import nearest
-from headwater.machine import machine_bytes
+from headwater.shared import NO_TIME_US, machine_bytes, nearest
 from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
@@ -47,7 +45,7 @@ FLAT_INPUT_FIELDS = (
 """The same of a flat batch."""
 
 US_PER_DAY = 86_400_000_000
-NO_TIME = np.iinfo(np.int64).max  # obs_time of a seed that has none
+NO_TIME = NO_TIME_US  # obs_time of a seed that has none
 LEAST_SPREAD = 1e-12  # of the largest label: a smaller deviation is rounding
 CATEGORY_LIMIT = 4_096  # most categories of a target
 CELLS_PER_COUNT = 3  # of `child_counts`, for each foreign key that points at a row's table
@@ -229,7 +227,7 @@ def text_modes(stores: Sequence[headwater.Store]) -> list[Literal["numbers", "ba
     room = RESIDENT_SHARE * device_bytes()
     modes: list[Literal["numbers", "batch"]] = []
     for store in stores:
-        size = store.core.vectors(EMBEDDING_KINDS["texts"]).nbytes
+        size = store.text_bytes
         stays = 0 < size <= room
         room -= size if stays else 0
         modes.append("numbers" if stays else "batch")

@@ -7,9 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import headwater
-from headwater import binding
-from headwater.store import verified
-from headwater.store.store import word
 
 from confluence.ranks.group import current
 
@@ -22,7 +19,6 @@ def verified_stores(paths: Iterable[str], verify: str) -> dict[str, headwater.St
         verify: "once", "header" or "full", as of `headwater.Store`. Of ranks on one machine one
             reads, and the others wait.
     """
-    how = word("verify", verify, binding.VERIFY)
     stores = {}
     for path in dict.fromkeys(paths):
         if not Path(path).exists():
@@ -31,7 +27,7 @@ def verified_stores(paths: Iterable[str], verify: str) -> dict[str, headwater.St
                 " takes (--prebatched), and nothing else: say where the store is"
             )
         stores[path] = open_store(path)
-        verified.check_files(stores[path].core, path, how, current().still)
+        stores[path].check_files(verify, current().still)
     return stores
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headwater.files import regular, whole
+from headwater.shared import regular, whole
 
 LOCK = ".lock"
 

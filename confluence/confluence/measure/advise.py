@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.console import say
+from headwater.shared import say
 
 from confluence.config import Config, ConfigError, kept_config
 from confluence.config import preset as preset_config

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from headwater.console import say
-from headwater.machine import machine_bytes
+from headwater.shared import machine_bytes, say
 
 from confluence.config import MEMORY_FRACTION, Config, ConfigError, kept_config
 from confluence.data.stores import (

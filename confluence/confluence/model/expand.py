@@ -21,13 +21,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 from headwater import SemanticType, calendar_tables
-from headwater.sampling.expand import (
-    CELL_BITS,
-    DATE_SHIFT,
-    SECOND_MASK,
-    WEEKDAY_MASK,
-    WEEKDAY_SHIFT,
-)
+from headwater.shared import CELL_BITS, DATE_SHIFT, SECOND_MASK, WEEKDAY_MASK, WEEKDAY_SHIFT
 from jax import Array
 
 from confluence.model.row_attention import RowShape

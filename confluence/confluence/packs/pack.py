@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Protocol
 
 import headwater
 import numpy as np
-from headwater.binding import hash64
+from headwater.shared import hash64
 from numpy.typing import NDArray
 
 from confluence.data.whole_batch import ALIGNMENT, Bytes, Layout, padded, size_of

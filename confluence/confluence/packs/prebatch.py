@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from headwater.console import say
+from headwater.shared import say
 from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError

@@ -24,7 +24,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.sampling.saved_state import check_saved
+from headwater.shared import check_saved
 from numpy.typing import NDArray
 
 from confluence.packs.pack import Batches

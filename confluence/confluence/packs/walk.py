@@ -12,7 +12,7 @@ from typing import Any
 
 import headwater
 import psutil
-from headwater.console import say
+from headwater.shared import say
 
 from confluence.config import Config
 from confluence.data.stores import OpenStore

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from headwater.interrupts import leave
+from headwater.shared import leave
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 

@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import IO
 
-from headwater.console import say
-from headwater.interrupts import SIGNALLED
+from headwater.shared import SIGNALLED, say
 
 from confluence.ranks.rendezvous import PREFIX
 from confluence.ranks.stop import SIGNALS, handle_stops

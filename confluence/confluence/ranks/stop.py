@@ -13,7 +13,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from headwater.console import say
+from headwater.shared import say
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NOTE = "stopping after this step, to save; Ctrl-C once more stops at once"

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from headwater.console import say
+from headwater.shared import say
 
 FAILURE = "confluence/failure"
 BEATS = "confluence/beats/"

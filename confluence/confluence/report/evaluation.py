@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.notebook import counted, html_line, html_table, short
+from headwater.shared import counted, html_line, html_table, short
 
 from confluence.report.page import evaluation_html
 from confluence.report.tables import describe_evaluation, four_digits

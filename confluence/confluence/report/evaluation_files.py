@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.files import check_output, read_text
-from headwater.store.row_keys import time_us
+from headwater.shared import check_output, read_text, time_us
 
 from confluence.answers.prediction_files import is_predictions
 from confluence.answers.several_runs import mark

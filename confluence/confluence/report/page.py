@@ -20,8 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 import headwater
-from headwater import console
-from headwater.files import check_output, read_text
+from headwater.shared import check_output, read_text, shown
 
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
@@ -120,7 +119,7 @@ def make_page(out: Path, events: list[Event], opened: Mapping[str, headwater.Sto
     ]
     body = "".join(f"<section><h2>{name}</h2>{part}</section>" for name, part in sections if part)
     head = f"<h1>{escape(title)}</h1><p>{escape(_headline(out, place, events))}</p>"
-    page: str = console.shown(  # names of a database may have control characters
+    page: str = shown(  # names of a database may have control characters
         f'{HEAD}<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><header>{head}</header>\n<main>{body}</main></body></html>\n"

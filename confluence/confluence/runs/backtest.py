@@ -19,8 +19,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.files import check_output
-from headwater.store.row_keys import time_us
+from headwater.shared import check_output, time_us
 from numpy.typing import NDArray
 
 from confluence.answers.with_trees import check_share

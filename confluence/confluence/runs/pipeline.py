@@ -18,8 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import headwater
-from headwater.errors import nearest
-from headwater.files import check_output, read_bytes, read_text, whole
+from headwater.shared import (
+    ProgressDisplay,
+    check_label_table,
+    check_output,
+    draft_source,
+    nearest,
+    read_bytes,
+    read_document,
+    read_text,
+    source_files,
+    whole,
+)
 
 from confluence.config import Config
 from confluence.data.label_values import check_label_values
@@ -145,8 +155,6 @@ def _keep(content: bytes, out: Path) -> Path:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """A given metadata.json as an object, and its tasks as some; a build checks the rest."""
-    from headwater.metadata.from_json import read_document
-
     document: dict[str, Any] = read_document(path)
     tasks = document.get("tasks", {}) if isinstance(document, dict) else None
     if not (isinstance(tasks, dict) and all(isinstance(task, dict) for task in tasks.values())):
@@ -156,8 +164,6 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
     """Raise where label tables of metadata lie outside of their folder."""
-    from headwater.builder.label_tables import check_label_table
-
     for task, entry in metadata.get("tasks", {}).items():
         seeds = entry.get("seeds")
         for name in seeds.values() if isinstance(seeds, dict) else ():
@@ -169,8 +175,6 @@ def infer_metadata(
     source: str, selected: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], list[str]]:
     """What `headwater init` writes, and what it asks a person to check."""
-    from headwater.inference.infer import draft_source
-
     choice: dict[str, Any] = dict(selected)
     draft = draft_source(source, **choice)
     return draft.schema().to_dict(), draft.every_check()
@@ -198,9 +202,6 @@ def build_store(
         schema: with the run's task alone (`read_schema`).
         keep: a run learned from the store that is there: raise if another would take its place.
     """
-    from headwater.builder.workspace import source_files
-    from headwater.progress import ProgressDisplay
-
     store, mark = out / STORE, out / BUILT
     source, selected, seeds_dir = database.source, database.selected, database.seeds_dir
     files = source_files(source, store)

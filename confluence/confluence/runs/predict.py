@@ -10,8 +10,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.errors import TimeNeededError
-from headwater.store.row_keys import Time
+from headwater.shared import Time, TimeNeededError
 
 from confluence.answers.key_file import read_keys
 from confluence.answers.prediction_files import Answers, check_predictions_file

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 from headwater import SemanticType
-from headwater.console import say
+from headwater.shared import say
 from numpy.typing import NDArray
 
 from confluence.answers.read_out import clamped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import headwater
-from headwater.store.row_keys import Time, time_us
+from headwater.shared import Time, time_us
 
 from confluence.config import Config
 from confluence.data.tasks import NO_BATCHES, SPLITS, open_sampler, read_labels

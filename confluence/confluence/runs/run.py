@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.store.row_keys import Time
+from headwater.shared import Time
 
 from confluence.answers.prediction_files import Answers, anchor_key
 from confluence.data.verification import open_store

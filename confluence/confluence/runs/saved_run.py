@@ -12,7 +12,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-from headwater.notebook import CELL_BYTES, counted, html_line, html_table, short, short_lines
+from headwater.shared import CELL_BYTES, counted, html_line, html_table, short, short_lines
 
 from confluence.config import Config
 from confluence.data.stores import Seeds, TaskPlace

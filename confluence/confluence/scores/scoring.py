@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from headwater import SemanticType
-from headwater.store.row_keys import time_us
+from headwater.shared import time_us
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, SPLITS, Floats, Labels, Task

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from headwater.store.row_keys import time_us
+from headwater.shared import time_us
 
 from confluence.config import Config
 from confluence.data.tasks import NO_TIME, TRAIN, US_PER_DAY, Floats, Labels

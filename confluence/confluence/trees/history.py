@@ -136,7 +136,7 @@ class History:
         """When rows of a table, counted within it, become visible; ALWAYS without times. [m]"""
         distinct, place = np.unique(rows, return_inverse=True)
         low = self.row_range(table)[0]
-        times = (self.store.core.row_time(int(low + row)) for row in distinct)
+        times = (self.store.row_time(int(low + row)) for row in distinct)
         return np.fromiter(times, np.int64, distinct.size)[place.reshape(-1)]
 
     # ---- paths ---------------------------------------------------------------------------

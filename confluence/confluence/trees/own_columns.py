@@ -249,16 +249,10 @@ class OwnColumns:
             again = is_there & (found == NO_ROW) & (parents[:, slot] != NO_ROW)
             again &= shown[sequences, at][:, places].all(axis=1)
             for b in np.flatnonzero(again):
-                points_at = self._parent_of(int(row_ids[b, at[b]]), table, way.slot)
-                if points_at == int(row_ids[b, parents[b, slot]]):
+                points_at = self._store.parents(int(row_ids[b, at[b]]))[way.slot]
+                if points_at == row_ids[b, parents[b, slot]]:
                     found[b] = parents[b, slot]
         return found
-
-    def _parent_of(self, row: int, table: int, slot: int) -> int | None:
-        """The row that a row of a table points at with one of its keys."""
-        before = sum(len(entry["foreign_keys"]) for entry in self._tables[:table])
-        parent: int | None = self._store.core.parent(row, before + slot)
-        return parent
 
 
 def as_ages(values: Floats, obs_times: NDArray[np.int64], is_time: NDArray[np.bool_]) -> Floats:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from headwater.shared import ALWAYS_US
 from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, US_PER_DAY, Floats
 
 NO_OWNER = -1
-ALWAYS = np.iinfo(np.int64).min  # visible always, so of no known age
+ALWAYS = ALWAYS_US  # visible always, so of no known age
 
 Ints = NDArray[np.int64]
 

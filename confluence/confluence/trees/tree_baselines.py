@@ -246,8 +246,8 @@ def last_time(store: headwater.Store) -> int:
         low, high = map(int, table["row_range"])
         while low < high:  # the first row without a time, which stand last
             middle = (low + high) // 2
-            is_timed = store.core.row_time(middle) < NO_TIME
+            is_timed = store.row_time(middle) < NO_TIME
             low, high = (middle + 1, high) if is_timed else (low, middle)
         if low > int(table["row_range"][0]):
-            found.append(int(store.core.row_time(low - 1)))
+            found.append(store.row_time(low - 1))
     return max((time for time in found if time > ALWAYS), default=int(NO_TIME))

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from headwater.console import say
-from headwater.console import to_json as ascii_json
-from headwater.files import regular, whole
+from headwater.shared import regular, say, whole
+from headwater.shared import to_json as ascii_json
 
 from confluence.watch.log_events import StepReport, read_lines
 from confluence.watch.meters import device_memory

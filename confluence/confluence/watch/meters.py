@@ -22,8 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import psutil
-from headwater.console import say
-from headwater.machine import machine_bytes
+from headwater.shared import machine_bytes, say
 
 TICK_SECONDS = 5 / 256  # least time between the moments that a StepMeter is asked about
 TICKS = 32  # most such moments for one sample

@@ -23,8 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.console import say
-from headwater.files import regular
+from headwater.shared import regular, say
 
 from confluence.watch.log_events import StepReport
 from confluence.watch.observer import Tracker

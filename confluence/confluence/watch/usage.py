@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from headwater.console import say
+from headwater.shared import say
 
 from confluence.watch.meters import (
     NVIDIA,

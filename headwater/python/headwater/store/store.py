@@ -59,10 +59,10 @@ class Store:
         self, path: str | os.PathLike[str], *, load: str = "mmap", verify: str = "once"
     ) -> None:
         self.path = Path(path)
-        how = word("verify", verify, binding.VERIFY)
+        word("verify", verify, binding.VERIFY)
         self.core = binding.Store(path, word("load", load, binding.LOADS))
         try:
-            check_files(self.core, path, how)
+            self.check_files(verify)
         except BaseException:
             self.core.close()
             raise
@@ -79,6 +79,16 @@ class Store:
     def close(self) -> None:
         """Drop the map. Samplers that were opened on it keep it until they go."""
         self.core.close()
+
+    def check_files(self, verify: str = "once", each: Callable[[], None] = lambda: None) -> None:
+        """Prove the checksums of an open store, as when it is opened with `verify`; StoreError with
+        file and byte. `each`: called about every 100 ms while it is read."""
+        check_files(self.core, self.path, word("verify", verify, binding.VERIFY), each)
+
+    @property
+    def text_bytes(self) -> int:
+        """How much the vectors of all texts take; 0 in a store without texts."""
+        return int(self.core.vectors(binding.EMBEDDING_KINDS["texts"]).nbytes)
 
     @property
     def fingerprint(self) -> str:
@@ -130,6 +140,11 @@ class Store:
             "time": None if time in (NO_TIME_US, ALWAYS_US) else datetime_of(time),
             "cells": cells,
         }
+
+    def row_time(self, row: int) -> int:
+        """When a row becomes visible, in microseconds since 1970; `ALWAYS_US` or `NO_TIME_US` of
+        `headwater.shared` for always and never."""
+        return int(self.core.row_time(row))
 
     def find(self, table: str, key: Any) -> int:
         """Global row of a primary key (a scalar, a tuple of its parts, or a dict by column).
