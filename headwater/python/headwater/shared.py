@@ -1,7 +1,7 @@
 """What programs that are built on headwater share with it, besides the names of `headwater` itself:
 messages and errors, files, a process's end, commands, drafts and builds, keys and times of rows.
 
-confluence imports names of these two modules alone. Each is described where it is defined.
+confluence imports names of these two modules alone. The module that defines a name describes it.
 """
 
 from __future__ import annotations
