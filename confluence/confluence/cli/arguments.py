@@ -104,7 +104,7 @@ def _check_question(options: argparse.Namespace) -> None:
 
 
 def _command(
-    commands: Any, name: str, function: Callable[[argparse.Namespace], does.Told], text: str
+    commands: Any, name: str, function: Callable[[argparse.Namespace], does.Outcome], text: str
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -29,7 +29,7 @@ Done = TypeVar("Done")
 SETTING = "setting_"  # before the names of settings among the options
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """The result of a command, as data and as text."""
 
     result: Result | None  # for JSON; None: nothing is printed
@@ -52,7 +52,7 @@ def default_out(*names: str) -> Path:
     return Path("runs") / name
 
 
-def run_command(options: argparse.Namespace) -> Told:
+def run_command(options: argparse.Namespace) -> Outcome:
     """Infer, build, train, evaluate, predict."""
     from headwater.shared import selected
 
@@ -84,7 +84,7 @@ def run_command(options: argparse.Namespace) -> Told:
     )  # fmt: skip
     lines = ["", *describe_evaluation(result["evaluation"]), ""]
     lines += [f"{name:<12} {path}" for name, path in result["files"].items()]
-    return Told(result, lines)
+    return Outcome(result, lines)
 
 
 def _check_alone(command: str, instead: str) -> None:
@@ -97,7 +97,7 @@ def _check_alone(command: str, instead: str) -> None:
         )
 
 
-def train_command(options: argparse.Namespace) -> Told:
+def train_command(options: argparse.Namespace) -> Outcome:
     """Train and save."""
 
     def train() -> Run:
@@ -135,7 +135,7 @@ def _out_of(names: Sequence[str] | None, pack: Path | None) -> Path:
     return default_out(*names or ())
 
 
-def advise_command(options: argparse.Namespace) -> Told:
+def advise_command(options: argparse.Namespace) -> Outcome:
     """Measure a training before it begins."""
     from confluence.measure.advise import advise, describe
 
@@ -144,10 +144,10 @@ def advise_command(options: argparse.Namespace) -> Told:
         options.store, task=options.task, presets=options.preset, run=options.run,
         verify=options.verify, **overrides_of(options),
     )  # fmt: skip
-    return Told(result, describe(result))
+    return Outcome(result, describe(result))
 
 
-def prebatch_command(options: argparse.Namespace) -> Told:
+def prebatch_command(options: argparse.Namespace) -> Outcome:
     """Write the batches of a training into a pack."""
     from confluence.packs.prebatch import describe, prebatch
 
@@ -158,10 +158,10 @@ def prebatch_command(options: argparse.Namespace) -> Told:
         preset=options.preset, overwrite=options.overwrite, verify=options.verify,
         **overrides_of(options),
     )  # fmt: skip
-    return Told(result, describe(result))
+    return Outcome(result, describe(result))
 
 
-def pretrain_command(options: argparse.Namespace) -> Told:
+def pretrain_command(options: argparse.Namespace) -> Outcome:
     """Learn masked cells and save."""
 
     def pretrain() -> Run:
@@ -181,30 +181,30 @@ def _how_to_train(options: argparse.Namespace) -> dict[str, Any]:
     return {**{name: getattr(options, name) for name in names}, **overrides_of(options)}
 
 
-def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: Config) -> Told:
+def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: Config) -> Outcome:
     """Train on one device, or on several."""
 
-    def tell(run: Run) -> Told:
+    def report(run: Run) -> Outcome:
         from confluence.watch.log import read_summary
 
         summary = read_summary(run.out)
         tasks = {"tasks": run.titles} if run.titles else {}
         result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
         done = f"trained {run.config.steps} steps, saved in {run.out}"
-        return Told(result, [done, *describe_summary(summary)])
+        return Outcome(result, [done, *describe_summary(summary)])
 
     cfg.check_ranks(options.devices or 1)
-    return _together(options, train, tell, timeout_s=cfg.collective_timeout_s)
+    return _together(options, train, report, timeout_s=cfg.collective_timeout_s)
 
 
 def _together(
-    options: argparse.Namespace, work: Callable[[], Done], tell: Callable[[Done], Told], *,
+    options: argparse.Namespace, work: Callable[[], Done], report: Callable[[Done], Outcome], *,
     timeout_s: float,
-) -> Told:  # fmt: skip
+) -> Outcome:  # fmt: skip
     """Work on one device or as one of several ranks, or start these.
 
     Args:
-        tell: what comes of it. Rank 0 alone does that, when the others have left.
+        report: what comes of it. Rank 0 alone does that, when the others have left.
         timeout_s: after how long a rank that waits for another one ends.
     """
     from confluence.ranks.launch import is_launched, launch
@@ -216,7 +216,7 @@ def _together(
                 "--devices starts the ranks of one machine, and this process is already one of"
                 " several: start as many as there are devices, without --devices"
             )
-        return Told(None, status=launch(options.arguments, options.devices))
+        return Outcome(None, status=launch(options.arguments, options.devices))
     from confluence.ranks.group import Joined
 
     place = find_place(vars(options), os.environ)
@@ -224,10 +224,10 @@ def _together(
         if not group.is_first:
             warnings.simplefilter("ignore")  # rank 0 has the same to say
         done = work()
-    return tell(done) if group.is_first else Told(None)
+    return report(done) if group.is_first else Outcome(None)
 
 
-def evaluate_command(options: argparse.Namespace) -> Told:
+def evaluate_command(options: argparse.Namespace) -> Outcome:
     """Evaluate a trained run."""
 
     def ask() -> list[Scoring]:
@@ -244,14 +244,14 @@ def evaluate_command(options: argparse.Namespace) -> Told:
         ]
         return [scoring(run, each, verify=options.verify) for each in wanted]
 
-    def tell(scorings: list[Scoring]) -> Told:
+    def report(scorings: list[Scoring]) -> Outcome:
         from confluence.report.tables import describe_evaluation
 
         results = [scoring.result() for scoring in scorings]
         lines = [line for result in results for line in ["", *describe_evaluation(result)]][1:]
-        return Told(results[0] if len(results) == 1 else {"tasks": results}, lines)
+        return Outcome(results[0] if len(results) == 1 else {"tasks": results}, lines)
 
-    return _together(options, ask, tell, timeout_s=_patience_of(options))
+    return _together(options, ask, report, timeout_s=_patience_of(options))
 
 
 def _how_to_score(options: argparse.Namespace) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _how_to_score(options: argparse.Namespace) -> dict[str, Any]:
     return {**{name: getattr(options, name) for name in names}, "trees": not options.no_trees}
 
 
-def probe_command(options: argparse.Namespace) -> Told:
+def probe_command(options: argparse.Namespace) -> Outcome:
     """Probe a trained or pretrained run."""
     from confluence.report.tables import describe_evaluation
     from confluence.runs.load import load
@@ -269,10 +269,10 @@ def probe_command(options: argparse.Namespace) -> Told:
     result = run.probe(
         options.split, task=options.task, verify=options.verify, **_how_to_score(options)
     )
-    return Told(result, describe_evaluation(result))
+    return Outcome(result, describe_evaluation(result))
 
 
-def predict_command(options: argparse.Namespace) -> Told:
+def predict_command(options: argparse.Namespace) -> Outcome:
     """Predict with a trained run."""
 
     def ask() -> tuple[Path, Answers]:
@@ -295,7 +295,7 @@ def predict_command(options: argparse.Namespace) -> Told:
             verify=options.verify,
         )  # fmt: skip
 
-    def tell(done: tuple[Path, Answers]) -> Told:
+    def report(done: tuple[Path, Answers]) -> Outcome:
         from confluence.report.tables import describe_answers
 
         path, answers = done
@@ -305,20 +305,20 @@ def predict_command(options: argparse.Namespace) -> Told:
         if options.keys is not None:
             result["rows"] = list(answers)
             lines = [*describe_answers(answers), *lines]
-        return Told(result, lines)
+        return Outcome(result, lines)
 
-    return _together(options, ask, tell, timeout_s=_patience_of(options))
+    return _together(options, ask, report, timeout_s=_patience_of(options))
 
 
-def page_command(options: argparse.Namespace) -> Told:
+def page_command(options: argparse.Namespace) -> Outcome:
     """Make the page of a run."""
     from confluence.report.page import write_page
 
     path = write_page(options.run)
-    return Told({"page": str(path)}, [str(path)])
+    return Outcome({"page": str(path)}, [str(path)])
 
 
-def backtest_command(options: argparse.Namespace) -> Told:
+def backtest_command(options: argparse.Namespace) -> Outcome:
     """Train and score at several cutoffs."""
     from confluence.report.tables import describe_backtest
     from confluence.runs.backtest import backtest
@@ -332,10 +332,10 @@ def backtest_command(options: argparse.Namespace) -> Told:
         preset=options.preset, verify=options.verify,
         **overrides_of(options),
     )  # fmt: skip
-    return Told(result, describe_backtest(result))
+    return Outcome(result, describe_backtest(result))
 
 
-def smoke_command(options: argparse.Namespace) -> Told:
+def smoke_command(options: argparse.Namespace) -> Outcome:
     """Train on synthetic batches."""
     from confluence.training.smoke import run_smoke
 
@@ -344,7 +344,7 @@ def smoke_command(options: argparse.Namespace) -> Told:
     for name, title in (("task_loss", "of the tasks"), ("masked_loss", "of masked cells")):
         lines.append(f"  {title} {result[f'first_{name}']:.4f} → {result[f'last_{name}']:.4f}")
     failure = None if result["passed"] else "a loss is not finite, or did not fall far enough"
-    return Told(result, lines, failure)
+    return Outcome(result, lines, failure)
 
 
 def describe_summary(summary: Result) -> list[str]:

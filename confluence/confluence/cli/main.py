@@ -33,7 +33,7 @@ from headwater.shared import (
 )
 
 from confluence.cli.arguments import check_usage, make_parser
-from confluence.cli.commands import Told, page_command
+from confluence.cli.commands import Outcome, page_command
 
 EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
 XLA_BYTES = 3 << 30  # of address space; with 1.5 GB XLA crashed as it compiled a tiny model
@@ -68,8 +68,8 @@ def _status(options: argparse.Namespace) -> int:
             except Exception as error:
                 if not interrupts.is_made:  # else a library may have turned Ctrl-C into this
                     return _failed(error)
-                said = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
-                raise KeyboardInterrupt(said) from error
+                reason = "" if is_interrupt(error) else f"interrupted ({_one_line(error)})"
+                raise KeyboardInterrupt(reason) from error
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
         return int(SIGNALLED + getattr(error, "signal_number", signal.SIGINT))
@@ -112,10 +112,10 @@ def _one_line(error: Exception) -> str:
     return " ".join(message.split()) or type(error).__name__
 
 
-def _show(told: Told, *, as_json: bool) -> int:
+def _show(outcome: Outcome, *, as_json: bool) -> int:
     """Print the result of a command; returns the exit status."""
-    if told.result is not None:
+    if outcome.result is not None:
         from confluence.watch.log import to_json
 
-        tell(to_json(told.result) if as_json else "\n".join(told.lines))
-    return told.status if told.failure is None else _fail(told.failure)
+        tell(to_json(outcome.result) if as_json else "\n".join(outcome.lines))
+    return outcome.status if outcome.failure is None else _fail(outcome.failure)

@@ -55,7 +55,7 @@ class Line:
 
     about: str
     settings: Mapping[str, Any]  # that differ from what was measured; empty: leave it
-    said: str
+    text: str
 
 
 def advise(
@@ -74,7 +74,7 @@ def advise(
 
     Returns:
         `configurations`, what was measured of each; `advice`, lines with `about`, `settings` and
-        `said`; `preset` and `settings` of a training that follows it; JSON can hold all of it.
+        `text`; `preset` and `settings` of a training that follows it; JSON can hold all of it.
 
     Raises:
         AdviceError: none of them could be measured; the message says why.
@@ -190,32 +190,32 @@ def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
     is_one = len({row["preset"] for row in rows}) == 1
     if keeps_busy(chosen):
         which = "" if is_one else "the smallest of these at which "
-        said = f"{name}: {which}the device bounds the run (busy {busy} of the time)"
+        text = f"{name}: {which}the device bounds the run (busy {busy} of the time)"
     else:
         which = "" if is_one else "the largest of these, and none keeps the device busy: "
-        said = (
+        text = (
             f"{name}: {which}the device is done before the host (busy {busy} of the time, bound by"
             f" the {chosen['bound_by']}); a larger model or batch_size gives it more to do"
         )
-    return Line(about="preset", settings={}, said=said)
+    return Line(about="preset", settings={}, text=text)
 
 
 def _about_threads(row: Row) -> Line:
     made, step, threads = row["sample"]["seconds"], row["step"]["seconds"], row["threads"]
     host = row["call_seconds"] + row["host"]["seconds"]  # until Python's thread asks for more
-    said = f"one thread makes the batches of a step in {_ms(made)}, the device's step takes"
-    said += f" {_ms(step)}" + (f", Python's thread {_ms(host)}" if host > step else "")
+    text = f"one thread makes the batches of a step in {_ms(made)}, the device's step takes"
+    text += f" {_ms(step)}" + (f", Python's thread {_ms(host)}" if host > step else "")
     needed = math.ceil(made / (AT_EASE * max(step, host)))
     most = max(threads, min(needed, len(os.sched_getaffinity(0))))
     if threads == 0:
-        said = f"num_prefetch none, so that threads make batches ahead: {said}"
-        return Line(about="threads", settings={"num_prefetch": None}, said=said)
+        text = f"num_prefetch none, so that threads make batches ahead: {text}"
+        return Line(about="threads", settings={"num_prefetch": None}, text=text)
     if most == threads:
-        said += ", and there are no more cores" if needed > threads else ""
-        return Line(about="threads", settings={}, said=f"leave num_threads at {threads}: {said}")
+        text += ", and there are no more cores" if needed > threads else ""
+        return Line(about="threads", settings={}, text=f"leave num_threads at {threads}: {text}")
     return Line(
         about="threads", settings={"num_threads": most},
-        said=f"num_threads {most} in place of {threads}: {said}",
+        text=f"num_threads {most} in place of {threads}: {text}",
     )  # fmt: skip
 
 
@@ -223,22 +223,22 @@ def _about_prefetch(row: Row) -> Line:
     ahead, slowest = row["batches_ahead"], row["slowest_batch_seconds"]
     each = row["predicted_seconds"] / row["batches"]
     needed = 1 + math.ceil(slowest / each)
-    said = f"the slowest batch took {_ms(slowest)} to make, a step takes one each {_ms(each)}"
+    text = f"the slowest batch took {_ms(slowest)} to make, a step takes one each {_ms(each)}"
     if needed <= max(ahead, 1) or row["threads"] == 0:
         return Line(
-            about="prefetch", settings={}, said=f"leave num_prefetch ({ahead} are ready): {said}"
+            about="prefetch", settings={}, text=f"leave num_prefetch ({ahead} are ready): {text}"
         )
     return Line(
         about="prefetch", settings={"num_prefetch": needed},
-        said=f"num_prefetch {needed} in place of {ahead}: {said}",
+        text=f"num_prefetch {needed} in place of {ahead}: {text}",
     )  # fmt: skip
 
 
 def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | str) -> Line:
     if isinstance(memory, str):
-        said, budget = f"the memory of a step is not known ({memory})", None
+        text, budget = f"the memory of a step is not known ({memory})", None
     else:
-        said = (
+        text = (
             f"{memory['memory']}, {memory['fraction']:.0%} of {in_units(memory['limit_bytes'])},"
             f" holds {memory['budget']:,} cells, and a batch has {chosen['cells']:,}"
         )
@@ -246,14 +246,14 @@ def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | 
     own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
     for row in own:
         if row["cells"] < chosen["cells"]:
-            said += f"; in parts of {row['cells']:,} cells a step takes"
-            said += f" {_ms(row['live']['seconds'])} in place of {_ms(chosen['live']['seconds'])}"
+            text += f"; in parts of {row['cells']:,} cells a step takes"
+            text += f" {_ms(row['live']['seconds'])} in place of {_ms(chosen['live']['seconds'])}"
         if budget is None and _is_faster(row, chosen):
             budget = row["cell_budget"]
     if budget is None:
-        return Line(about="budget", settings={}, said=f"leave cell_budget: {said}")
+        return Line(about="budget", settings={}, text=f"leave cell_budget: {text}")
     return Line(
-        about="budget", settings={"cell_budget": budget}, said=f"cell_budget {budget}: {said}"
+        about="budget", settings={"cell_budget": budget}, text=f"cell_budget {budget}: {text}"
     )
 
 
@@ -270,26 +270,26 @@ def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: bool) -> Lin
     """Live, or made before."""
     packed, live = row["packed"], row["live"]
     if has_budget or packed is None:
-        said = "live: batches that are made before do not go with cell_budget"
-        return Line(about="batches", settings={}, said=said)
+        text = "live: batches that are made before do not go with cell_budget"
+        return Line(about="batches", settings={}, text=text)
     per_step = row["batches"]
     making = row["kept_batches"] / per_step * row["sample"]["seconds"] / max(1, row["threads"])
     steps = row["needed_batches"] / per_step
     before, after = steps * live["seconds"], making + steps * packed["seconds"]
-    said = (
+    text = (
         f"{steps:,.0f} steps take {_seconds(before)} with live batches, {_seconds(after)} with"
         f" {row['kept_batches']:,} batches made before ({in_units(row['kept_bytes'])}, made in"
         f" {_seconds(making)}; a step {_ms(packed['seconds'])} in place of {_ms(live['seconds'])})"
     )
     if after > WORTH * before or packed["cpu_seconds"] > live["cpu_seconds"]:
-        return Line(about="batches", settings={}, said=f"live: {said}")
+        return Line(about="batches", settings={}, text=f"live: {text}")
     draws = cfg.child_order == "uniform" or cfg.staleness is not None or cfg.cell_dropout > 0
     if draws and row["kept_batches"] < row["needed_batches"]:
-        said += "; their contexts repeat, while live ones are drawn anew: more prebatch_epochs"
+        text += "; their contexts repeat, while live ones are drawn anew: more prebatch_epochs"
     if row["kept_bytes"] > MEMORY_SHARE * free:
-        said = f"made before and kept on a disk (`confluence prebatch`): {said}"
-        return Line(about="batches", settings={}, said=said)
-    return Line(about="batches", settings={"prebatch": "memory"}, said=f"prebatch memory: {said}")
+        text = f"made before and kept on a disk (`confluence prebatch`): {text}"
+        return Line(about="batches", settings={}, text=text)
+    return Line(about="batches", settings={"prebatch": "memory"}, text=f"prebatch memory: {text}")
 
 
 # --------------------------------------------------------------------------------------- for people
@@ -313,7 +313,7 @@ def describe(result: Mapping[str, Any]) -> list[str]:
         f"{row['preset']} could not be measured: {row['failed']}"
         for row in result["configurations"] if "failed" in row
     ]  # fmt: skip
-    lines += [f"{line['about']:<9} {line['said']}" for line in result["advice"]]
+    lines += [f"{line['about']:<9} {line['text']}" for line in result["advice"]]
     return [*lines, "", _command(result)]
 
 

@@ -90,19 +90,19 @@ class Sizing:
         """
         if self.bytes_per_cell <= 0:
             raise SizingError(
-                f"{self._told()}: no more memory for more cells, so nothing is known of larger"
+                f"{self._points()}: no more memory for more cells, so nothing is known of larger"
                 " ones; give --cell-budget a number"
             )
         cells = (self.fraction * self.limit_bytes - self.fixed_bytes) / self.bytes_per_cell
         budget = int(cells // GRAIN) * GRAIN
         if budget < GRAIN:
             raise SizingError(
-                f"{self._told()}: {self.fraction:.0%} of {_mb(self.limit_bytes)} hold no step; give"
-                " a smaller model, or a larger --memory-fraction"
+                f"{self._points()}: {self.fraction:.0%} of {_mb(self.limit_bytes)} hold no step;"
+                " give a smaller model, or a larger --memory-fraction"
             )
         return budget
 
-    def _told(self) -> str:
+    def _points(self) -> str:
         points = " and ".join(f"{_mb(p.peak_bytes)} at {p.cells:,} cells" for p in self.points)
         return f"a step takes {points} ({self.memory})"
 
@@ -110,7 +110,7 @@ class Sizing:
         """Both points and the prediction, for people."""
         budget = self.budget()
         return [
-            self._told(),
+            self._points(),
             f"predicted: {_mb(self.predict(budget))} at {budget:,} cells, {self.fraction:.0%} of"
             f" {_mb(self.limit_bytes)}; a step computes at most {budget:,} cells at once",
         ]

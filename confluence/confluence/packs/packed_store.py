@@ -113,11 +113,11 @@ def _replay(pack: Pack, batches: PackedBatches) -> Replay:
         ends=tuple(about["ends"]), accumulate=about["settings"]["accumulate"],
         seed=about["settings"]["seed"],
     )  # fmt: skip
-    says = {
+    summary = {
         "from": "pack", "path": str(pack.folder.absolute()), "identity": pack.identity,
         "batches": order.count, "epochs": len(order.ends), "bytes": pack.size,
     }  # fmt: skip
-    return Replay(batches, order, about["sampler"]["state"], batches.index["positions"], says)
+    return Replay(batches, order, about["sampler"]["state"], batches.index["positions"], summary)
 
 
 # ----------------------------------------------------------------------- what a pack has of tasks
@@ -159,13 +159,13 @@ def _check_fits(
     weights: Mapping[str, float] | None,
 ) -> None:  # fmt: skip
     found = {place.name: place.weight for place in places}
-    asked = found
+    wanted = found
     if names is not None:
-        asked = {name: float((weights or {}).get(name, 1.0)) for name in names}
+        wanted = {name: float((weights or {}).get(name, 1.0)) for name in names}
     pairs = {
         "ranks": (current().size, pack.about["ranks"]),
-        "tasks": (sorted(asked), sorted(found)),
-        "task weights": (asked, found) if asked.keys() == found.keys() else ((), ()),
+        "tasks": (sorted(wanted), sorted(found)),
+        "task weights": (wanted, found) if wanted.keys() == found.keys() else ((), ()),
     }
     before = batch_settings(packed_settings(pack))
     pairs |= {name: (now, before.get(name)) for name, now in batch_settings(cfg).items()}

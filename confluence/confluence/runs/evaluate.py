@@ -100,11 +100,11 @@ def _check_has_no_task(run: SavedRun, wanted: Examination) -> None:
     """Raise if a run of masked cells is asked for what only a task has; before stores are read."""
     if wanted.ensemble.others:
         raise TaskError(f"the run in '{run.out}' learned masked cells: it has no answers")
-    asked_for = {
+    options = {
         "task": wanted.task, "regime": wanted.regime, "visible_until": wanted.visible_until,
         "resamples": wanted.resamples or None, "tree_share": wanted.ensemble.tree_share or None,
     }  # fmt: skip
-    if given := [name for name, value in asked_for.items() if value is not None]:
+    if given := [name for name, value in options.items() if value is not None]:
         raise ValueError(
             f"the run in '{run.out}' learned masked cells, which has no {' and no '.join(given)}"
         )

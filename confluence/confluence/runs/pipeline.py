@@ -136,7 +136,7 @@ def write_metadata(
             if before not in (None, unfinished.read_bytes()):
                 how = "inferred" if given is None else "written"
                 say(f"{path} is {how} anew; its old content is in {_keep(before, out)}")
-    tell_assumptions(assumed, path, strict=database.strict, say=say)
+    show_assumptions(assumed, path, strict=database.strict, say=say)
     return path
 
 
@@ -180,7 +180,7 @@ def infer_metadata(
     return draft.schema().to_dict(), draft.every_check()
 
 
-def tell_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: Say) -> None:
+def show_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: Say) -> None:
     """Nobody has looked at an inferred schema: say what was taken for granted, and where."""
     if not assumed:
         return

@@ -166,7 +166,7 @@ class Scores:
         measured = {
             name: Part(
                 rows=part,
-                measures={who: self._measure(values[part], part) for who, values in self._said()},
+                measures={who: self._measure(values[part], part) for who, values in self._named()},
             )
             for name, part in parts.items()
         }
@@ -181,7 +181,7 @@ class Scores:
         }  # fmt: skip
         return found, drawn, samples
 
-    def _said(self) -> list[tuple[str, Floats]]:
+    def _named(self) -> list[tuple[str, Floats]]:
         found = [(name, baseline.values) for name, baseline in self.beside.items()]
         return [(MODEL, self.model), *((name, v) for name, v in found if v is not None)]
 

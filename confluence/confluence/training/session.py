@@ -184,8 +184,8 @@ class Session:
             if store.made is None:
                 continue
             share = store.weight / sum(other.weight for other in self.stores)
-            if said := store.made.shortage(self.config.steps, share):
-                say(said)
+            if shortage := store.made.shortage(self.config.steps, share):
+                say(shortage)
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """By task, or table of seeds: cells and rows of a rank's batches, the share of contexts
@@ -306,8 +306,8 @@ class Session:
                     continue
                 terms = Terms("val", cfg.metric, cfg.visible_until)
                 result = evaluate(predictions, labels, task, terms)
-                said = {**result, "task": place.title, "alive_share": alive.share()}
-                log.event("evaluate", step=step, **said)
+                event = {**result, "task": place.title, "alive_share": alive.share()}
+                log.event("evaluate", step=step, **event)
                 scores.append(_score(result, task, cfg.metric))
         if not scores or None in scores:
             return None
@@ -337,12 +337,12 @@ class Session:
 
     def _what_is_left(self, log: Log | RankLog) -> str:
         """What to say of a run that was interrupted between checkpoints."""
-        said = f"interrupted after step {len(log.losses)} of {self.config.steps}: "
+        begin = f"interrupted after step {len(log.losses)} of {self.config.steps}: "
         steps = checkpoint.saved_steps(self.out)
         if not steps:
-            return f"{said}no model is saved, the log is {self.out / 'log.jsonl'}"
+            return f"{begin}no model is saved, the log is {self.out / 'log.jsonl'}"
         return (
-            f"{said}saved is step {steps[-1]} in '{self.out}', the same command resumes from there"
+            f"{begin}saved is step {steps[-1]} in '{self.out}', the same command resumes from there"
             " (`train` and `pretrain`: with --resume)"
         )
 

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from confluence.cli.arguments import make_parser
-from confluence.cli.commands import Told, describe_summary, overrides_of
+from confluence.cli.commands import Outcome, describe_summary, overrides_of
 from confluence.cli.main import main
 from confluence.config import PRESETS, Config
 from confluence.ranks.stop import TrainingStopped
@@ -81,7 +81,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(
     readable, writable = os.pipe()
     os.close(readable)
     monkeypatch.setattr(
-        "confluence.cli.commands.page_command", lambda _: Told({}, ["written", "é"])
+        "confluence.cli.commands.page_command", lambda _: Outcome({}, ["written", "é"])
     )
     with open(writable, "w", encoding="ascii") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)

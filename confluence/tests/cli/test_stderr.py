@@ -10,7 +10,7 @@ import headwater
 import pytest
 from headwater.console import say
 
-from confluence.cli.commands import Told
+from confluence.cli.commands import Outcome
 from confluence.cli.main import _show
 
 
@@ -19,7 +19,7 @@ def test_what_comes_from_outside_does_not_command_the_terminal(
 ) -> None:
     """Names of tasks and columns, and what a server says, were printed as they are."""
     say("task '\x1b]0;gone\x07' of '\u202estore'\r")
-    told = Told(result={"task": "\x1b\x7f"}, lines=["task '\x1b[2J'"])
+    told = Outcome(result={"task": "\x1b\x7f"}, lines=["task '\x1b[2J'"])
     assert _show(told, as_json=False) == _show(told, as_json=True) == 0
     done = capsys.readouterr()
     assert done.err == "task '\\x1b]0;gone\\x07' of '\\u202estore'\\x0d\n"

@@ -108,7 +108,7 @@ def advised(chosen: dict[str, Any], *others: dict[str, Any], **more: Any) -> dic
     options = {"cfg": CFG, "memory": ROOMY, "free": FREE, **more}
     lines = advice([chosen, *others], chosen, **options)
     assert [line.about for line in lines] == ["preset", "threads", "prefetch", "budget", "batches"]
-    return {line.about: (dict(line.settings), line.said) for line in lines}
+    return {line.about: (dict(line.settings), line.text) for line in lines}
 
 
 def test_the_smallest_preset_that_keeps_the_device_busy_is_chosen() -> None:
