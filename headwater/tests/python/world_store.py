@@ -167,8 +167,8 @@ def declare_task(builder: Any, database: Database, task: Task) -> None:
     def column(table: str, name: str) -> int:
         return database.column_starts[table] + database.table(table).column_index(name)
 
-    builder.add_task(
-        task.name,
+    spec = binding.TaskSpec(
+        name=task.name,
         anchor_table=[t.name for t in database.tables].index(task.anchor_table),
         target_column=None if task.derived else column(task.anchor_table, task.target),
         target_name=task.target,
@@ -180,6 +180,7 @@ def declare_task(builder: Any, database: Database, task: Task) -> None:
         context_labels=LABELS[task.context_labels],
         label_times=task.label_times,
     )
+    builder.add_task(spec)
 
 
 def rows_of(table: Table) -> pa.RecordBatchReader:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from headwater.binding.arrow import steady_stream
 from headwater.binding.batch import Batch, batch_fields, calendar_tables
-from headwater.binding.builder import Builder
+from headwater.binding.builder import Builder, TaskSpec
 from headwater.binding.constants import (
     CELL_BITS,
     CONTEXT_LABELS,
@@ -53,6 +53,7 @@ __all__ = [
     "Sampler",
     "SeedPool",
     "Store",
+    "TaskSpec",
     "batch_fields",
     "calendar_tables",
     "hash64",

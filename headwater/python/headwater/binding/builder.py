@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p, create_string_buffer, string_at
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, SupportsIndex
 
@@ -14,6 +15,23 @@ from headwater.binding.arrow import ArrowStream, Stream
 from headwater.binding.conversions import UINT32_MAX, path, text, u32, u64, words
 from headwater.binding.header import HW_KNOWN_CREATION, STRUCTS
 from headwater.binding.library import Handle, as_dict, call, filled, lib
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A task as `Builder.add_task` declares it: hw_task_spec."""
+
+    name: str
+    anchor_table: int
+    target_column: int | None  # None: a derived task
+    target_name: str
+    target_stype: int
+    categories: list[str]
+    hidden: Sequence[int]
+    exclusive: bool
+    given_split: bool
+    context_labels: int
+    label_times: bool = False
 
 
 class Builder:
@@ -119,39 +137,14 @@ class Builder:
         )
         return self._add(lib.hw_builder_add_key, byref(spec))
 
-    def add_task(
-        self,
-        name: str,
-        *,
-        anchor_table: SupportsIndex,
-        target_column: SupportsIndex | None,
-        target_name: str,
-        target_stype: SupportsIndex,
-        categories: list[str],
-        hidden: Sequence[int],
-        exclusive: bool,
-        given_split: bool,
-        context_labels: SupportsIndex,
-        label_times: bool = False,
-    ) -> int:
-        """Declares a task; its number. target_column None: a derived task."""
-        spec = filled(
-            "hw_task_spec",
-            name=name,
-            anchor_table=anchor_table,
-            target_column=UINT32_MAX if target_column is None else target_column,
-            target_name=target_name,
-            target_stype=target_stype,
-            categories=categories,
-            category_count=len(categories),
-            hidden=hidden,
-            hidden_count=len(hidden),
-            exclusive=exclusive,
-            given_split=given_split,
-            context_labels=context_labels,
-            label_times=label_times,
-        )
-        return self._add(lib.hw_builder_add_task, byref(spec))
+    def add_task(self, task: TaskSpec, /) -> int:
+        """Declares a task; its number."""
+        given = vars(task) | {
+            "target_column": UINT32_MAX if task.target_column is None else task.target_column,
+            "category_count": len(task.categories),
+            "hidden_count": len(task.hidden),
+        }
+        return self._add(lib.hw_builder_add_task, byref(filled("hw_task_spec", **given)))
 
     def set_categories(self, column: SupportsIndex, categories: list[str], /) -> None:
         """Categories of a categorical column, before its rows."""

@@ -118,17 +118,16 @@ def build(
     progress: called with (stage, item). strict: anything dropped is a SourceError.
     schemas, tables, exclude_tables: patterns such as "a*" that choose what is read of the source.
     """
-    embedding = _embedding(embedder, embedder_options, text_dim, cache)
     options = _Options(
         source=source,
         target=Path(out),
         metadata=metadata,
-        embedding=embedding,
+        embedding=_embedding(embedder, embedder_options, text_dim, cache),
         stats_until=stats_until,
         seeds_dir=None if seeds_dir is None else Path(seeds_dir),
         memory_limit=memory_limit,
-        query_timeout=_seconds(query_timeout),
-        tell=progress if progress is not None else lambda stage, item: None,
+        query_timeout=query_timeout,
+        progress=progress,
         strict=strict,
         selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
     )
@@ -180,12 +179,10 @@ def dry_run(
             target=Path(name) / "store",
             metadata=metadata,
             embedding=_embedding(embedder, embedder_options, text_dim, cache),
-            stats_until=None,
             seeds_dir=None if seeds_dir is None else Path(seeds_dir),
             memory_limit=memory_limit,
-            query_timeout=_seconds(query_timeout),
-            tell=progress if progress is not None else lambda stage, item: None,
-            strict=False,
+            query_timeout=query_timeout,
+            progress=progress,
             selection=Selection(tuple(schemas), tuple(tables), tuple(exclude_tables)),
         )
         file = None if texts is None else Path(texts)
@@ -193,12 +190,6 @@ def dry_run(
             check_texts(file, options.inputs())
         with open_workspace(options.target, None) as workspace:
             return _Build(workspace, options).rehearse(file)
-
-
-def _seconds(given: float) -> float:
-    if isinstance(given, bool) or not (isinstance(given, int | float) and 0 <= given < LONGEST_S):
-        raise ValueError(f"query_timeout is {given!r}, expected seconds; 0: no limit")
-    return float(given)
 
 
 def _embedding(
@@ -214,21 +205,31 @@ def _embedding(
     return Embedding(make_embedder(embedder, options, text_dim), options, text_dim, folder)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What build() was asked."""
+    """What build() or dry_run() was asked."""
 
     source: Source
     target: Path
     metadata: Metadata | None
     embedding: Embedding
-    stats_until: str | date | None
     seeds_dir: Path | None
     memory_limit: str | None
     query_timeout: float
-    tell: Progress
-    strict: bool
+    progress: Progress | None
     selection: Selection
+    stats_until: str | date | None = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        given = self.query_timeout
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not (is_number and 0 <= given < LONGEST_S):
+            raise ValueError(f"query_timeout is {given!r}, expected seconds; 0: no limit")
+
+    def tell(self, stage: str, item: str) -> None:
+        if self.progress is not None:
+            self.progress(stage, item)
 
     def work_key(self) -> str | None:
         """What the tables of the build's database depend on (workspace.py)."""
@@ -401,8 +402,8 @@ class _Build:
     def settle_schema(self, data: SourceData) -> Schema:
         """The schema as given, checked against the source; inferred if none is given."""
         found = {table.name: table.usable_names() for table in data.tables}
-        metadata = self.options.metadata
-        if metadata is None:
+        document = self.options.document()
+        if document is None:
             done = self.journal.find("schema")
             if done is not None:
                 self.assumed = tuple(done["assumed"])
@@ -413,14 +414,11 @@ class _Build:
             self.journal.record("schema", {"schema": schema.to_dict(), "assumed": self.assumed})
             return schema
         zones = time_zones(self.connection)
-        if isinstance(metadata, Schema):
-            check_schema(metadata, found, zones)
-            return metadata
-        if isinstance(metadata, Mapping):
-            return parse_schema(metadata, source=found, zones=zones)
-        path = Path(metadata)
-        folder = path.resolve().parent
-        return parse_schema(read_document(path), directory=folder, source=found, zones=zones)
+        if isinstance(document, Schema):
+            check_schema(document, found, zones)
+            return document
+        directory = self.options.label_directory()
+        return parse_schema(document, directory=directory, source=found, zones=zones)
 
     def label(self) -> None:
         """Rows of every task; queries run in a database that can reach nothing else."""

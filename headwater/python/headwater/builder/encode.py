@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.binding import CONTEXT_LABELS, KNOWN, SEMANTIC_TYPES, Builder
+from headwater.binding import CONTEXT_LABELS, KNOWN, SEMANTIC_TYPES, Builder, TaskSpec
 from headwater.builder.convert import CanonicalTable
 from headwater.builder.edges import Edges
 from headwater.builder.journal import Journal
@@ -159,8 +159,8 @@ class Encoder:
 
     def declare_task(self, seeds: TaskSeeds) -> None:
         task, cell = seeds.task, seeds.kind == "cell"
-        self.builder.add_task(
-            task.name,
+        spec = TaskSpec(
+            name=task.name,
             anchor_table=self.layout.table_number(task.anchor_table),
             target_column=self.layout.target_column(seeds) if cell else None,
             target_name=task.target_column,
@@ -172,6 +172,7 @@ class Encoder:
             context_labels=CONTEXT_LABELS[seeds.context_labels],
             label_times=seeds.label_times,
         )
+        self.builder.add_task(spec)
         if not cell and task.target_stype == "categorical":
             self.categories[self.layout.target_column(seeds)] = seeds.categories
 
