@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from headwater import binding
 from headwater.sampling.batch import Batch
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class Epoch:
@@ -44,10 +40,5 @@ class Epoch:
     def __enter__(self) -> Epoch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

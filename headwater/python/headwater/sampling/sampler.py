@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,12 @@ from headwater.sampling.sampler_options import (
 from headwater.sampling.sampler_signature import init
 from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
+from headwater.sampling.seed_pool import SeedPool
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
 from headwater.sampling.subgraph import Subgraph, one_context, subgraph_of
 from headwater.store.dropped_seeds import why_empty
 from headwater.store.row_keys import NO_TIME_US, Time
 from headwater.store.store import Store
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from headwater.sampling.seed_pool import SeedPool
 
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 3
@@ -164,12 +160,7 @@ class Sampler:
     def __enter__(self) -> Sampler:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def shutdown(self) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from headwater import binding
-    from headwater.store.store import Store
+from headwater import binding
+from headwater.store.store import Store
 
 NS = 1e-9
 QUANTILES = {"p2": 0.02, "p50": 0.5, "p98": 0.98}
