@@ -158,11 +158,11 @@ def _form(text: str) -> tuple[int, str]:
 
 def _has_decimal_comma(rows: list[list[str]]) -> bool:
     columns = zip(*[row for row in rows if len(row) == len(rows[0])], strict=True)
-    for values in columns:
-        kept = [value for value in values if value]
-        if any("," in value for value in kept) and all(map(DECIMAL_COMMA.fullmatch, kept)):
-            return True
-    return False
+    kept = ([value for value in values if value] for values in columns)
+    return any(
+        any("," in value for value in values) and all(map(DECIMAL_COMMA.fullmatch, values))
+        for values in kept
+    )
 
 
 def _bare_nulls(lines: Sequence[str], form: CsvFormat) -> tuple[str, ...]:

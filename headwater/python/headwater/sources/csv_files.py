@@ -63,7 +63,7 @@ def copy_csv(
             kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
             if not isinstance(error.__cause__, kinds):
                 raise
-            raise _reading_error(error.__cause__, name, files, form, copies) from error
+            raise _reading_error(error.__cause__, name, files, copies) from error
     finally:
         copies.remove()
 
@@ -251,9 +251,7 @@ def _check_header(path: Path, header: tuple[str, ...], form: CsvFormat) -> None:
             raise SourceError(f"'{path}' has two columns '{name}' (names ignore case)")
 
 
-def _reading_error(
-    error: Exception, name: str, files: list[Path], form: CsvFormat, copies: _Copies
-) -> SourceError:
+def _reading_error(error: Exception, name: str, files: list[Path], copies: _Copies) -> SourceError:
     """DuckDB's words about a bad line, with the user's file and what to do."""
     text = str(error)
     line = re.search(r"CSV Error on Line: (\d+)", text)

@@ -26,6 +26,7 @@ from headwater.sources.source import (
     describe_copy,
     literal,
     quote,
+    unread_key,
 )
 
 CATALOG = "source_file"  # the name it is attached by
@@ -134,9 +135,9 @@ class _DuckdbFile:
     ) -> SourceTable:
         import duckdb
 
-        where = f"{CATALOG}.{quote(schema)}.{quote(table)}"
+        name, where = names[schema, table], f"{CATALOG}.{quote(schema)}.{quote(table)}"
         columns = [row[0] for row in self.rows(f"DESCRIBE {where}")]
-        selected = ", ".join(f"{quote(name)} AS c{j}" for j, name in enumerate(columns))
+        selected = ", ".join(f"{quote(column)} AS c{j}" for j, column in enumerate(columns))
         try:
             self.connection.execute(f"CREATE TABLE raw.t{index} AS SELECT {selected} FROM {where}")
         except duckdb.OutOfMemoryException:
@@ -158,17 +159,9 @@ class _DuckdbFile:
             elif kind == "FOREIGN KEY" and (schema, parent) in names:
                 foreign.append((tuple(own), names[schema, parent], tuple(references)))
             elif kind == "FOREIGN KEY":
-                self.notes.append(
-                    f"foreign key {names[schema, table]}.{'+'.join(own)} leads to "
-                    f"{schema}.{parent}, which is not read"
-                )
+                self.notes.append(unread_key(name, own, f"{schema}.{parent}"))
         return describe_copy(
-            self.connection,
-            names[schema, table],
-            index,
-            columns,
-            primary_key=primary,
-            foreign_keys=foreign,
+            self.connection, name, index, columns, primary_key=primary, foreign_keys=foreign
         )
 
     def rows(self, query: str) -> list[tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from headwater.errors import SourceError
@@ -31,7 +32,8 @@ def load_source(
     a description (`SourceTable.csv`), else files are as CSV usually is.
     """
     connection.execute("CREATE SCHEMA IF NOT EXISTS raw")
-    data = _load(source, connection, selection or Selection(), tell, csv_formats or {}, detect_csv)
+    load = _loader(source, csv_formats or {}, detect_csv)
+    data = load(connection, selection or Selection(), tell)
     if not data.tables:
         raise SourceError(f"the source '{data.name}' has no tables, or none is selected")
     return _without_unusable(data)
@@ -55,39 +57,32 @@ def _without_unusable(data: SourceData) -> SourceData:
     return replace(data, tables=tuple(tables), notes=tuple(notes))
 
 
-def _load(
-    source: Source,
-    connection: Connection,
-    selection: Selection,
-    tell: Callable[[str], None],
-    csv_formats: Mapping[str, CsvFormat],
-    detect_csv: bool,
-) -> SourceData:
+def _loader(
+    source: Source, csv_formats: Mapping[str, CsvFormat], detect_csv: bool
+) -> Callable[[Connection, Selection, Callable[[str], None]], SourceData]:
     """Each kind is a file of its own, imported where it is used."""
     if isinstance(source, Mapping):
         from headwater.sources.frames import load_frames
 
-        return load_frames(source, connection, selection, tell)
+        return partial(load_frames, source)
     text = source_text(source)
     scheme, found, rest = text.partition("://")
     if not found:
         from headwater.sources.file_folder import load_folder
 
-        return load_folder(
-            Path(text), connection, selection, tell, formats=csv_formats, detect=detect_csv
-        )
+        return partial(load_folder, Path(text), formats=csv_formats, detect=detect_csv)
     if scheme == "sqlite":
         from headwater.sources.sqlite_file import load_sqlite
 
-        return load_sqlite(file_path(rest), connection, selection, tell)
+        return partial(load_sqlite, file_path(rest))
     if scheme == "duckdb":
         from headwater.sources.duckdb_file import load_duckdb
 
-        return load_duckdb(file_path(rest), connection, selection, tell)
+        return partial(load_duckdb, file_path(rest))
     if scheme in ("postgresql", "postgres"):
         from headwater.sources.postgres import load_postgres
 
-        return load_postgres(text, connection, selection, tell)
+        return partial(load_postgres, text)
     raise SourceError(
         f"unknown kind of source '{scheme}://', expected sqlite:///file.db, "
         "postgresql://host/database, duckdb:///file.duckdb, a folder of Parquet or CSV files, a "

@@ -31,7 +31,7 @@ from headwater.sources.postgres_types import (
     measured_as,
     reading_of,
 )
-from headwater.sources.source import Key, SourceData, SourceTable, describe_copy, quote
+from headwater.sources.source import Key, SourceData, SourceTable, describe_copy, quote, unread_key
 
 SERVER_VERSION_MIN = 110000  # catalog columns of partitions and their keys
 CONNECT_TIMEOUT_S = 10
@@ -297,10 +297,7 @@ class _Keys:
                 key = (tuple(columns), names[parent], tuple(references))
                 self.foreign.setdefault(child, []).append(key)
             else:
-                self.notes.append(
-                    f"foreign key {names[child]}.{'+'.join(columns)} leads to {shown}, which is "
-                    "not read"
-                )
+                self.notes.append(unread_key(names[child], columns, shown))
 
 
 # ---- rows ------------------------------------------------------------------------------------

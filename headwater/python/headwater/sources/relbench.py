@@ -29,7 +29,7 @@ NUMBERS = ("INT", "FLOAT", "DOUBLE", "DECIMAL")  # in names of types
 class _Declared:
     """The three entries of a file."""
 
-    primary_key: str | None
+    primary_key: tuple[str, ...]
     foreign_keys: dict[str, str]
     time_column: str | None
 
@@ -57,16 +57,10 @@ def declare_keys(
         keys = []
         for column, parent in declared.foreign_keys.items():
             above = found.get(parent)
-            if above is not None and above.primary_key is not None:
-                keys.append(((column,), parent, (above.primary_key,)))
-        settled.append(
-            replace(
-                table,
-                primary_key=() if declared.primary_key is None else (declared.primary_key,),
-                foreign_keys=tuple(keys),
-                time_column=declared.time_column,
-            )
-        )
+            if above is not None and above.primary_key:
+                keys.append(((column,), parent, above.primary_key))
+        made = replace(table, primary_key=declared.primary_key, time_column=declared.time_column)
+        settled.append(replace(made, foreign_keys=tuple(keys)))
     return settled
 
 
@@ -91,7 +85,7 @@ def _declared(connection: Connection, file: Path, columns: Sequence[str]) -> _De
                 f"the RelBench metadata of '{file}' name the column {name!r}, which it does not "
                 "have"
             )
-    return _Declared(primary, dict(foreign), time)
+    return _Declared(() if primary is None else (primary,), dict(foreign), time)
 
 
 def draft_tasks(

@@ -31,7 +31,7 @@ from typing import Any
 from headwater.errors import SourceError
 from headwater.metadata.from_json import is_usable
 from headwater.metadata.parts import CsvFormat, Task
-from headwater.sources.database import Connection, one_row
+from headwater.sources.database import Connection, count_rows
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -108,6 +108,11 @@ def brief(error: BaseException) -> str:
     return text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + " ..."
 
 
+def unread_key(table: str, columns: Sequence[str], parent: str) -> str:
+    """The note on a foreign key to a table that is left out."""
+    return f"foreign key {table}.{'+'.join(columns)} leads to {parent}, which is not read"
+
+
 def view_scan(connection: Connection, name: str, index: int, scan: str) -> SourceTable:
     """Name what a table function reads as raw.t<index>, without a copy: for files in columns,
     which are read as fast as a table of DuckDB is."""
@@ -153,11 +158,10 @@ def describe_copy(
 ) -> SourceTable:
     """What is now in raw.t<index>, under the names the source has for it."""
     types = [row[1] for row in connection.execute(f"DESCRIBE raw.t{index}").fetchall()]
-    count = one_row(connection, f"SELECT count(*) FROM raw.t{index}")
     return SourceTable(
         name=name,
         index=index,
-        row_count=0 if count is None else count[0],
+        row_count=count_rows(connection, f"SELECT count(*) FROM raw.t{index}"),
         columns=tuple(map(SourceColumn, columns, types)),
         primary_key=tuple(primary_key),
         foreign_keys=tuple(foreign_keys),

@@ -20,7 +20,15 @@ from headwater.files import check_regular
 from headwater.metadata.selection import Selection
 from headwater.sources.adbc import Reader, words
 from headwater.sources.database import Connection
-from headwater.sources.source import Key, SourceColumn, SourceData, SourceTable, literal, quote
+from headwater.sources.source import (
+    Key,
+    SourceColumn,
+    SourceData,
+    SourceTable,
+    literal,
+    quote,
+    unread_key,
+)
 
 LOCK_WAIT_MS = 5_000
 LOCKS = Path("/proc/locks")
@@ -276,10 +284,7 @@ class _Table:
             parent = spelled.get(keys[number][0][0].casefold())
             child = tuple(column for _, column, _ in keys[number])
             if parent is None:
-                self.notes.append(
-                    f"foreign key {self.name}.{'+'.join(child)} leads to {keys[number][0][0]}, "
-                    "which is not read"
-                )
+                self.notes.append(unread_key(self.name, child, keys[number][0][0]))
                 continue
             info = self.rows(f"SELECT name, pk FROM pragma_table_info({literal(parent)})")
             if keys[number][0][2] is None:
