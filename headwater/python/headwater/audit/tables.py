@@ -165,10 +165,8 @@ class ShownCheck:
         for number in np.unique(view.cell_column[shown]):
             column = self.stored.columns[number]
             assert column.table is not None
-            table, rows = (
-                self.stored.tables[column.table],
-                view.cell_row[shown & (view.cell_column == number)],
-            )
+            table = self.stored.tables[column.table]
+            rows = view.cell_row[shown & (view.cell_column == number)]
             if column.number == table.temporal_column:
                 continue
             times = table.lane(column, view.row[rows] - table.row_start)

@@ -81,13 +81,8 @@ class Store:
             def fault(_context: object, message: bytes) -> None:
                 tell(message.decode("utf-8", "replace"))
 
-            call(
-                lib.hw_store_verify,
-                handle,
-                CALLBACKS["hw_fault_callback"](fault),
-                None,
-                byref(count),
-            )
+            callback = CALLBACKS["hw_fault_callback"](fault)
+            call(lib.hw_store_verify, handle, callback, None, byref(count))
 
         listen(work, faults.append)
         return faults

@@ -56,15 +56,10 @@ class Layout:
         starts: list[int] = []
         for table in graph:
             starts.append(len(columns))
+            owner = table.table.name
             columns += [
-                StoreColumn(
-                    table.table.name,
-                    column.name,
-                    column.stype,
-                    column.description,
-                    column.known_at.to_json(),
-                )
-                for column in table.table.columns
+                StoreColumn(owner, c.name, c.stype, c.description, c.known_at.to_json())
+                for c in table.table.columns
             ]
         task_columns: list[tuple[int, int] | None] = []
         for seeds in tasks:

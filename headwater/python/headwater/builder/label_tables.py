@@ -31,12 +31,9 @@ def create_views(connection: Connection, tables: Sequence[CanonicalTable]) -> No
     """Name every table as queries may: orders, "orders", 'orders.parquet', 'orders.csv'."""
     names = {table.table.name.casefold() for table in tables}
     for table in tables:
-        connection.execute(
-            f"CREATE OR REPLACE VIEW {quote(table.table.name)} AS {query_view(table)}"
-        )
-        for suffix in (".parquet", ".csv"):
+        for suffix in ("", ".parquet", ".csv"):
             name = table.table.name + suffix
-            if name.casefold() not in names:
+            if not suffix or name.casefold() not in names:
                 connection.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {query_view(table)}")
 
 

@@ -1,4 +1,4 @@
-"""The arguments of `headwater`, and which function each command calls."""
+"""The arguments of `headwater`; a command calls the function of its name in commands.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def parser() -> argparse.ArgumentParser:
     init.add_argument(
         "--full", action="store_true", help="print every check and column, however many"
     )
-    init.set_defaults(command=commands.init)
 
     build = subparsers.add_parser("build", help="build a store from a source")
     add_source(build)
@@ -76,14 +75,12 @@ def parser() -> argparse.ArgumentParser:
         help="stop the query of a task after so long (600; 0: no limit)",
     )
     build.add_argument("--strict", action="store_true", help="fail if anything is dropped")
-    build.set_defaults(command=commands.build, refuse=build.error)
 
     inspect = subparsers.add_parser(
         "inspect", help="schema, statistics, tasks and sizes of a store"
     )
     inspect.add_argument("store", metavar="STORE")
     inspect.add_argument("name", nargs="?", metavar="TABLE|TASK")
-    inspect.set_defaults(command=commands.inspect)
 
     sample = subparsers.add_parser("sample", help="show one context")
     sample.add_argument("store", metavar="STORE")
@@ -101,11 +98,9 @@ def parser() -> argparse.ArgumentParser:
         "repeatable",
     )
     add_no_verify(sample)
-    sample.set_defaults(command=commands.sample)
 
     verify = subparsers.add_parser("verify", help="prove every invariant of a store")
     verify.add_argument("store", metavar="STORE")
-    verify.set_defaults(command=commands.verify)
 
     _add_audit(subparsers)
 
@@ -117,10 +112,10 @@ def parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("store", metavar="STORE")
     _add_bench_options(bench)
-    bench.set_defaults(command=commands.bench)
 
-    for command in (init, build, inspect, sample, verify, bench):
+    for name, command in subparsers.choices.items():
         command.add_argument("--json", action="store_true", help="print JSON, for programs")
+        command.set_defaults(command=getattr(commands, name), refuse=command.error)
     return command_line
 
 
@@ -150,8 +145,6 @@ def _add_audit(subparsers: Any) -> None:
         "repeatable",
     )
     add_no_verify(audit)
-    audit.add_argument("--json", action="store_true", help="print JSON, for programs")
-    audit.set_defaults(command=commands.audit)
 
 
 def _add_named_values(parser: argparse.ArgumentParser, option: str, text: str) -> None:

@@ -143,12 +143,8 @@ def _determines(
     connection: Connection, table: TableDraft, column: ColumnDraft, target: ColumnDraft
 ) -> str | None:
     """Why a column gives the target of its row away, if it does."""
-    relation, value, asked = (
-        f"raw.t{table.source.index}",
-        _value(table, column),
-        _value(table, target),
-    )
-    pairs = f"(SELECT {value} AS v, {asked} AS t FROM {relation})"
+    value, asked = _value(table, column), _value(table, target)
+    pairs = f"(SELECT {value} AS v, {asked} AS t FROM raw.t{table.source.index})"
     both = "v IS NOT NULL AND t IS NOT NULL"
     if column.stype == target.stype == "numerical":
         row = one_row(connection, f"SELECT corr(v, t), count(*) FROM {pairs} WHERE {both}")

@@ -180,10 +180,10 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> N
         and DATE_WORDS & set(words_of(column.name)[-1:])
         and column.stype in ("numerical", "categorical", "text")
     ):
-        column.checks.append(_unread_name(column, facts))
+        column.checks.append(_unread_name(facts))
 
 
-def _unread_name(column: ColumnDraft, facts: ColumnFacts) -> str:
+def _unread_name(facts: ColumnFacts) -> str:
     """The check of a column that is named as a time and holds none that can be read."""
     what = "texts"
     if facts.mostly(facts.number_count):

@@ -23,7 +23,7 @@ def suggest_value_tables(connection: Connection, tables: Sequence[TableDraft]) -
     """Say of each table which of its columns could share a table of their values."""
     for table in tables:
         groups: list[list[str]] = []
-        columns = [column.name for column in table.columns if _names_things(table, column)]
+        columns = [column.name for column in table.columns if _names_things(column)]
         for first, second in combinations(columns, 2):
             forth = measure_overlap(connection, table, (first,), table, (second,))
             back = measure_overlap(connection, table, (second,), table, (first,))
@@ -41,7 +41,7 @@ def suggest_value_tables(connection: Connection, tables: Sequence[TableDraft]) -
             )
 
 
-def _names_things(table: TableDraft, column: ColumnDraft) -> bool:
+def _names_things(column: ColumnDraft) -> bool:
     facts = column.facts
     return (
         column.stype in ("categorical", "text")

@@ -46,7 +46,9 @@ def check_schema(
     check_references(schema, found)
     if source is not None:
         check_source(schema, source, found)
-    check_zone(schema, zones, found)
+    if schema.timezone is not None and zones and schema.timezone not in zones:
+        near = nearest(schema.timezone, zones)
+        found.append(f"'timezone' is '{schema.timezone}', which is unknown{near}")
     raise_problems(found)
 
 
@@ -264,13 +266,6 @@ def check_source(schema: Document, source: Mapping[str, list[str]], problems: li
                 f"'tables' does not list table '{name}' of the source "
                 "('graph': false keeps it out of every context)"
             )
-
-
-def check_zone(schema: Document, zones: Sequence[str], problems: list[str]) -> None:
-    """The time zone is one of those there are, if these are known."""
-    if schema.timezone is not None and zones and schema.timezone not in zones:
-        near = nearest(schema.timezone, zones)
-        problems.append(f"'timezone' is '{schema.timezone}', which is unknown{near}")
 
 
 def _check_columns(table: Table, names: list[str], problems: list[str]) -> None:

@@ -151,10 +151,8 @@ class Store:
 
         KeyError if the table has no such row.
         """
-        number = self.table_index(table)
-        entry = self.metadata["tables"][number]
-        row = self.core.find(number, key_texts(key, entry["primary_key"], f"table '{table}'"))
-        if row is None:
+        row = int(self.find_all(table, [key])[0])
+        if row == NO_ROW:
             raise KeyError(f"table '{table}' has no row with the key {key!r}")
         return row
 
@@ -195,8 +193,10 @@ class Store:
 
     def parents(self, row: int) -> NDArray[np.uint32]:
         """Parent by foreign key of the row's table, uint32 [keys]; 2^32 - 1 where there is none."""
+        counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]
         table = self.core.row_table(row)
-        found = [self.core.parent(row, key) for key in self._own_keys(table)]
+        keys = range(sum(counts[:table]), sum(counts[: table + 1]))
+        found = [self.core.parent(row, key) for key in keys]
         return np.array([NO_ROW if parent is None else parent for parent in found], np.uint32)
 
     def children(self, row: int, limit: int | None = None) -> dict[str, NDArray[np.uint32]]:
@@ -329,10 +329,6 @@ class Store:
         for kind in ("task", "table"):
             names[kind] = [entry["name"] for entry in self.metadata[f"{kind}s"]]
         return {kind: {name: i for i, name in enumerate(names[kind])} for kind in names}
-
-    def _own_keys(self, table: int) -> range:
-        counts = [len(entry["foreign_keys"]) for entry in self.metadata["tables"]]
-        return range(sum(counts[:table]), sum(counts[: table + 1]))
 
     def _nearest_keys(self, table: str, keys: Sequence[Any]) -> list[Any]:
         """Among the first rows of a table, the keys that read most like ones that are not there."""
