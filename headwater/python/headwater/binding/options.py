@@ -20,33 +20,22 @@ from ctypes import (
 from dataclasses import dataclass
 from typing import Any
 
+from headwater.binding import header
 from headwater.binding.conversions import CONVERSIONS, i64_array, u32_array, weights
-from headwater.binding.header import (
-    HW_OPTION_DOUBLE,
-    HW_OPTION_FLAG,
-    HW_OPTION_INT32,
-    HW_OPTION_NUMBERS,
-    HW_OPTION_TIMES,
-    HW_OPTION_UINT32,
-    HW_OPTION_UINT64,
-    HW_OPTION_WEIGHTS,
-    HW_OPTION_WORD,
-    STRUCTS,
-)
 from headwater.binding.library import lib
 
 ITEMS: dict[int, Any] = {
-    HW_OPTION_FLAG: c_uint8,
-    HW_OPTION_WORD: c_uint,
-    HW_OPTION_UINT32: c_uint32,
-    HW_OPTION_INT32: c_int32,
-    HW_OPTION_UINT64: c_uint64,
-    HW_OPTION_DOUBLE: c_double,
+    header.HW_OPTION_FLAG: c_uint8,
+    header.HW_OPTION_WORD: c_uint,
+    header.HW_OPTION_UINT32: c_uint32,
+    header.HW_OPTION_INT32: c_int32,
+    header.HW_OPTION_UINT64: c_uint64,
+    header.HW_OPTION_DOUBLE: c_double,
 }
 LISTS: dict[int, Any] = {
-    HW_OPTION_TIMES: i64_array,
-    HW_OPTION_NUMBERS: u32_array,
-    HW_OPTION_WEIGHTS: weights,
+    header.HW_OPTION_TIMES: i64_array,
+    header.HW_OPTION_NUMBERS: u32_array,
+    header.HW_OPTION_WEIGHTS: weights,
 }
 # What Python calls otherwise than C: the first two by seed 000.
 NAMES = {
@@ -97,12 +86,12 @@ def option_fields() -> dict[str, Option]:
     """The options of a sampler by name, in the order of the struct."""
     count = c_uint32()
     start = lib.hw_sampler_options_fields(byref(count))
-    rows = (STRUCTS["hw_option_field"] * count.value).from_address(start)
+    rows = (header.STRUCTS["hw_option_field"] * count.value).from_address(start)
     return {option.name: option for option in map(_read, rows)}
 
 
 OPTIONS = option_fields()
-BYTES = sizeof(STRUCTS["hw_sampler_options"])
+BYTES = sizeof(header.STRUCTS["hw_sampler_options"])
 
 
 class SamplerOptions:
@@ -133,9 +122,9 @@ class SamplerOptions:
         at[:] = [CONVERSIONS[item](one) for one in values]
 
     def _set_list(self, option: Option, values: Any) -> None:
-        if option.type == HW_OPTION_NUMBERS:
+        if option.type == header.HW_OPTION_NUMBERS:
             c_uint32.from_buffer(self._memory, option.count).value = len(values)
-        elif option.type == HW_OPTION_TIMES:
+        elif option.type == header.HW_OPTION_TIMES:
             _check_length(option, values)
         made = LISTS[option.type](values)
         self._lists.append(made)
