@@ -32,6 +32,13 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def listed(names: Sequence[str], most: int | None) -> str:
+    """Names with commas, the first few of very many; most None: all of them."""
+    shown = names if most is None else names[:most]
+    more = f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else ""
+    return ", ".join(shown) + more
+
+
 def short_lines(lines: Iterable[str], most: int, what: str) -> list[str]:
     """At most `most` indented lines; if some are left out, the last line counts them."""
     found = list(lines)

@@ -30,6 +30,7 @@ from headwater.store.inspection import (
     no_times_reached,
     timeless_of,
 )
+from headwater.store.store import column_numbers, row_counts
 
 TABLES_SHOWN, TASKS_SHOWN = 13, 5  # with a line each, when a report is printed
 TABLE_COUNTS = ("rows", "edges", "dangling", "null keys")
@@ -230,13 +231,13 @@ def _table_lines(metadata: dict[str, Any]) -> list[str]:
 
 def _table_counts(metadata: dict[str, Any]) -> Iterator[tuple[str, int, int, int, int]]:
     """The name of each table, and the numbers that TABLE_COUNTS names."""
+    rows = row_counts(metadata)
     for table in metadata["tables"]:
-        low, high = table["row_range"]
         edges, dangling, nulls = (
             sum(key[what] for key in table["foreign_keys"])
             for what in ("edges", "dangling", "nulls")
         )
-        yield table["name"], high - low, edges, dangling, nulls
+        yield table["name"], rows[table["name"]], edges, dangling, nulls
 
 
 def _task_lines(task: dict[str, Any]) -> list[str]:
@@ -260,21 +261,17 @@ def _task_lines(task: dict[str, Any]) -> list[str]:
 def _hidden_lines(task: dict[str, Any], metadata: dict[str, Any]) -> list[str]:
     """The hidden columns of a task by table, and on how many rows they are never shown as these
     have no time: docs/reference/sampling.md, "Withheld cells"."""
-    hidden, lines = set(task["hidden_columns"]), []
+    hidden, lines, counts = set(task["hidden_columns"]), [], row_counts(metadata)
     is_timed = {
-        t["name"]: t["temporal_column"] is not None
-        and t["untimed"] < max(t["row_range"][1] - t["row_range"][0], 1)
+        t["name"]: t["temporal_column"] is not None and t["untimed"] < max(counts[t["name"]], 1)
         for t in metadata["tables"]
     }
     anchor = task["anchor_table"]
     for table in metadata["tables"]:
-        columns = [
-            f"{table['name']}.{c['name']}"
-            for c in metadata["columns"][slice(*table["column_range"])]
-        ]
+        columns = [f"{table['name']}.{name}" for name in column_numbers(metadata, table)]
         named = [column for column in columns if column in hidden]
         if named:
-            count = table["row_range"][1] - table["row_range"][0]
+            count = counts[table["name"]]
             untimed = table["untimed"] if is_timed[table["name"]] else count
             never = 0 < untimed == count or not is_timed[anchor]
             why = f" (rows of {anchor}, its anchors, have no time)" * (not is_timed[anchor])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headwater.binding import hash64
 from headwater.errors import StoreError
-from headwater.store.store import Store
+from headwater.store.store import Store, row_counts
 
 
 def open_previous(path: Path) -> Store | None:
@@ -41,7 +41,7 @@ def store_changes(
     before: dict[str, Any], after: dict[str, Any], *, new_texts: int
 ) -> dict[str, Any]:
     """What a build changed: tables, rows, columns, texts and seeds, by name."""
-    old, new = _row_counts(before), _row_counts(after)
+    old, new = row_counts(before), row_counts(after)
     old_columns, new_columns = _columns(before), _columns(after)
     old_tasks, new_tasks = _seed_counts(before), _seed_counts(after)
     types = _changed(old_columns, new_columns)
@@ -74,11 +74,6 @@ def _changed(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, dict[st
         for name, value in after.items()
         if name in before and before[name] != value
     }
-
-
-def _row_counts(metadata: dict[str, Any]) -> dict[str, int]:
-    ranges = {table["name"]: table["row_range"] for table in metadata["tables"]}
-    return {name: high - low for name, (low, high) in ranges.items()}
 
 
 def _seed_counts(metadata: dict[str, Any]) -> dict[str, dict[str, int]]:

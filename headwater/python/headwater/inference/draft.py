@@ -30,6 +30,7 @@ from headwater.metadata.parts import (
     every_key,
 )
 from headwater.metadata.schema import Schema
+from headwater.notebook import listed
 from headwater.sources.source import SourceTable
 
 AT_CREATION = Known()
@@ -200,7 +201,7 @@ class Draft:
 def draft_text(draft: Draft, *, full: bool = False) -> str:
     parts = []
     checks = [
-        (f"{table}.{_listed(columns, None if full else NAMES_MAX)}" if columns else table, check)
+        (f"{table}.{listed(columns, None if full else NAMES_MAX)}" if columns else table, check)
         for table, columns, check in draft.named_checks()
     ]
     if checks:
@@ -221,16 +222,9 @@ def draft_text(draft: Draft, *, full: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def _listed(names: Sequence[str], limit: int | None) -> str:
-    """Names with commas, the first few of very many."""
-    shown = names if limit is None else names[:limit]
-    more = f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else ""
-    return ", ".join(shown) + more
-
-
 def _hidden_text(task: Task, *, full: bool) -> str:
     names = [column.column for column in task.hidden_columns]
-    return f", without {_listed(names, None if full else NAMES_MAX)}" if names else ""
+    return f", without {listed(names, None if full else NAMES_MAX)}" if names else ""
 
 
 # ---- checks ----------------------------------------------------------------------------------
@@ -264,7 +258,7 @@ def _kind_text(kind: str, found: Sequence[tuple[str, str]]) -> str:
         return "\n  {}: {}".format(*found[0])
     shown, rest = found[:CHECKS_OF_KIND], len(found) - CHECKS_OF_KIND
     if len({check for _, check in found}) == 1:
-        subjects = _listed([subject for subject, _ in found], CHECKS_OF_KIND)
+        subjects = listed([subject for subject, _ in found], CHECKS_OF_KIND)
         return f"\n  {subjects}: {found[0][1]}"
     lines = "".join(f"\n    {subject}: {check}" for subject, check in shown)
     more = f"\n    and {rest:,} more" if rest > 0 else ""
@@ -288,7 +282,7 @@ def _tables_text(tables: Sequence[TableDraft]) -> str:
                 str(len(table.columns)),
                 ", ".join(table.primary_key),
                 table.temporal_column or "",
-                _listed(list(parents), PARENTS_MAX),
+                listed(list(parents), PARENTS_MAX),
                 str(checks or ""),
             ]
         )
@@ -313,10 +307,9 @@ def _table_text(table: TableDraft, *, full: bool) -> str:
 
 def _column_line(table: TableDraft, column: ColumnDraft) -> list[str]:
     refers = str(column.foreign_key or "")
-    listed = [key for key in table.foreign_keys if column.name in key.columns]
-    if listed and not refers:
-        key_names = "+".join(listed[0].columns)
-        refers = f"{listed[0].table} by {key_names}"
+    keys = [key for key in table.foreign_keys if column.name in key.columns]
+    if keys and not refers:
+        refers = f"{keys[0].table} by {'+'.join(keys[0].columns)}"
     known = "" if column.known_at.kind == "creation" else column.known_at.to_json()
     nulls = column.facts.row_count - column.facts.value_count
     return [
@@ -344,7 +337,7 @@ def _alike(lines: list[list[str]]) -> list[str]:
     first = lines[0]
     if len(lines) == 1:
         return first
-    names = _listed([line[0].strip() for line in lines], COLUMNS_ALIKE)
+    names = listed([line[0].strip() for line in lines], COLUMNS_ALIKE)
     whys = {line[5] for line in lines}
     why = first[5] if len(whys) == 1 else f"such as {first[5]}"
     return [f"  {names}", first[1], "some" if first[2] else "", "", first[4], why]

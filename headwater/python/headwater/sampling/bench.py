@@ -30,7 +30,7 @@ from headwater import binding
 from headwater.sampling.batch import Batch
 from headwater.sampling.sampler import Sampler
 from headwater.store import inspection
-from headwater.store.store import Store
+from headwater.store.store import Store, row_counts
 
 SECONDS = 2.0  # of a turn
 REPEATS = 3
@@ -367,7 +367,7 @@ def _store_facts(store: Store, open_ms: float) -> dict[str, Any]:
     return {
         "name": metadata["name"],
         "fingerprint": store.fingerprint,
-        "rows": sum(table["row_range"][1] - table["row_range"][0] for table in metadata["tables"]),
+        "rows": sum(row_counts(metadata).values()),
         "edges": sum(key["edges"] for table in metadata["tables"] for key in table["foreign_keys"]),
         "texts": metadata["text"]["count"],
         "text_dim": metadata["text"]["dim"],

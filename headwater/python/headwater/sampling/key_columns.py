@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater import binding
+from headwater.store.store import column_numbers
 
 CHILD_COUNT_PHRASES = ("count of children", "age of last child", "age of first child")
 
@@ -30,19 +31,17 @@ def _first_columns_of_keys(metadata: Mapping[str, Any]) -> list[int]:
     """The global column that begins each foreign key, in the order of the store's keys."""
     found = []
     for table in metadata["tables"]:
-        start, end = table["column_range"]
-        names = [column["name"] for column in metadata["columns"][start:end]]
-        found += [start + names.index(key["columns"][0]) for key in table["foreign_keys"]]
+        numbers = column_numbers(metadata, table)
+        found += [numbers[key["columns"][0]] for key in table["foreign_keys"]]
     return found
 
 
 def referenced_columns(metadata: Mapping[str, Any]) -> list[int]:
     """Global columns that foreign keys refer to: their values stand in the referring rows too."""
-    starts = {table["name"]: table["column_range"] for table in metadata["tables"]}
+    by_table = {table["name"]: column_numbers(metadata, table) for table in metadata["tables"]}
     found = set()
     for table in metadata["tables"]:
         for key in table["foreign_keys"]:
-            start, end = starts[key["references"]["table"]]
-            names = [column["name"] for column in metadata["columns"][start:end]]
-            found |= {start + names.index(name) for name in key["references"]["columns"]}
+            numbers = by_table[key["references"]["table"]]
+            found |= {numbers[name] for name in key["references"]["columns"]}
     return sorted(found)

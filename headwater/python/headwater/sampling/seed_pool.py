@@ -18,7 +18,7 @@ from headwater.errors import named, nearest
 from headwater.sampling.sampler_options import split_number, split_ratios_of, whole
 from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
-from headwater.store.store import Store
+from headwater.store.store import Store, column_numbers
 
 MOST = 2**32 - 1
 MOST_DRAWN = 2**26  # of one next_batch: 2 GB
@@ -116,16 +116,16 @@ class SeedPool:
 
     def _column(self, table: str, column: str) -> int:
         metadata = self.store.metadata
-        first, end = metadata["tables"][self.store.table_index(table)]["column_range"]
-        stypes = {entry["name"]: entry["stype"] for entry in metadata["columns"][first:end]}
-        if column not in stypes:
-            hint = nearest(str(column), stypes)
+        numbers = column_numbers(metadata, metadata["tables"][self.store.table_index(table)])
+        if column not in numbers:
+            hint = nearest(str(column), numbers)
             raise ValueError(f"table '{table}' has no column '{column}'{hint}")
-        if stypes[column] not in LABELS:
+        stype = metadata["columns"][numbers[column]]["stype"]
+        if stype not in LABELS:
             raise ValueError(
-                f"column '{table}.{column}' is of type {stypes[column]}, expected one of {LABELS}"
+                f"column '{table}.{column}' is of type {stype}, expected one of {LABELS}"
             )
-        return int(first) + list(stypes).index(column)
+        return numbers[column]
 
     def __repr__(self) -> str:
         options = self.options

@@ -16,6 +16,7 @@ from headwater.errors import SourceError
 from headwater.files import check_regular
 from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
+from headwater.notebook import listed
 from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv
 from headwater.sources.database import Connection
@@ -128,9 +129,8 @@ def _unread(folder: Path, tables: Mapping[str, list[Path]]) -> list[str]:
             found.append(entry.name)
     if not found:
         return []
-    more = f" and {len(found) - SHOWN_MAX:,} more" if len(found) > SHOWN_MAX else ""
-    listed = ", ".join(found[:SHOWN_MAX])
-    return [f"not read, as the files of tables end in {TABLE_ENDS}: {listed}{more}"]
+    shown = listed(found, SHOWN_MAX)
+    return [f"not read, as the files of tables end in {TABLE_ENDS}: {shown}"]
 
 
 def scan_of(connection: Connection, path: Path) -> str:

@@ -11,6 +11,7 @@ from headwater.errors import SourceError
 from headwater.metadata.from_json import NAME_BYTES_MAX, is_usable, shortened
 from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
+from headwater.notebook import listed
 from headwater.sources.database import Connection
 from headwater.sources.source import Source, SourceData, source_text
 
@@ -45,11 +46,10 @@ def _without_unusable(data: SourceData) -> SourceData:
     for table in data.tables:
         names = [name for name in table.column_names() if not is_usable(name)]
         if names:
-            listed = ", ".join(f"'{shortened(name)}'" for name in names[:UNUSABLE_SHOWN])
-            more = f" and {len(names) - UNUSABLE_SHOWN:,} more" * (len(names) > UNUSABLE_SHOWN)
+            quoted = [f"'{shortened(name)}'" for name in names]
             notes.append(
                 f"{len(names):,} columns of table '{table.name}' are left out, as a name has 1 to "
-                f"{NAME_BYTES_MAX:,} bytes and no zero character: {listed}{more}"
+                f"{NAME_BYTES_MAX:,} bytes and no zero character: {listed(quoted, UNUSABLE_SHOWN)}"
             )
         own = table.primary_key if all(map(is_usable, table.primary_key)) else ()
         keys = [k for k in table.foreign_keys if all(map(is_usable, (*k[0], *k[2])))]

@@ -10,7 +10,7 @@ from typing import Any
 from headwater.errors import nearest
 from headwater.metadata.parts import SPLITS
 from headwater.store.rendering import aligned
-from headwater.store.store import Store
+from headwater.store.store import Store, key_name, row_counts
 
 NO_TIMES = (
     "it is asked at times, but no table that links lead to from {} has a temporal column: contexts "
@@ -110,7 +110,7 @@ def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:
         )
     parts = [head, "", aligned(lines)]
     keys = [["foreign key", "refers to", "edges", "dangling", "nulls", "per parent"]]
-    sizes = {t["name"]: t["row_range"][1] - t["row_range"][0] for t in metadata["tables"]}
+    sizes = row_counts(metadata)
     for child in metadata["tables"]:
         for key in child["foreign_keys"]:
             parent = key["references"]["table"]
@@ -118,8 +118,8 @@ def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:
                 degree = key["edges"] / sizes[parent] if sizes[parent] else 0.0
                 keys.append(
                     [
-                        f"{child['name']}.{'+'.join(key['columns'])}",
-                        f"{parent}.{'+'.join(key['references']['columns'])}",
+                        key_name(child["name"], key),
+                        key_name(parent, key["references"]),
                         *(f"{key[what]:,}" for what in ("edges", "dangling", "nulls")),
                         f"{degree:.2f}",
                     ]
@@ -216,7 +216,7 @@ def losses_of(metadata: dict[str, Any]) -> list[str]:
             lines.append(f"{count:,} rows of {table['name']} dropped: duplicate primary key")
         for key in table["foreign_keys"]:
             if key["dangling"]:
-                name = f"{table['name']}.{'+'.join(key['columns'])}"
+                name = key_name(table["name"], key)
                 lines.append(f"{key['dangling']:,} keys of {name} name no row")
     for task in metadata["tasks"]:
         for reason, count in task["dropped"].items():

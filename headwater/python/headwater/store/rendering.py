@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from headwater.store.row_keys import NO_TIME_US, datetime_of
+from headwater.store.store import NO_ROW, key_name
 
-NO_ROW = 0xFFFFFFFF
 CELL_WIDTH_MAX = 28
 SECONDS_PER_DAY = 86_400
 TARGET = "?"
@@ -238,7 +238,7 @@ class _ContextReader:
         table = str(self.store.row(child_row)["table"])
         for key, found in zip(self.keys[table], self.store.parents(child_row), strict=True):
             if int(found) == parent_row:
-                return f"{table}.{'+'.join(key['columns'])}"
+                return key_name(table, key)
         return table
 
 

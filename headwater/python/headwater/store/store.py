@@ -124,16 +124,15 @@ class Store:
         table = self._table(self.core.row_table(row))
         key = self._key(row, table)
         time = self.core.row_time(row)
-        low, high = table["column_range"]
         cells = {}
         known = {**self._links(row, table), **key}
-        for number in range(low, high):
+        for name, number in column_numbers(self.metadata, table).items():
             column = self.metadata["columns"][number]
             if column["stype"] != "ignored":
                 value = self._cell(row, number, column)
                 if column["stype"] == "identifier" and value is not None:
-                    value = known.get(column["name"], True)
-                cells[column["name"]] = value
+                    value = known.get(name, True)
+                cells[name] = value
         return {
             "table": table["name"],
             "key": key,
@@ -236,8 +235,7 @@ class Store:
         since 1970; categorical the place among its categories; text an index; identifier 1. times
         int64 us: when the cell is known where its row is visible (-2^63: with it, 2^63 - 1: never).
         """
-        low, high = self.metadata["tables"][self.table_index(table)]["column_range"]
-        names = {self.metadata["columns"][c]["name"]: c for c in range(low, high)}
+        names = column_numbers(self.metadata, self.metadata["tables"][self.table_index(table)])
         numbers, times = map(np.asarray, self.core.column(_index("column", column, names)))
         return {"numbers": numbers, "times": times}
 
@@ -392,6 +390,19 @@ def _rounded(value: float, stats: dict[str, Any]) -> float:
 def key_name(child: str, key: Mapping[str, Any]) -> str:
     """How a foreign key is called: its table and columns, "lines.order_id+line_no"."""
     return f"{child}.{'+'.join(key['columns'])}"
+
+
+def row_counts(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """How many rows each table has, by its name."""
+    ranges = {table["name"]: table["row_range"] for table in metadata["tables"]}
+    return {name: high - low for name, (low, high) in ranges.items()}
+
+
+def column_numbers(metadata: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, int]:
+    """The global numbers of a table's columns by name."""
+    start, end = table["column_range"]
+    columns = metadata["columns"][start:end]
+    return {column["name"]: number for number, column in enumerate(columns, start)}
 
 
 def word(option: str, value: str, words: dict[str, int]) -> int:
