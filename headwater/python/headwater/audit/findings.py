@@ -63,19 +63,15 @@ class Findings:
     def looked_at(self, check: str, count: int) -> None:
         self.examined[check] += int(count)
 
-    def leak(
-        self, check: str, task: str | None, text: str, count: int = 1, example: str = ""
-    ) -> None:
+    def leak(self, check: str, task: str | None, text: str, count: int, example: str = "") -> None:
         """`text` says what is shown, in the plural; equal ones are counted together."""
         assert check in CHECKS
         self._add((check, task, text, True), count, example)
 
-    def to_check(
-        self, check: str, task: str | None, text: str, count: int = 1, example: str = ""
-    ) -> None:
-        self._add((check, task, text, False), count, example)
+    def to_check(self, check: str, task: str | None, text: str, count: int) -> None:
+        self._add((check, task, text, False), count)
 
-    def _add(self, kind: tuple[str, str | None, str, bool], count: int, example: str) -> None:
+    def _add(self, kind: tuple[str, str | None, str, bool], count: int, example: str = "") -> None:
         tally = self._found.setdefault(kind, Tally())
         tally.count += count
         if example and len(tally.examples) < EXAMPLES_MAX:
