@@ -192,12 +192,8 @@ def _explains(connection: Connection, pairs: str, both: str, target: ColumnDraft
         f"SELECT sum(n), sum(n * s), count(*), (SELECT var_pop(t) FROM {pairs} WHERE {both}) FROM "
         f"(SELECT count(*) AS n, var_pop(t) AS s FROM {pairs} WHERE {both} GROUP BY v) WHERE n > 1",
     )
-    if (
-        not count
-        or count < COVERED * target.facts.value_count
-        or groups * 3 > count
-        or not variance
-    ):
+    is_few = not count or count < COVERED * target.facts.value_count or groups * 3 > count
+    if is_few or not variance:
         return None
     explained = 1 - within / count / variance
     if explained < DETERMINED:

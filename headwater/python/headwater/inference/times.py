@@ -124,16 +124,12 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
         if column.stype == "timestamp" and column is not time
         if _propose_time(connection, table, time, column)
     ]
+    keys = {*table.primary_key, *(name for key in table.foreign_keys for name in key.columns)}
     for column in table.columns:
-        if column is time or column.stype in ("timestamp", "ignored"):
+        if column.stype in ("timestamp", "ignored") or column is time or column.name in keys:
             continue
-        if column.name in table.primary_key or any(
-            column.name in key.columns for key in table.foreign_keys
-        ):
-            continue
-        if not _propose_companion(connection, table, column, late) and not _propose_newer(
-            table, column, newer
-        ):
+        is_late = _propose_companion(connection, table, column, late)
+        if not (is_late or _propose_newer(table, column, newer)):
             _propose_name(column)
 
 
