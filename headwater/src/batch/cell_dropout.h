@@ -7,10 +7,10 @@
 #ifndef HWI_CELL_DROPOUT_H
 #define HWI_CELL_DROPOUT_H
 
-#include "walk/walk.h"
+#include "walk/context.h"
 
 /* Drops cells of a complete context, once; needs plan->drop_words. Every row of a table lists its
  * cells then, and its counts of children. */
-void hwi_drop_cells(struct hwi_walk *walk);
+void hwi_drop_cells(struct hwi_context *context);
 
 #endif

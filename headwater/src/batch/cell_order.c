@@ -30,14 +30,14 @@ static void put_padding(uint16_t *perm, uint32_t place, uint32_t end) {
 /* ---- by column --------------------------------------------------------------------------- */
 
 /* Groups the rows by table; returns how many tables there are, which `touched` lists. */
-static uint32_t group_rows(struct hwi_permuter *permuter, const struct hwi_walk *walk) {
-    uint32_t tables = walk->plan->store->info->table_count, count = 0;
+static uint32_t group_rows(struct hwi_permuter *permuter, const struct hwi_context *context) {
+    uint32_t tables = context->plan->store->info->table_count, count = 0;
     if (++permuter->stamp == 0) {
         memset(permuter->table_stamps, 0, ((size_t)tables + 1) * sizeof(uint32_t));
         permuter->stamp = 1;
     }
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        uint32_t table = walk->visits[row].table < tables ? walk->visits[row].table : tables;
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        uint32_t table = context->visits[row].table < tables ? context->visits[row].table : tables;
         if (permuter->table_stamps[table] == permuter->stamp) {
             permuter->table_counts[table]++;
             continue;
@@ -55,8 +55,8 @@ static uint32_t group_rows(struct hwi_permuter *permuter, const struct hwi_walk 
         start += *rows;
         *rows = start - *rows;
     }
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        uint32_t table = walk->visits[row].table < tables ? walk->visits[row].table : tables;
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        uint32_t table = context->visits[row].table < tables ? context->visits[row].table : tables;
         permuter->grouped[permuter->table_counts[table]++] = (uint16_t)row;
     }
     return count;
@@ -64,14 +64,14 @@ static uint32_t group_rows(struct hwi_permuter *permuter, const struct hwi_walk 
 
 /* Rows that emit their table's first cells: column k's cells are every row's k-th. Only the last
  * row of a context may have fewer than all. */
-static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_context *context,
                           const uint16_t *rows, uint32_t row_count, uint16_t *perm,
                           uint32_t place) {
-    const struct hwi_visit *last = &walk->visits[rows[row_count - 1]];
-    uint32_t cell_count = walk->plan->tables[last->table].cell_count;
+    const struct hwi_visit *last = &context->visits[rows[row_count - 1]];
+    uint32_t cell_count = context->plan->tables[last->table].cell_count;
     uint16_t *starts = permuter->cell_starts;
     for (uint32_t i = 0; i < row_count; i++) {
-        starts[i] = (uint16_t)walk->visits[rows[i]].cell_start;
+        starts[i] = (uint16_t)context->visits[rows[i]].cell_start;
     }
     for (uint32_t k = 0; k < cell_count; k++) {
         uint32_t count = k < last->cell_count ? row_count : row_count - 1;
@@ -84,11 +84,11 @@ static uint32_t put_plain(struct hwi_permuter *permuter, const struct hwi_walk *
 }
 
 /* The seed row and label rows: obs_time of each, then the target of each. */
-static uint32_t put_seeds(const struct hwi_walk *walk, const uint16_t *rows, uint32_t row_count,
-                          uint16_t *perm, uint32_t place) {
+static uint32_t put_seeds(const struct hwi_context *context, const uint16_t *rows,
+                          uint32_t row_count, uint16_t *perm, uint32_t place) {
     for (uint32_t k = 0; k < 2; k++) {
         for (uint32_t i = 0; i < row_count; i++) {
-            const struct hwi_visit *visit = &walk->visits[rows[i]];
+            const struct hwi_visit *visit = &context->visits[rows[i]];
             if (k < visit->cell_count) {
                 perm[place++] = (uint16_t)(visit->cell_start + k);
             }
@@ -98,18 +98,18 @@ static uint32_t put_seeds(const struct hwi_walk *walk, const uint16_t *rows, uin
 }
 
 /* Rows that list their cells: a counting sort by column. */
-static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_context *context,
                            const uint16_t *rows, uint32_t row_count, uint16_t *perm,
                            uint32_t place) {
-    uint32_t table = walk->visits[rows[0]].table;
-    const struct hwi_table_info *info = walk->plan->store->tables[table].info;
-    const uint32_t *columns = walk->plan->tables[table].columns;
+    uint32_t table = context->visits[rows[0]].table;
+    const struct hwi_table_info *info = context->plan->store->tables[table].info;
+    const uint32_t *columns = context->plan->tables[table].columns;
     uint32_t *places = permuter->column_counts;
     memset(places, 0, info->column_count * sizeof *places);
     for (uint32_t i = 0; i < row_count; i++) {
-        const struct hwi_visit *visit = &walk->visits[rows[i]];
+        const struct hwi_visit *visit = &context->visits[rows[i]];
         for (uint32_t k = 0; k < visit->cell_count; k++) {
-            places[columns[walk->cell_lists[visit->list + k]] - info->column_start]++;
+            places[columns[context->cell_lists[visit->list + k]] - info->column_start]++;
         }
     }
     for (uint32_t column = 0; column < info->column_count; column++) {
@@ -118,9 +118,9 @@ static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk 
         place += count;
     }
     for (uint32_t i = 0; i < row_count; i++) {
-        const struct hwi_visit *visit = &walk->visits[rows[i]];
+        const struct hwi_visit *visit = &context->visits[rows[i]];
         for (uint32_t k = 0; k < visit->cell_count; k++) {
-            uint32_t column = columns[walk->cell_lists[visit->list + k]] - info->column_start;
+            uint32_t column = columns[context->cell_lists[visit->list + k]] - info->column_start;
             perm[places[column]++] = (uint16_t)(visit->cell_start + k);
         }
     }
@@ -128,7 +128,7 @@ static uint32_t put_listed(struct hwi_permuter *permuter, const struct hwi_walk 
 }
 
 /* The position of a row's cell `index` of its children's counts, HWI_NONE where it has not. */
-static uint32_t tally_position(const struct hwi_walk *walk, const struct hwi_visit *visit,
+static uint32_t tally_position(const struct hwi_context *context, const struct hwi_visit *visit,
                                uint32_t index) {
     uint32_t first = visit->cell_start + visit->cell_count, place = index;
     if (visit->tally_cells == 0) {
@@ -137,7 +137,7 @@ static uint32_t tally_position(const struct hwi_walk *walk, const struct hwi_vis
     if (visit->tally_list == HWI_NONE) {
         return index < visit->tally_cells ? first + index : HWI_NONE;
     }
-    const uint32_t *list = walk->cell_lists + visit->tally_list;
+    const uint32_t *list = context->cell_lists + visit->tally_list;
     place = place < visit->tally_cells ? place : visit->tally_cells - 1u;
     while (place > 0 && list[place] > index) { /* ascending, and few are missing */
         place--;
@@ -146,9 +146,9 @@ static uint32_t tally_position(const struct hwi_walk *walk, const struct hwi_vis
 }
 
 /* Cells that count children: their columns come after all others, by key. */
-static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hwi_context *context,
                             uint32_t table_count, uint16_t *perm, uint32_t place) {
-    const hw_store *store = walk->plan->store;
+    const hw_store *store = context->plan->store;
     for (uint32_t key = 0; key < store->info->key_count; key++) {
         uint32_t table = store->keys[key].parent_table, i = 0;
         while (i < table_count && permuter->touched[i] != table) {
@@ -161,8 +161,8 @@ static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hw
         uint32_t cell = HWI_TALLY_CELLS * store->keys[key].child_slot;
         for (uint32_t end = cell + HWI_TALLY_CELLS; cell < end; cell++) {
             for (uint32_t n = first; n < permuter->table_counts[table]; n++) {
-                const struct hwi_visit *visit = &walk->visits[permuter->grouped[n]];
-                uint32_t position = tally_position(walk, visit, cell);
+                const struct hwi_visit *visit = &context->visits[permuter->grouped[n]];
+                uint32_t position = tally_position(context, visit, cell);
                 if (position != HWI_NONE) {
                     perm[place++] = (uint16_t)position;
                 }
@@ -172,25 +172,25 @@ static uint32_t put_tallies(const struct hwi_permuter *permuter, const struct hw
     return place;
 }
 
-void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_context *context,
                          uint16_t *col_perm) {
-    uint32_t table_count = group_rows(permuter, walk), first = 0, place = 0;
+    uint32_t table_count = group_rows(permuter, context), first = 0, place = 0;
     for (uint32_t i = 0; i < table_count; i++) {
         uint32_t table = permuter->touched[i], end = permuter->table_counts[table];
         const uint16_t *rows = permuter->grouped + first;
-        if (table == walk->plan->store->info->table_count) {
-            place = put_seeds(walk, rows, end - first, col_perm, place);
-        } else if (walk->visits[rows[0]].list == HWI_NONE) {
-            place = put_plain(permuter, walk, rows, end - first, col_perm, place);
+        if (table == context->plan->store->info->table_count) {
+            place = put_seeds(context, rows, end - first, col_perm, place);
+        } else if (context->visits[rows[0]].list == HWI_NONE) {
+            place = put_plain(permuter, context, rows, end - first, col_perm, place);
         } else {
-            place = put_listed(permuter, walk, rows, end - first, col_perm, place);
+            place = put_listed(permuter, context, rows, end - first, col_perm, place);
         }
         first = end;
     }
-    if (walk->plan->options.child_counts) {
-        place = put_tallies(permuter, walk, table_count, col_perm, place);
+    if (context->plan->options.child_counts) {
+        place = put_tallies(permuter, context, table_count, col_perm, place);
     }
-    put_padding(col_perm, place, walk->plan->shape.sequence_length);
+    put_padding(col_perm, place, context->plan->shape.sequence_length);
 }
 
 /* ---- by row ------------------------------------------------------------------------------ */
@@ -303,21 +303,21 @@ void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count) {
     }
 }
 
-void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_context *context,
                    uint16_t *row_order) {
-    uint32_t row_count = walk->row_count;
+    uint32_t row_count = context->row_count;
     for (uint32_t n = 0; n < row_count; n++) {
         row_order[n] = permuter->order[row_count - 1 - n];
     }
     memset(row_order + row_count, 0xff,
-           (walk->plan->shape.max_rows - row_count) * sizeof *row_order);
+           (context->plan->shape.max_rows - row_count) * sizeof *row_order);
 }
 
-void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_context *context,
                       uint16_t *out_perm) {
-    uint32_t place = 0, length = walk->plan->shape.sequence_length;
-    for (uint32_t n = walk->row_count; n-- > 0;) {
-        const struct hwi_visit *visit = &walk->visits[permuter->order[n]];
+    uint32_t place = 0, length = context->plan->shape.sequence_length;
+    for (uint32_t n = context->row_count; n-- > 0;) {
+        const struct hwi_visit *visit = &context->visits[permuter->order[n]];
         place = put_run(out_perm, place, length, visit->cell_start,
                         visit->cell_count + visit->tally_cells);
     }

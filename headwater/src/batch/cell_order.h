@@ -6,7 +6,7 @@
 #define HWI_CELL_ORDER_H
 
 #include "base/error.h"
-#include "walk/walk.h"
+#include "walk/context.h"
 
 struct hwi_permuter {
     /* By column: the rows of each table. */
@@ -30,16 +30,16 @@ HWI_CHECK hw_status hwi_permuter_open(const struct hwi_plan *plan, struct hwi_pe
                                       hw_error *error);
 void hwi_permuter_release(struct hwi_permuter *permuter);
 /* Orders cells by (column, position): col_perm[S]; padding keeps its place at the end. */
-void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_permute_columns(struct hwi_permuter *permuter, const struct hwi_context *context,
                          uint16_t *col_perm);
 /* Orders rows along permuter->edges: permuter->order[row_count] is the Cuthill-McKee order, to be
  * read from its end. */
 void hwi_order_rows(struct hwi_permuter *permuter, uint32_t row_count);
 /* The rows from its end, 65535 behind the last: row_order[R]. */
-void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_list_rows(const struct hwi_permuter *permuter, const struct hwi_context *context,
                    uint16_t *row_order);
 /* Orders cells by row, in that order: out_perm[S]. */
-void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_walk *walk,
+void hwi_permute_rows(const struct hwi_permuter *permuter, const struct hwi_context *context,
                       uint16_t *out_perm);
 
 #endif

@@ -11,31 +11,31 @@
 #include "batch/masked_cells.h"
 
 /* The orders of cells, in the compact layout of rows, in the flat one none. */
-static void emit_orders(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static void emit_orders(const struct hwi_plan *plan, const struct hwi_context *context,
                         struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
     if (plan->options.layout == HW_LAYOUT_FLAT) {
         return;
     }
-    hwi_order_rows(permuter, walk->row_count);
+    hwi_order_rows(permuter, context->row_count);
     if (hwi_is_compact(plan)) {
         size_t at = 2 * (size_t)b * plan->shape.max_rows;
-        hwi_list_rows(permuter, walk, hwi_field_at(plan, slab, HWI_ROW_ORDER, at));
+        hwi_list_rows(permuter, context, hwi_field_at(plan, slab, HWI_ROW_ORDER, at));
     } else {
         size_t at = 2 * (size_t)b * plan->shape.sequence_length;
-        hwi_permute_rows(permuter, walk, hwi_field_at(plan, slab, HWI_OUT_PERM, at));
-        hwi_permute_columns(permuter, walk, hwi_field_at(plan, slab, HWI_COL_PERM, at));
+        hwi_permute_rows(permuter, context, hwi_field_at(plan, slab, HWI_OUT_PERM, at));
+        hwi_permute_columns(permuter, context, hwi_field_at(plan, slab, HWI_COL_PERM, at));
     }
 }
 
-static void emit_masks(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
-                       uint32_t b) {
+static void emit_masks(const struct hwi_plan *plan, const struct hwi_context *context,
+                       uint8_t *slab, uint32_t b) {
     if (plan->options.attention_masks) {
-        struct hwi_mask_span all = {.count = walk->cell_count};
-        hwi_masks_make(plan, slab, b, &all, 1, walk->row_count);
+        struct hwi_mask_span all = {.count = context->cell_count};
+        hwi_masks_make(plan, slab, b, &all, 1, context->row_count);
     }
 }
 
-hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_walk *walk,
+hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_context *context,
                             struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                             uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
                             uint32_t *text_cell_count, hw_error *error) {
@@ -43,33 +43,35 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_walk *walk,
     struct hwi_target target;
     hwi_canvas_clear(canvas);
     HW_TRY(hwi_target_read(plan, seed, &target, error));
-    HW_TRY(hwi_emit_cells(plan, walk, canvas, slab, b, &target, &texts, error));
+    HW_TRY(hwi_emit_cells(plan, context, canvas, slab, b, &target, &texts, error));
     *text_cell_count = texts.count;
     if (plan->mask_words > 0) {
-        hwi_masked_emit(plan, walk, canvas, slab, b);
+        hwi_masked_emit(plan, context, canvas, slab, b);
     }
     if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
-        hwi_emit_target_beside(plan, walk, slab, b, &target);
+        hwi_emit_target_beside(plan, context, slab, b, &target);
     }
-    hwi_emit_rows(plan, walk, slab, b);
-    hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
+    hwi_emit_rows(plan, context, slab, b);
+    hwi_emit_edges(plan, context, canvas, permuter, slab, b);
     hwi_canvas_copy_out(canvas, plan, slab, b);
-    emit_orders(plan, walk, permuter, slab, b);
-    hwi_emit_scalars(plan, slab, b, seed, &target, walk->cell_count, walk->row_count);
-    emit_masks(plan, walk, slab, b);
+    emit_orders(plan, context, permuter, slab, b);
+    hwi_emit_scalars(plan, slab, b, seed, &target, context->cell_count, context->row_count);
+    emit_masks(plan, context, slab, b);
     return HW_OK;
 }
 
-void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct hwi_canvas *canvas,
-                      struct hwi_permuter *permuter, uint8_t *slab, uint32_t b) {
+void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_context *context,
+                      struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                      uint32_t b) {
     struct hwi_target target = {.null = 1};
-    walk->row_count = walk->cell_count = walk->chosen.count = walk->chosen.surplus_count = 0;
+    context->row_count = context->cell_count = context->chosen.count =
+        context->chosen.surplus_count = 0;
     hwi_canvas_clear(canvas);
     hwi_emit_no_cells(plan, slab, b);
-    hwi_emit_rows(plan, walk, slab, b);
-    hwi_emit_edges(plan, walk, canvas, permuter, slab, b);
+    hwi_emit_rows(plan, context, slab, b);
+    hwi_emit_edges(plan, context, canvas, permuter, slab, b);
     hwi_canvas_copy_out(canvas, plan, slab, b);
-    emit_orders(plan, walk, permuter, slab, b);
+    emit_orders(plan, context, permuter, slab, b);
     if (plan->mask_words > 0) {
         hwi_masked_clear(plan, slab, b);
     }
@@ -79,5 +81,5 @@ void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_walk *walk, struct
         *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = 1;
     }
     hwi_emit_scalars(plan, slab, b, NULL, &target, 0, 0);
-    emit_masks(plan, walk, slab, b);
+    emit_masks(plan, context, slab, b);
 }

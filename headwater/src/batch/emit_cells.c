@@ -13,7 +13,6 @@
 #include "base/calendar.h"
 #include "base/error.h"
 #include "plan/scales.h"
-#include "walk/child_counts.h"
 
 /* What runs for every cell is compiled once per layout, with `is_compact` a constant. */
 #if defined(__GNUC__)
@@ -317,13 +316,13 @@ static void scale_numbers(const struct hwi_plan *plan, const struct hwi_visit *v
     }
 }
 
-PER_LAYOUT hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
+PER_LAYOUT hw_status emit_row(const struct hwi_plan *plan, const struct hwi_context *context,
                               uint32_t local, const struct cell_arrays *out,
                               struct hwi_text_cells *texts, int is_compact, hw_error *error) {
-    const struct hwi_visit *visit = &walk->visits[local];
+    const struct hwi_visit *visit = &context->visits[local];
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
     const uint8_t *nulls = visit->record + cells->null_offset;
-    const uint32_t *list = visit->list == HWI_NONE ? NULL : walk->cell_lists + visit->list;
+    const uint32_t *list = visit->list == HWI_NONE ? NULL : context->cell_lists + visit->list;
     uint32_t limit = plan->store->info->category_count + (plan->store->info->category_count == 0);
     uint32_t bad = frame_fits(plan, visit, cells)
                        ? emit_whole(out, visit->cell_start, cells, visit->record, nulls, local,
@@ -347,25 +346,25 @@ PER_LAYOUT hw_status emit_row(const struct hwi_plan *plan, const struct hwi_walk
 }
 
 /* The counts of a row's children, behind its own cells. */
-static void emit_tallies(const struct hwi_walk *walk, uint32_t local, uint32_t place,
+static void emit_tallies(const struct hwi_context *context, uint32_t local, uint32_t place,
                          const struct cell_arrays *out) {
-    const struct hwi_visit *visit = &walk->visits[local];
+    const struct hwi_visit *visit = &context->visits[local];
     for (uint32_t i = 0; i < visit->tally_cells; i++) {
         uint32_t index =
-            visit->tally_list == HWI_NONE ? i : walk->cell_lists[visit->tally_list + i];
-        const struct hwi_tally *tally = &walk->tallies.all[place + index / HWI_TALLY_CELLS];
+            visit->tally_list == HWI_NONE ? i : context->cell_lists[visit->tally_list + i];
+        const struct hwi_tally *tally = &context->tallies[place + index / HWI_TALLY_CELLS];
         uint32_t at = visit->cell_start + visit->cell_count + i, cell = index % HWI_TALLY_CELLS;
-        write_cell(out, at, HW_NUMERICAL, hwi_tally_column(walk->plan, visit->table, index), local,
-                   tally->is_null[cell], out->is_compact);
+        write_cell(out, at, HW_NUMERICAL, hwi_tally_column(context->plan, visit->table, index),
+                   local, tally->is_null[cell], out->is_compact);
         write_number(out, at, tally->values[cell]);
     }
 }
 
-static void emit_all_tallies(const struct hwi_walk *walk, const struct cell_arrays *out) {
-    for (uint32_t row = 0, place = 0; row < walk->row_count; row++) {
-        if (walk->visits[row].table != HWI_NONE) {
-            emit_tallies(walk, row, place, out);
-            place = hwi_tally_next(walk->plan, walk->visits[row].table, place);
+static void emit_all_tallies(const struct hwi_context *context, const struct cell_arrays *out) {
+    for (uint32_t row = 0, place = 0; row < context->row_count; row++) {
+        if (context->visits[row].table != HWI_NONE) {
+            emit_tallies(context, row, place, out);
+            place = hwi_tally_next(context->plan, context->visits[row].table, place);
         }
     }
 }
@@ -373,10 +372,10 @@ static void emit_all_tallies(const struct hwi_walk *walk, const struct cell_arra
 /* ---- a task's own rows and its target ---------------------------------------------------- */
 
 /* A derived task's first row: when it is asked, and what. */
-static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_context *context,
                           const struct cell_arrays *out) {
-    const struct hwi_task_info *info = walk->view.info;
-    int64_t obs_time = walk->view.seed->obs_time;
+    const struct hwi_task_info *info = context->task->info;
+    int64_t obs_time = context->seed.obs_time;
     int has_time = obs_time != INT64_MAX;
     write_cell(out, 0, HW_TIMESTAMP, info->obs_time_column, 0, !has_time, out->is_compact);
     write_cell(out, 1, info->target_stype, info->target_column, 0, 0, out->is_compact);
@@ -386,13 +385,14 @@ static void emit_seed_row(const struct hwi_plan *plan, const struct hwi_walk *wa
 }
 
 /* A label, over zeros. */
-static void write_label(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static void write_label(const struct hwi_plan *plan, const struct hwi_context *context,
                         const struct cell_arrays *out, uint32_t at,
                         const struct hwi_target *label) {
-    uint8_t stype = walk->view.info->target_stype;
-    const struct hwi_column_info *column = &plan->store->columns[walk->view.info->target_column];
+    uint8_t stype = context->task->info->target_stype;
+    const struct hwi_column_info *column =
+        &plan->store->columns[context->task->info->target_column];
     if (stype == HW_NUMERICAL) {
-        write_number(out, at, hwi_target_z(&walk->view.task->stats, label->value));
+        write_number(out, at, hwi_target_z(&context->task->stats, label->value));
     } else if (stype == HW_BOOLEAN && out->is_compact) {
         out->numbers[at] = label->value != 0;
     } else if (stype == HW_BOOLEAN) {
@@ -405,15 +405,15 @@ static void write_label(const struct hwi_plan *plan, const struct hwi_walk *walk
 }
 
 /* An earlier seed of the anchor, with its answer; it may be cut. */
-static hw_status emit_label_row(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static hw_status emit_label_row(const struct hwi_plan *plan, const struct hwi_context *context,
                                 uint32_t local, const struct cell_arrays *out, hw_error *error) {
-    const struct hwi_visit *visit = &walk->visits[local];
-    const struct hwi_task_info *info = walk->view.info;
+    const struct hwi_visit *visit = &context->visits[local];
+    const struct hwi_task_info *info = context->task->info;
     uint32_t at = visit->cell_start;
     struct hwi_target label;
-    HW_TRY(hwi_label_read(plan, walk, visit, &label, error));
+    HW_TRY(hwi_label_read(plan, context, visit, &label, error));
     write_cell(out, at, HW_TIMESTAMP, info->obs_time_column, local, 0, out->is_compact);
-    write_time(plan, out, at, plan->store->seeds[walk->view.task->task].obs_times[visit->list],
+    write_time(plan, out, at, plan->store->seeds[context->task->task].obs_times[visit->list],
                out->is_compact);
     if (visit->cell_count == 1) {
         return HW_OK;
@@ -421,7 +421,7 @@ static hw_status emit_label_row(const struct hwi_plan *plan, const struct hwi_wa
     write_cell(out, at + 1, info->target_stype, info->target_column, local, label.null,
                out->is_compact);
     if (!label.null) {
-        write_label(plan, walk, out, at + 1, &label);
+        write_label(plan, context, out, at + 1, &label);
     }
     return HW_OK;
 }
@@ -450,51 +450,51 @@ void hwi_hide_cell(const struct hwi_plan *plan, struct hwi_canvas *canvas, uint8
 }
 
 /* Over the target cell: the truth, or nothing where it stands beside the inputs. */
-static void emit_target(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static void emit_target(const struct hwi_plan *plan, const struct hwi_context *context,
                         const struct cell_arrays *out, const struct hwi_target *target) {
-    uint32_t at = walk->target_cell;
-    hide(out, at, walk->view.info->target_stype);
+    uint32_t at = context->target_cell;
+    hide(out, at, context->task->info->target_stype);
     if (plan->options.targets != HW_TARGETS_INLINE) {
         return;
     }
     if (target->null) {
         out->nulls[at] |= out->is_compact ? HW_CELL_NULL : 1;
     } else {
-        write_label(plan, walk, out, at, target);
+        write_label(plan, context, out, at, target);
     }
 }
 
 /* ---- one sequence ------------------------------------------------------------------------ */
 
-PER_LAYOUT hw_status emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk,
+PER_LAYOUT hw_status emit_rows(const struct hwi_plan *plan, const struct hwi_context *context,
                                const struct cell_arrays *out, struct hwi_text_cells *texts,
                                int is_compact, hw_error *error) {
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        if (walk->visits[row].table != HWI_NONE) {
-            HW_TRY(emit_row(plan, walk, row, out, texts, is_compact, error));
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        if (context->visits[row].table != HWI_NONE) {
+            HW_TRY(emit_row(plan, context, row, out, texts, is_compact, error));
         } else if (row == 0) {
-            emit_seed_row(plan, walk, out);
+            emit_seed_row(plan, context, out);
         } else {
-            HW_TRY(emit_label_row(plan, walk, row, out, error));
+            HW_TRY(emit_label_row(plan, context, row, out, error));
         }
     }
     return HW_OK;
 }
 
-hw_status hwi_emit_cells(const struct hwi_plan *plan, const struct hwi_walk *walk,
+hw_status hwi_emit_cells(const struct hwi_plan *plan, const struct hwi_context *context,
                          struct hwi_canvas *canvas, uint8_t *slab, uint32_t b,
                          const struct hwi_target *target, struct hwi_text_cells *texts,
                          hw_error *error) {
     struct cell_arrays out = arrays_of(plan, canvas, slab, b);
-    clear(plan, &out, walk->cell_count);
-    HW_TRY(out.is_compact ? emit_rows(plan, walk, &out, texts, 1, error)
-                          : emit_rows(plan, walk, &out, texts, 0, error));
+    clear(plan, &out, context->cell_count);
+    HW_TRY(out.is_compact ? emit_rows(plan, context, &out, texts, 1, error)
+                          : emit_rows(plan, context, &out, texts, 0, error));
     if (plan->options.child_counts) { /* after all rows, which may write past their ends */
-        emit_all_tallies(walk, &out);
+        emit_all_tallies(context, &out);
     }
-    write_padding(plan, &out, walk->cell_count);
-    if (walk->target_cell != HWI_NONE) {
-        emit_target(plan, walk, &out, target);
+    write_padding(plan, &out, context->cell_count);
+    if (context->target_cell != HWI_NONE) {
+        emit_target(plan, context, &out, target);
     }
     return HW_OK;
 }

@@ -17,7 +17,7 @@ struct hwi_text_cells {
 
 /* Writes all cells of sequence b, padding and target included, and lists its texts. HW_BAD_STORE if
  * a category or a label is out of range. */
-HWI_CHECK hw_status hwi_emit_cells(const struct hwi_plan *plan, const struct hwi_walk *walk,
+HWI_CHECK hw_status hwi_emit_cells(const struct hwi_plan *plan, const struct hwi_context *context,
                                    struct hwi_canvas *canvas, uint8_t *slab, uint32_t b,
                                    const struct hwi_target *target, struct hwi_text_cells *texts,
                                    hw_error *error);

@@ -36,9 +36,9 @@ hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *se
     return HW_OK;
 }
 
-hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_walk *walk,
+hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_context *context,
                          const struct hwi_visit *visit, struct hwi_target *label, hw_error *error) {
-    struct hwi_seed seed = {.task = walk->seed.task, .index = visit->list};
+    struct hwi_seed seed = {.task = context->seed.task, .index = visit->list};
     return hwi_target_read(plan, &seed, label, error);
 }
 
@@ -48,20 +48,20 @@ float hwi_target_z(const hw_target_stats *stats, uint64_t bits) {
     return hwi_z_score(number, stats->column_mean, stats->column_std);
 }
 
-void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
-                            uint32_t b, const struct hwi_target *target) {
+void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_context *context,
+                            uint8_t *slab, uint32_t b, const struct hwi_target *target) {
     float *values = hwi_field_at(plan, slab, HWI_TARGET_VALUES, (size_t)b * 4 * HWI_TIME_FLOATS);
     *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = target->null;
     memset(values, 0, 4 * HWI_TIME_FLOATS);
     if (target->null) {
         return;
     }
-    uint8_t stype = walk->view.info->target_stype;
+    uint8_t stype = context->task->info->target_stype;
     if (stype == HW_TIMESTAMP) {
         hwi_calendar_encode(&plan->calendar, (int64_t)target->value, plan->time_mean_us,
                             plan->time_std_us, values);
     } else {
-        values[0] = stype == HW_NUMERICAL ? hwi_target_z(&walk->view.task->stats, target->value)
+        values[0] = stype == HW_NUMERICAL ? hwi_target_z(&context->task->stats, target->value)
                                           : (float)target->value;
     }
 }
@@ -86,18 +86,18 @@ static int64_t time_of(const struct hwi_plan *plan, const struct hwi_visit *visi
 
 /* Days from a row's time to obs_time. A label row has the time that it was asked at, the row of the
  * seed that of the newest row of any table that the seed sees. */
-static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
+static float age_of(const struct hwi_plan *plan, const struct hwi_context *context,
                     const struct hwi_visit *visit) {
-    int64_t obs_time = walk->view.seed->obs_time, time_us = INT64_MAX;
+    int64_t obs_time = context->seed.obs_time, time_us = INT64_MAX;
     if (obs_time == INT64_MAX) {
         return -1;
     }
     if (visit->table != HWI_NONE) {
         time_us = time_of(plan, visit);
     } else if (visit->list != HWI_NONE) {
-        time_us = plan->store->seeds[walk->view.task->task].obs_times[visit->list];
+        time_us = plan->store->seeds[context->task->task].obs_times[visit->list];
     } else {
-        time_us = walk->newest;
+        time_us = context->newest;
     }
     if (time_us == INT64_MAX || time_us == INT64_MIN) {
         return -1;
@@ -105,39 +105,39 @@ static float age_of(const struct hwi_plan *plan, const struct hwi_walk *walk,
     return (float)(((double)obs_time - (double)time_us) / 86400e6);
 }
 
-static void emit_row_names(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
-                           uint32_t b) {
+static void emit_row_names(const struct hwi_plan *plan, const struct hwi_context *context,
+                           uint8_t *slab, uint32_t b) {
     size_t rows = plan->shape.max_rows, at = (size_t)b * rows;
     uint8_t *depths = hwi_field_at(plan, slab, HWI_ROW_DEPTHS, at);
     uint32_t *ids = hwi_field_at(plan, slab, HWI_INFO_ROW_IDS, 4 * at);
     for (uint32_t row = 0; row < rows; row++) {
-        const struct hwi_visit *visit = row < walk->row_count ? &walk->visits[row] : NULL;
+        const struct hwi_visit *visit = row < context->row_count ? &context->visits[row] : NULL;
         uint32_t depth = visit == NULL ? 0 : visit->depth;
         depths[row] = (uint8_t)(depth < 255 ? depth : 255);
         ids[row] = visit == NULL ? HWI_NONE : visit->row;
     }
 }
 
-void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
+void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_context *context, uint8_t *slab,
                    uint32_t b) {
     size_t rows = plan->shape.max_rows, at = (size_t)b * rows;
     float *ages = hwi_field_at(plan, slab, HWI_ROW_AGES, 4 * at);
     uint16_t *starts = hwi_field_at(plan, slab, HWI_ROW_STARTS, 2 * (size_t)b * (rows + 1));
     uint16_t *tables = hwi_field_at(plan, slab, HWI_ROW_TABLES, 2 * at);
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        const struct hwi_visit *visit = &walk->visits[row];
-        ages[row] = age_of(plan, walk, visit);
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        const struct hwi_visit *visit = &context->visits[row];
+        ages[row] = age_of(plan, context, visit);
         starts[row] = (uint16_t)visit->cell_start;
         tables[row] = (uint16_t)visit->table; /* HWI_NONE: 65535 */
     }
-    for (size_t row = walk->row_count; row < rows; row++) {
+    for (size_t row = context->row_count; row < rows; row++) {
         ages[row] = -1;
-        starts[row] = (uint16_t)walk->cell_count;
+        starts[row] = (uint16_t)context->cell_count;
         tables[row] = 0;
     }
-    starts[rows] = (uint16_t)walk->cell_count;
+    starts[rows] = (uint16_t)context->cell_count;
     if (plan->options.with_rows) {
-        emit_row_names(plan, walk, slab, b);
+        emit_row_names(plan, context, slab, b);
     }
 }
 
@@ -154,12 +154,12 @@ static int lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent
 }
 
 /* The edges of a row: listed is its part of `parents`, or NULL. */
-static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *walk, uint32_t row,
-                           struct hwi_canvas *canvas, struct hwi_permuter *permuter,
+static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_context *context,
+                           uint32_t row, struct hwi_canvas *canvas, struct hwi_permuter *permuter,
                            uint16_t *listed) {
     uint32_t slots = plan->shape.parent_slots;
-    uint32_t keys = walk->visits[row].key_count;
-    const uint16_t *parents = walk->local_parents + (size_t)row * slots;
+    uint32_t keys = context->visits[row].key_count;
+    const uint16_t *parents = context->local_parents + (size_t)row * slots;
     for (uint32_t slot = 0; slot < keys; slot++) {
         uint32_t parent = parents[slot];
         if (parent == HWI_UNKNOWN_LOCAL || lists_parent(parents, slot, parent)) {
@@ -171,8 +171,8 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *w
         if (listed != NULL) {
             listed[slot] = (uint16_t)parent;
         }
-        int is_new = parent > row || !lists_parent(walk->local_parents + (size_t)parent * slots,
-                                                   walk->visits[parent].key_count, row);
+        int is_new = parent > row || !lists_parent(context->local_parents + (size_t)parent * slots,
+                                                   context->visits[parent].key_count, row);
         if (parent != row && is_new) {
             permuter->edges[2 * permuter->edge_count] = (uint16_t)row;
             permuter->edges[2 * permuter->edge_count++ + 1] = (uint16_t)parent;
@@ -180,7 +180,7 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_walk *w
     }
 }
 
-void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
+void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_context *context,
                     struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                     uint32_t b) {
     size_t rows = plan->shape.max_rows, slots = plan->shape.parent_slots;
@@ -190,8 +190,8 @@ void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
         memset(listed, 0xff, 2 * rows * slots);
     }
     permuter->edge_count = 0;
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        emit_row_edges(plan, walk, row, canvas, permuter,
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        emit_row_edges(plan, context, row, canvas, permuter,
                        listed == NULL ? NULL : listed + row * slots);
     }
 }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "batch/canvas.h"
 #include "batch/cell_order.h"
-#include "walk/walk.h"
+#include "walk/context.h"
 
 /* The truth of a seed. */
 struct hwi_target {
@@ -18,19 +18,19 @@ struct hwi_target {
 HWI_CHECK hw_status hwi_target_read(const struct hwi_plan *plan, const struct hwi_seed *seed,
                                     struct hwi_target *target, hw_error *error);
 /* The same of a label row. */
-HWI_CHECK hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_walk *walk,
+HWI_CHECK hw_status hwi_label_read(const struct hwi_plan *plan, const struct hwi_context *context,
                                    const struct hwi_visit *visit, struct hwi_target *label,
                                    hw_error *error);
 /* A numerical target as a z-score. */
 float hwi_target_z(const hw_target_stats *stats, uint64_t bits);
 /* target_values and target_is_null. */
-void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
-                            uint32_t b, const struct hwi_target *target);
+void hwi_emit_target_beside(const struct hwi_plan *plan, const struct hwi_context *context,
+                            uint8_t *slab, uint32_t b, const struct hwi_target *target);
 /* row_ages, row_starts, row_tables; row_depths and row_ids where wanted. */
-void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_walk *walk, uint8_t *slab,
+void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_context *context, uint8_t *slab,
                    uint32_t b);
 /* The edges of fk_adj on the canvas, parents, and the pairs of rows for permuter. */
-void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_walk *walk,
+void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_context *context,
                     struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                     uint32_t b);
 /* What a sequence has once; seed NULL: an empty one. */

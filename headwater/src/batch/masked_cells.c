@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/calendar.h"
+#include "base/rng.h"
 #include "batch/emit_cells.h"
 #include "plan/scales.h"
 
@@ -16,27 +17,27 @@ struct place {
     uint32_t row, next; /* local row, and which of its cells comes next */
 };
 
-static int is_held_out(const struct hwi_walk *walk, const struct hwi_visit *visit,
+static int is_held_out(const struct hwi_context *context, const struct hwi_visit *visit,
                        uint32_t column) {
-    const uint64_t *bits = walk->plan->held_out[column];
-    uint32_t row = visit->row - walk->plan->store->tables[visit->table].row_start;
+    const uint64_t *bits = context->plan->held_out[column];
+    uint32_t row = visit->row - context->plan->store->tables[visit->table].row_start;
     return bits != NULL && (bits[row / 64] >> (row % 64) & 1);
 }
 
 /* The next cell that may be chosen; 0 at the end. */
-static int next_candidate(const struct hwi_walk *walk, struct place *at,
+static int next_candidate(const struct hwi_context *context, struct place *at,
                           struct hwi_chosen_cell *candidate) {
-    for (; at->row < walk->row_count; at->row++, at->next = 0) {
-        const struct hwi_visit *visit = &walk->visits[at->row];
+    for (; at->row < context->row_count; at->row++, at->next = 0) {
+        const struct hwi_visit *visit = &context->visits[at->row];
         if (visit->table == HWI_NONE) { /* a task's own row: the question, and earlier answers */
             continue;
         }
-        const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
+        const struct hwi_table_plan *cells = &context->plan->tables[visit->table];
         while (at->next < visit->cell_count) {
             uint32_t k = at->next++;
-            uint32_t c = visit->list == HWI_NONE ? k : walk->cell_lists[visit->list + k];
-            if (cells->maskable[c] && visit->cell_start + k != walk->target_cell &&
-                !is_held_out(walk, visit, cells->columns[c])) {
+            uint32_t c = visit->list == HWI_NONE ? k : context->cell_lists[visit->list + k];
+            if (cells->maskable[c] && visit->cell_start + k != context->target_cell &&
+                !is_held_out(context, visit, cells->columns[c])) {
                 *candidate = (struct hwi_chosen_cell){
                     .row = (uint16_t)at->row,
                     .position = (uint16_t)(visit->cell_start + k),
@@ -49,22 +50,23 @@ static int next_candidate(const struct hwi_walk *walk, struct place *at,
     return 0;
 }
 
-static int is_masked_seed(const struct hwi_walk *walk) {
-    return walk->plan->mask_words > 0 &&
-           (!hwi_is_task_objective(walk->plan) || walk->seed.split == HW_TRAIN);
+static int is_masked_seed(const struct hwi_context *context) {
+    return context->plan->mask_words > 0 &&
+           (!hwi_is_task_objective(context->plan) || context->seed.split == HW_TRAIN);
 }
 
 /* Of a chosen cell, 0 for numbers up to HWI_MASKED_TYPES - 1 for texts. */
-static uint32_t type_of(const struct hwi_walk *walk, const struct hwi_chosen_cell *cell) {
-    const struct hwi_table_plan *cells = &walk->plan->tables[walk->visits[cell->row].table];
+static uint32_t type_of(const struct hwi_context *context, const struct hwi_chosen_cell *cell) {
+    const struct hwi_table_plan *cells = &context->plan->tables[context->visits[cell->row].table];
     return (uint32_t)cells->stypes[cell->cell] - HW_NUMERICAL;
 }
 
 /* Takes a cell that is chosen, unless M of its type were; without an M, as many as there are. */
-static void take(struct hwi_walk *walk, const struct hwi_chosen_cell *cell,
+static void take(struct hwi_context *context, const struct hwi_chosen_cell *cell,
                  uint32_t counts[HWI_MASKED_TYPES]) {
-    struct hwi_chosen_cells *chosen = &walk->chosen;
-    uint32_t *count = &counts[type_of(walk, cell)], most = walk->plan->shape.max_targets_per_type;
+    struct hwi_chosen_cells *chosen = &context->chosen;
+    uint32_t *count = &counts[type_of(context, cell)];
+    uint32_t most = context->plan->shape.max_targets_per_type;
     if (most > 0 && *count == most) {
         chosen->surplus_count++;
     } else {
@@ -73,38 +75,39 @@ static void take(struct hwi_walk *walk, const struct hwi_chosen_cell *cell,
     }
 }
 
-void hwi_masked_choose(struct hwi_walk *walk) {
-    const struct hwi_plan *plan = walk->plan;
-    struct hwi_rng rng = hwi_rng_make(plan->options.seed, walk->seed.index, walk->seed.epoch,
-                                      plan->tasks[walk->seed.task].task * 4 + walk->seed.split);
+void hwi_masked_choose(struct hwi_context *context) {
+    const struct hwi_plan *plan = context->plan;
+    struct hwi_rng rng =
+        hwi_rng_make(plan->options.seed, context->seed.index, context->seed.epoch,
+                     plan->tasks[context->seed.task].task * 4 + context->seed.split);
     struct place at = {0};
     struct hwi_chosen_cell candidate;
     uint32_t candidate_count = 0, counts[HWI_MASKED_TYPES] = {0};
     rng.counter[0] = FIRST_BLOCK;
-    walk->chosen.count = walk->chosen.surplus_count = 0;
-    if (!is_masked_seed(walk)) {
+    context->chosen.count = context->chosen.surplus_count = 0;
+    if (!is_masked_seed(context)) {
         return;
     }
-    while (next_candidate(walk, &at, &candidate)) {
+    while (next_candidate(context, &at, &candidate)) {
         candidate_count++;
         if (hwi_rng_next(&rng) < plan->mask_words) {
-            take(walk, &candidate, counts);
+            take(context, &candidate, counts);
         }
     }
-    if (walk->chosen.count > 0 || candidate_count == 0) {
+    if (context->chosen.count > 0 || candidate_count == 0) {
         return;
     }
     at = (struct place){0};
     for (uint32_t skipped = hwi_rng_below(&rng, candidate_count) + 1; skipped > 0; skipped--) {
-        (void)next_candidate(walk, &at, &walk->chosen.cells[0]);
+        (void)next_candidate(context, &at, &context->chosen.cells[0]);
     }
-    walk->chosen.count = 1;
+    context->chosen.count = 1;
 }
 
-uint32_t hwi_masked_measure(const struct hwi_walk *walk) {
+uint32_t hwi_masked_measure(const struct hwi_context *context) {
     uint32_t counts[HWI_MASKED_TYPES] = {0}, most = 0;
-    for (uint32_t i = 0; i < walk->chosen.count; i++) {
-        uint32_t count = ++counts[type_of(walk, &walk->chosen.cells[i])];
+    for (uint32_t i = 0; i < context->chosen.count; i++) {
+        uint32_t count = ++counts[type_of(context, &context->chosen.cells[i])];
         most = count > most ? count : most;
     }
     return most;
@@ -161,13 +164,13 @@ static void write_value(const struct hwi_plan *plan, const uint8_t *lane, hw_sem
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
-static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, uint8_t *slab,
+static void mask_cell(const struct hwi_context *context, struct hwi_canvas *canvas, uint8_t *slab,
                       uint32_t b, const struct hwi_chosen_cell *chosen, uint32_t place) {
-    const struct hwi_plan *plan = walk->plan;
-    const struct hwi_visit *visit = &walk->visits[chosen->row];
+    const struct hwi_plan *plan = context->plan;
+    const struct hwi_visit *visit = &context->visits[chosen->row];
     const struct hwi_table_plan *cells = &plan->tables[visit->table];
     hw_semantic_type stype = (hw_semantic_type)cells->stypes[chosen->cell];
-    uint32_t type = type_of(walk, chosen);
+    uint32_t type = type_of(context, chosen);
     int32_t position = chosen->position;
     int is_null = hwi_is_null_cell(cells, visit->record + cells->null_offset, chosen->cell);
     memcpy(entry_of(plan, slab, b, type, LIST_INDICES, place), &position, sizeof position);
@@ -180,16 +183,17 @@ static void mask_cell(const struct hwi_walk *walk, struct hwi_canvas *canvas, ui
     hwi_hide_cell(plan, canvas, slab, b, chosen->position, (uint8_t)stype);
 }
 
-void hwi_masked_emit(const struct hwi_plan *plan, const struct hwi_walk *walk,
+void hwi_masked_emit(const struct hwi_plan *plan, const struct hwi_context *context,
                      struct hwi_canvas *canvas, uint8_t *slab, uint32_t b) {
     uint32_t counts[HWI_MASKED_TYPES] = {0};
     hwi_masked_clear(plan, slab, b);
-    if (walk->target_cell != HWI_NONE) {
-        memcpy(hwi_field_at(plan, slab, HWI_TARGET_INDICES, 4 * (size_t)b), &walk->target_cell, 4);
+    if (context->target_cell != HWI_NONE) {
+        memcpy(hwi_field_at(plan, slab, HWI_TARGET_INDICES, 4 * (size_t)b), &context->target_cell,
+               4);
     }
-    for (uint32_t i = 0; i < walk->chosen.count; i++) {
-        const struct hwi_chosen_cell *chosen = &walk->chosen.cells[i];
-        mask_cell(walk, canvas, slab, b, chosen, counts[type_of(walk, chosen)]++);
+    for (uint32_t i = 0; i < context->chosen.count; i++) {
+        const struct hwi_chosen_cell *chosen = &context->chosen.cells[i];
+        mask_cell(context, canvas, slab, b, chosen, counts[type_of(context, chosen)]++);
     }
 }
 

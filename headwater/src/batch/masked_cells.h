@@ -8,16 +8,16 @@
 #define HWI_MASKED_CELLS_H
 
 #include "batch/canvas.h"
-#include "walk/walk.h"
+#include "walk/context.h"
 
-/* Chooses cells of a complete context for walk->chosen: each candidate with the probability of the
- * plan, one of them in any case, and of each type the first M. None without mask_words. */
-void hwi_masked_choose(struct hwi_walk *walk);
+/* Chooses cells of a complete context for context->chosen: each candidate with the probability of
+ * the plan, one of them in any case, and of each type the first M. None without mask_words. */
+void hwi_masked_choose(struct hwi_context *context);
 /* How many cells of the type that has most were chosen; 0 where none are. */
-uint32_t hwi_masked_measure(const struct hwi_walk *walk);
+uint32_t hwi_masked_measure(const struct hwi_context *context);
 /* Hides the chosen cells of sequence b, which has just been emitted, and writes the lists; texts
  * stay in their cells until they have numbers. */
-void hwi_masked_emit(const struct hwi_plan *plan, const struct hwi_walk *walk,
+void hwi_masked_emit(const struct hwi_plan *plan, const struct hwi_context *context,
                      struct hwi_canvas *canvas, uint8_t *slab, uint32_t b);
 /* The numbers of texts from the masked cells of sequence b into their list, if there is one. */
 void hwi_masked_take_texts(const struct hwi_plan *plan, uint8_t *slab, uint32_t b);

@@ -159,19 +159,20 @@ void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b) {
     scratch->text_counts[b] = scratch->cell_counts[b] = 0;
 }
 
-uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_walk *walk, uint32_t *listed) {
-    const struct hwi_plan *plan = walk->plan;
+uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_context *context,
+                        uint32_t *listed) {
+    const struct hwi_plan *plan = context->plan;
     uint32_t count = 0;
     hwi_id_set_clear(&texts->sequence);
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        const struct hwi_visit *visit = &walk->visits[row];
+    for (uint32_t row = 0; row < context->row_count; row++) {
+        const struct hwi_visit *visit = &context->visits[row];
         if (visit->table == HWI_NONE) {
             continue;
         }
         const struct hwi_table_plan *cells = &plan->tables[visit->table];
         const uint8_t *nulls = visit->record + plan->store->tables[visit->table].info->null_offset;
         for (uint32_t k = 0; k < visit->cell_count; k++) {
-            uint32_t c = visit->list == HWI_NONE ? k : walk->cell_lists[visit->list + k], text;
+            uint32_t c = visit->list == HWI_NONE ? k : context->cell_lists[visit->list + k], text;
             if (cells->stypes[c] != HW_TEXT || hwi_is_null_cell(cells, nulls, c)) {
                 continue;
             }

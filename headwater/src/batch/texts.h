@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "batch/flat.h"
 #include "batch/id_set.h"
-#include "walk/walk.h"
+#include "walk/context.h"
 
 struct hwi_counters; /* worker.h */
 struct hwi_packing; /* pack.h */
@@ -61,9 +61,10 @@ HWI_CHECK hw_status hwi_texts_number(struct hwi_texts *texts, const struct hwi_p
                                      uint64_t *over_budget, hw_error *error);
 /* Sequence b has no texts. */
 void hwi_texts_none(struct hwi_batch_scratch *scratch, uint32_t b);
-/* Distinct texts of a walk in order of their cells, read from the records into
+/* Distinct texts of a context in order of their cells, read from the records into
  * listed[context_length]; returns how many there are. */
-uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_walk *walk, uint32_t *listed);
+uint32_t hwi_texts_list(struct hwi_texts *texts, const struct hwi_context *context,
+                        uint32_t *listed);
 
 /*
  * After all sequences: numbers the distinct texts of the batch and writes the [1] arrays. Returns

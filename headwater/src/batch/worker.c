@@ -19,13 +19,15 @@
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
 #include "batch/texts.h"
+#include "walk/walk.h"
 
 /* Walks of a worker: 4 to 16 measured alike. */
 enum { MOST_WALKS = 8 };
 
 struct hwi_worker {
     const struct hwi_plan *plan;
-    struct hwi_walk walks[MOST_WALKS]; /* the first walk_count */
+    struct hwi_walk *walks[MOST_WALKS]; /* the first walk_count */
+    uint8_t is_begun[MOST_WALKS];
     struct hwi_work works[MOST_WALKS]; /* what each walk is for */
     uint32_t order[MOST_WALKS]; /* walks: the live ones first */
     uint32_t walk_count, live_count, turn;
@@ -43,7 +45,7 @@ static hw_status open_walks(struct hwi_worker *worker, hw_error *error) {
         worker->order[i] = i;
         HW_TRY(hwi_walk_open(worker->plan, &worker->walks[i], error));
         worker->walk_count++;
-        if (worker->walks[0].scratch_bytes > HWI_MAX_SCRATCH_BYTES / (i + 2)) {
+        if (hwi_walk_bytes(worker->walks[0]) > HWI_MAX_SCRATCH_BYTES / (i + 2)) {
             break; /* the next one would be too much */
         }
     }
@@ -80,7 +82,7 @@ void hwi_worker_close(struct hwi_worker *worker) {
         return;
     }
     for (uint32_t i = 0; i < worker->walk_count; i++) {
-        hwi_walk_release(&worker->walks[i]);
+        hwi_walk_close(worker->walks[i]);
     }
     hwi_canvas_release(&worker->canvas);
     hwi_permuter_release(&worker->permuter);
@@ -122,7 +124,7 @@ uint32_t hwi_worker_room(const struct hwi_worker *worker) {
 void hwi_worker_start(struct hwi_worker *worker, const struct hwi_work *work) {
     uint32_t walk = worker->order[worker->live_count++];
     worker->works[walk] = *work;
-    worker->walks[walk].state = HWI_WALK_START;
+    worker->is_begun[walk] = 0;
 }
 
 void hwi_worker_abandon(struct hwi_worker *worker) {
@@ -130,57 +132,58 @@ void hwi_worker_abandon(struct hwi_worker *worker) {
 }
 
 /* A step of one walk: its first begins it. */
-static hw_status step(struct hwi_walk *walk, const struct hwi_work *work, int *is_done,
-                      hw_error *error) {
-    if (walk->state != HWI_WALK_START) {
-        return hwi_walk_step(walk, is_done, error);
+static hw_status step(struct hwi_worker *worker, uint32_t walk, int *is_done, hw_error *error) {
+    const struct hwi_work *work = &worker->works[walk];
+    if (worker->is_begun[walk]) {
+        return hwi_walk_step(worker->walks[walk], is_done, error);
     }
+    worker->is_begun[walk] = 1;
     *is_done = !work->is_real;
-    return work->is_real ? hwi_walk_start(walk, &work->seed, error) : HW_OK;
+    return work->is_real ? hwi_walk_start(worker->walks[walk], &work->seed, error) : HW_OK;
 }
 
 /* What a complete context shows: masked cells, then without those that are dropped. */
-static void settle_cells(struct hwi_walk *walk) {
-    if (walk->plan->mask_words > 0) {
-        hwi_masked_choose(walk);
+static void settle_cells(struct hwi_context *context) {
+    if (context->plan->mask_words > 0) {
+        hwi_masked_choose(context);
     }
-    if (walk->plan->drop_words > 0 && walk->seed.split == HW_TRAIN) {
-        hwi_drop_cells(walk);
+    if (context->plan->drop_words > 0 && context->seed.split == HW_TRAIN) {
+        hwi_drop_cells(context);
     }
 }
 
-static hw_status emit(struct hwi_worker *worker, struct hwi_walk *walk, const struct hwi_work *work,
-                      hw_error *error) {
+static hw_status emit(struct hwi_worker *worker, struct hwi_context *context,
+                      const struct hwi_work *work, hw_error *error) {
     const struct hwi_plan *plan = worker->plan;
     if (work->length != NULL) {
-        int is_capped = walk->cell_count >= plan->shape.sequence_length ||
-                        walk->row_count >= plan->shape.max_rows;
+        int is_capped = context->cell_count >= plan->shape.sequence_length ||
+                        context->row_count >= plan->shape.max_rows;
         if (plan->drop_words > 0) {
-            settle_cells(walk);
+            settle_cells(context);
         }
-        *work->length = (struct hwi_length){walk->cell_count, walk->row_count, is_capped};
+        *work->length = (struct hwi_length){context->cell_count, context->row_count, is_capped};
         return HW_OK;
     }
     struct hwi_batch_scratch *scratch = work->scratch;
     uint8_t *slab = scratch->staging == NULL ? work->slab : scratch->staging;
     if (!work->is_real) {
-        hwi_emit_nothing(plan, walk, &worker->canvas, &worker->permuter, slab, work->b);
+        hwi_emit_nothing(plan, context, &worker->canvas, &worker->permuter, slab, work->b);
         hwi_texts_none(scratch, work->b);
         return HW_OK;
     }
-    settle_cells(walk);
+    settle_cells(context);
     uint16_t *text_cells = scratch->text_cells + (size_t)work->b * plan->shape.sequence_length;
-    HW_TRY(hwi_emit_sequence(plan, walk, &worker->canvas, &worker->permuter, slab, work->b,
+    HW_TRY(hwi_emit_sequence(plan, context, &worker->canvas, &worker->permuter, slab, work->b,
                              &work->seed, text_cells, &scratch->cell_counts[work->b], error));
     HW_TRY(hwi_texts_number(&worker->texts, plan, slab, scratch, work->b,
                             &worker->counters.texts_over_budget, error));
     worker->counters.sequences++;
-    worker->counters.cells += walk->cell_count;
-    worker->counters.rows += walk->row_count;
-    worker->counters.stopped_by_rows += walk->stopped_by_rows;
-    worker->counters.masked_cells += walk->chosen.count;
-    worker->counters.masked_over_limit += walk->chosen.surplus_count;
-    worker->counters.withheld_cells += walk->withheld_count;
+    worker->counters.cells += context->cell_count;
+    worker->counters.rows += context->row_count;
+    worker->counters.stopped_by_rows += context->stopped_by_rows;
+    worker->counters.masked_cells += context->chosen.count;
+    worker->counters.masked_over_limit += context->chosen.surplus_count;
+    worker->counters.withheld_cells += context->withheld_count;
     return HW_OK;
 }
 
@@ -191,14 +194,14 @@ hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_work *finishe
     for (;;) {
         worker->turn = worker->turn + 1 < worker->live_count ? worker->turn + 1 : 0;
         uint32_t walk = worker->order[worker->turn];
-        HW_TRY(step(&worker->walks[walk], &worker->works[walk], &is_done, error));
+        HW_TRY(step(worker, walk, &is_done, error));
         if (is_done) {
             break;
         }
     }
     uint32_t walk = worker->order[worker->turn];
     int64_t walked = hwi_now_ns();
-    HW_TRY(emit(worker, &worker->walks[walk], &worker->works[walk], error));
+    HW_TRY(emit(worker, hwi_walk_context(worker->walks[walk]), &worker->works[walk], error));
     worker->counters.walk_ns += (uint64_t)(walked - start);
     worker->counters.emit_ns += (uint64_t)(hwi_now_ns() - walked);
     *finished = worker->works[walk];

@@ -10,6 +10,7 @@ hw_status hwi_sample_open(const struct hwi_plan *plan, struct hwi_context_sample
     *sample = (struct hwi_context_sample){.plan = plan};
     hw_status status = hwi_walk_open(plan, &sample->walk, error);
     if (status == HW_OK) {
+        sample->context = hwi_walk_context(sample->walk);
         status = hwi_texts_open(plan, &sample->texts, error);
     }
     if (status == HW_OK) {
@@ -25,7 +26,7 @@ hw_status hwi_sample_open(const struct hwi_plan *plan, struct hwi_context_sample
 }
 
 void hwi_sample_release(struct hwi_context_sample *sample) {
-    hwi_walk_release(&sample->walk);
+    hwi_walk_close(sample->walk);
     hwi_texts_release(&sample->texts);
     free(sample->listed);
     *sample = (struct hwi_context_sample){0};
@@ -52,9 +53,9 @@ hw_status hwi_sample_walk(struct hwi_context_sample *sample, uint32_t task, uint
     hw_split split = sampled_split(sample->plan, task);
     struct hwi_shard list = hwi_order_list(sample->plan, split, task);
     struct hwi_seed seed = hwi_order_seed(sample->plan, split, task, &list, position);
-    return hwi_walk_seed(&sample->walk, &seed, error);
+    return hwi_walk_seed(sample->walk, &seed, error);
 }
 
 uint32_t hwi_sample_texts(struct hwi_context_sample *sample) {
-    return hwi_texts_list(&sample->texts, &sample->walk, sample->listed);
+    return hwi_texts_list(&sample->texts, sample->context, sample->listed);
 }

@@ -11,10 +11,11 @@
 #include "plan/order.h"
 #include "walk/walk.h"
 
-/* One thread. The walk is of the context that was asked for last. */
+/* One thread. The context is the one that was asked for last. */
 struct hwi_context_sample {
     const struct hwi_plan *plan;
-    struct hwi_walk walk;
+    struct hwi_walk *walk;
+    struct hwi_context *context; /* of the walk */
     struct hwi_texts texts;
     uint32_t *listed; /* [context_length] distinct texts of the walk, by hwi_sample_texts */
 };

@@ -66,16 +66,16 @@ static hw_status measure_contexts(struct hwi_context_sample *sample, struct meas
         uint32_t count = hwi_sample_count(plan, t, sampled_seeds(plan));
         for (uint32_t position = 0; position < count; position++) {
             HW_TRY(hwi_sample_walk(sample, t, position, error));
-            measured->contexts[measured->count++] =
-                (struct measure){.cells = sample->walk.cell_count, .rows = sample->walk.row_count};
+            measured->contexts[measured->count++] = (struct measure){
+                .cells = sample->context->cell_count, .rows = sample->context->row_count};
             if (plan->mask_words > 0) {
-                hwi_masked_choose(&sample->walk);
+                hwi_masked_choose(sample->context);
             }
             if (position < choosing_seeds(plan)) {
                 measured->most_texts = larger(measured->most_texts, hwi_sample_texts(sample));
             }
             measured->most_targets =
-                larger(measured->most_targets, hwi_masked_measure(&sample->walk));
+                larger(measured->most_targets, hwi_masked_measure(sample->context));
         }
         measured->task_ends[t] = measured->count;
     }

@@ -90,7 +90,7 @@ static hw_status list_contexts(struct hwi_context_sample *sample, uint32_t task,
         uint32_t texts = hwi_sample_texts(sample);
         texts = texts < plan->text_quota ? texts : plan->text_quota;
         HW_TRY(append(lists, sample->listed, texts, error));
-        cells += sample->walk.cell_count;
+        cells += sample->context->cell_count;
     }
     return HW_OK;
 }

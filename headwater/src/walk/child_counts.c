@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "walk/children.h"
-#include "walk/walk.h"
+#include "walk/scratch.h"
 
 enum tally_state { TALLY_COUNT, TALLY_SEARCH, TALLY_NAME, TALLY_READ };
 enum { CELL_COUNT, CELL_LAST, CELL_FIRST };
@@ -61,8 +61,8 @@ static hw_status each_list(struct hwi_walk *walk,
     const hw_store *store = walk->plan->store;
     uint32_t place = 0;
     for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
-         local = walk->visits[local].next) {
-        const struct hwi_visit *visit = &walk->visits[local];
+         local = walk->context.visits[local].next) {
+        const struct hwi_visit *visit = &walk->context.visits[local];
         struct list list = {.table = &store->tables[visit->table]};
         const uint8_t *head = visit->record + list.table->info->child_offset;
         uint32_t start;
@@ -73,7 +73,7 @@ static hw_status each_list(struct hwi_walk *walk,
             memcpy(&count, head + 4 + slot * sizeof count, sizeof count);
             list.key = &store->keys[key];
             list.visible = walk->view.task->special_keys[key] ? 0 : walk->hops.segments[place];
-            list.tally = &walk->tallies.all[place];
+            list.tally = &walk->context.tallies[place];
             HW_TRY(visit_list(walk, &list, error));
             list.start += count;
         }
@@ -117,7 +117,7 @@ static int64_t edge_time(const struct hwi_walk *walk, const struct list *list, u
 
 static void set_age(const struct hwi_walk *walk, struct hwi_tally *tally, uint32_t cell,
                     int64_t time_us) {
-    int64_t obs_time = walk->seed.obs_time;
+    int64_t obs_time = walk->context.seed.obs_time;
     tally->is_null[cell] = obs_time == INT64_MAX || time_us == INT64_MAX || time_us == INT64_MIN;
     tally->values[cell] = 0;
     if (!tally->is_null[cell]) {
@@ -144,21 +144,21 @@ static hw_status set_values(struct hwi_walk *walk, const struct list *list, hw_e
 /* ---- steps ------------------------------------------------------------------------------- */
 
 hw_status hwi_tally_begin(struct hwi_walk *walk, hw_error *error) {
-    walk->tallies.state = TALLY_COUNT;
+    walk->tally_state = TALLY_COUNT;
     return hwi_children_open_all(walk, error);
 }
 
 hw_status hwi_tally_step(struct hwi_walk *walk, int *is_done, hw_error *error) {
-    switch ((enum tally_state)walk->tallies.state) {
+    switch ((enum tally_state)walk->tally_state) {
     case TALLY_COUNT:
         hwi_children_count(walk);
-        walk->tallies.state = walk->hops.search_count > 0 ? TALLY_SEARCH : TALLY_NAME;
+        walk->tally_state = walk->hops.search_count > 0 ? TALLY_SEARCH : TALLY_NAME;
         return HW_OK;
     case TALLY_SEARCH:
-        walk->tallies.state = hwi_children_search(walk) ? TALLY_NAME : TALLY_SEARCH;
+        walk->tally_state = hwi_children_search(walk) ? TALLY_NAME : TALLY_SEARCH;
         return HW_OK;
     case TALLY_NAME:
-        walk->tallies.state = TALLY_READ;
+        walk->tally_state = TALLY_READ;
         return each_list(walk, name_ends, error);
     case TALLY_READ:
     default:

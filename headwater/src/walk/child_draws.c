@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "walk/shown_edges.h"
-#include "walk/walk.h"
 
 void hwi_draw_reset(struct hwi_walk *walk) {
     walk->draws.group_count = walk->draws.entry_count = 0;
@@ -60,7 +59,7 @@ static void add_pooled(struct hwi_walk *walk, const struct hwi_visit *visit, uin
         group->children = table->children + start;
         group->times = NULL;
         group->key = HWI_NONE;
-        group->row = (uint32_t)(visit - walk->visits);
+        group->row = (uint32_t)(visit - walk->context.visits);
         group->segments = place;
     }
 }
@@ -90,8 +89,8 @@ static void add_groups(struct hwi_walk *walk) {
     const hw_sampler_options *options = &walk->plan->options;
     uint32_t place = 0;
     for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
-         local = walk->visits[local].next) {
-        const struct hwi_visit *visit = &walk->visits[local];
+         local = walk->context.visits[local].next) {
+        const struct hwi_visit *visit = &walk->context.visits[local];
         const struct hwi_table *table = &walk->plan->store->tables[visit->table];
         uint32_t start;
         memcpy(&start, visit->record + table->child_offset, sizeof start);
@@ -154,7 +153,7 @@ static const uint32_t *child_at(const struct hwi_walk *walk, const struct hwi_gr
 /* A pooled position counts through the visible children of all keys. */
 static void locate_pooled(const struct hwi_walk *walk, const struct hwi_group *group,
                           uint32_t position, struct hwi_drawn *drawn) {
-    const struct hwi_visit *visit = &walk->visits[group->row];
+    const struct hwi_visit *visit = &walk->context.visits[group->row];
     const struct hwi_table *table = &walk->plan->store->tables[visit->table];
     const uint8_t *counts = visit->record + table->child_offset + 4;
     const uint32_t *children = group->children, *visible = walk->hops.segments + group->segments;

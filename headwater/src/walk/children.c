@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "walk/cutoff.h"
-#include "walk/walk.h"
+#include "walk/scratch.h"
 
 /* Elements of a list that a search reads at once: about a cache line. */
 #define SEARCH_RUN 16u
@@ -24,7 +23,7 @@ void hwi_children_reset(struct hwi_walk *walk) {
 }
 
 void hwi_children_wait(struct hwi_walk *walk, uint32_t local) {
-    struct hwi_visit *visit = &walk->visits[local];
+    struct hwi_visit *visit = &walk->context.visits[local];
     uint32_t hop = visit->depth + 1;
     if (walk->plan->store->tables[visit->table].child_slot_count == 0) {
         return;
@@ -33,7 +32,7 @@ void hwi_children_wait(struct hwi_walk *walk, uint32_t local) {
     if (walk->hops.first[hop] == HWI_NONE) {
         walk->hops.first[hop] = local;
     } else {
-        walk->visits[walk->hops.last[hop]].next = local;
+        walk->context.visits[walk->hops.last[hop]].next = local;
     }
     walk->hops.last[hop] = local;
     walk->hops.end = hop >= walk->hops.end ? hop + 1 : walk->hops.end;
@@ -80,8 +79,8 @@ static int passes(struct hwi_walk *walk, const struct lists *lists, uint32_t at)
 int hwi_children_waits(struct hwi_walk *walk) {
     for (uint32_t hop = walk->hops.current + 1; hop < walk->hops.end; hop++) {
         for (uint32_t local = walk->hops.first[hop]; local != HWI_NONE;
-             local = walk->visits[local].next) {
-            struct lists lists = lists_of(walk, &walk->visits[local]);
+             local = walk->context.visits[local].next) {
+            struct lists lists = lists_of(walk, &walk->context.visits[local]);
             for (; lists.slot < lists.table->child_slot_count; lists.slot++) {
                 uint32_t count = length_of(&lists);
                 if (lists.start + count > lists.table->info->edge_count) {
@@ -144,8 +143,8 @@ hw_status hwi_children_open(struct hwi_walk *walk, int *is_open, hw_error *error
         }
     } while (walk->hops.first[walk->hops.current] == HWI_NONE);
     for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
-         local = walk->visits[local].next) {
-        HW_TRY(ask_for_ends(walk, &walk->visits[local], error));
+         local = walk->context.visits[local].next) {
+        HW_TRY(ask_for_ends(walk, &walk->context.visits[local], error));
     }
     *is_open = 1;
     return HW_OK;
@@ -155,8 +154,8 @@ hw_status hwi_children_open_all(struct hwi_walk *walk, hw_error *error) {
     uint32_t *next = &walk->hops.first[0]; /* a hop of no children */
     walk->hops.current = 0;
     walk->hops.end = walk->hops.end > 0 ? walk->hops.end : 1;
-    for (uint32_t local = 0; local < walk->row_count; local++) {
-        struct hwi_visit *visit = &walk->visits[local];
+    for (uint32_t local = 0; local < walk->context.row_count; local++) {
+        struct hwi_visit *visit = &walk->context.visits[local];
         if (visit->table == HWI_NONE ||
             walk->plan->store->tables[visit->table].child_slot_count == 0) {
             continue;
@@ -183,8 +182,8 @@ void hwi_children_count(struct hwi_walk *walk) {
     uint32_t place = 0;
     walk->hops.search_count = 0;
     for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
-         local = walk->visits[local].next) {
-        struct lists lists = lists_of(walk, &walk->visits[local]);
+         local = walk->context.visits[local].next) {
+        struct lists lists = lists_of(walk, &walk->context.visits[local]);
         for (; lists.slot < lists.table->child_slot_count; lists.slot++, place++) {
             uint32_t count = length_of(&lists);
             walk->hops.segments[place] = count;

@@ -8,26 +8,6 @@
 
 struct hwi_walk;
 
-/* A list whose visible prefix is searched: it ends in [low, high]. */
-struct hwi_search {
-    const uint32_t *children;
-    const int64_t *times; /* edge times beside them, or NULL where row order is time order */
-    uint32_t cutoff, low, high;
-    uint32_t place; /* of the answer, in `segments` */
-};
-
-/* The rows whose children wait, and how many children of the rows at one hop are visible. */
-struct hwi_hops {
-    uint32_t *first,
-        *last; /* [R + 2] rows whose children have that many hops, HWI_NONE where none */
-    uint32_t current, end; /* the hop being drawn from; one past the highest used */
-    uint32_t *segments; /* visible children by key, of each row of the hop in turn; once it is laid
-                           out, of a key that has the target or a hidden column those
-                           that are shown */
-    struct hwi_search *searches;
-    uint32_t search_count;
-};
-
 /* Forgets the rows of the last walk. */
 void hwi_children_reset(struct hwi_walk *walk);
 /* Lets the children of a visited row wait, one hop further than the row. */

@@ -2,7 +2,6 @@
 #include "walk/label_rows.h"
 
 #include "plan/known_labels.h"
-#include "walk/walk.h"
 
 enum { PEER_POOL = 4 }; /* peers are drawn from so many times as many labels, the latest */
 
@@ -13,8 +12,9 @@ void hwi_labels_start(struct hwi_walk *walk) {
     walk->labels.sought = (plan->options.label_rows > 0 || plan->options.peer_labels > 0) &&
                           !walk->view.is_cell && seeds->label_times != NULL &&
                           walk->deepest >= HWI_LABEL_DEPTH;
-    if (walk->labels.sought && walk->seed.split != HWI_SPLIT_AD_HOC && walk->seed.index > 0) {
-        uint32_t before = walk->seed.index - 1;
+    if (walk->labels.sought && walk->context.seed.split != HWI_SPLIT_AD_HOC &&
+        walk->context.seed.index > 0) {
+        uint32_t before = walk->context.seed.index - 1;
         __builtin_prefetch(seeds->anchors + before);
         __builtin_prefetch(seeds->obs_times + before);
         __builtin_prefetch(seeds->label_times + before);
@@ -38,16 +38,17 @@ static uint32_t end_of_anchor(const hw_seeds *seeds, uint32_t anchor) {
 }
 
 static int is_shown(const struct hwi_walk *walk, const hw_seeds *seeds, uint32_t i) {
-    return seeds->obs_times[i] < walk->seed.obs_time &&
+    return seeds->obs_times[i] < walk->context.seed.obs_time &&
            hwi_may_show_label(walk->plan, walk->view.task, seeds, i) &&
            hwi_view_passes(&walk->view, seeds->label_times[i], 0);
 }
 
 /* Earlier seeds of the anchor, the latest first. */
 static void find_own(struct hwi_walk *walk, const hw_seeds *seeds) {
-    uint32_t i = walk->seed.split != HWI_SPLIT_AD_HOC ? walk->seed.index
-                                                      : end_of_anchor(seeds, walk->seed.anchor);
-    for (; i > 0 && seeds->anchors[i - 1] == walk->seed.anchor &&
+    uint32_t i = walk->context.seed.split != HWI_SPLIT_AD_HOC
+                     ? walk->context.seed.index
+                     : end_of_anchor(seeds, walk->context.seed.anchor);
+    for (; i > 0 && seeds->anchors[i - 1] == walk->context.seed.anchor &&
            walk->labels.count < walk->plan->options.label_rows;
          i--) {
         if (is_shown(walk, seeds, i - 1)) {
@@ -118,7 +119,8 @@ static void find_peers(struct hwi_walk *walk, const hw_seeds *seeds) {
     draw_places(&walk->rng, size, count, drawn);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t i = walk->view.task->known_labels[start + drawn[k]].seed;
-        if (seeds->anchors[i] != walk->seed.anchor && seeds->obs_times[i] < walk->seed.obs_time) {
+        if (seeds->anchors[i] != walk->context.seed.anchor &&
+            seeds->obs_times[i] < walk->context.seed.obs_time) {
             walk->labels.seeds[walk->labels.count++] = i;
         }
     }

@@ -6,18 +6,9 @@
 #ifndef HWI_LABEL_ROWS_H
 #define HWI_LABEL_ROWS_H
 
-#include <stdint.h>
+#include "walk/scratch.h"
 
 #define HWI_LABEL_DEPTH 2u /* hops from the seed's row, one more than from the anchor */
-
-struct hwi_walk;
-
-struct hwi_labels {
-    uint32_t *seeds; /* [label_rows + peer_labels] of the task: of the anchor, the latest first,
-                        then of other anchors */
-    uint32_t count, next;
-    uint8_t sought; /* 1: not found yet */
-};
 
 /* Whether the walk may have label rows, which are then found when the walk comes to them; asks for
  * what finding them reads. */

@@ -81,8 +81,8 @@ static uint32_t filter_list(struct hwi_walk *walk, uint32_t key_index, const uin
 void hwi_shown_edges_filter(struct hwi_walk *walk) {
     uint32_t place = 0;
     for (uint32_t local = walk->hops.first[walk->hops.current]; local != HWI_NONE;
-         local = walk->visits[local].next) {
-        const struct hwi_visit *visit = &walk->visits[local];
+         local = walk->context.visits[local].next) {
+        const struct hwi_visit *visit = &walk->context.visits[local];
         const struct hwi_table *table = &walk->plan->store->tables[visit->table];
         const uint8_t *head = visit->record + table->child_offset;
         uint32_t first;

@@ -8,15 +8,7 @@
 #ifndef HWI_SHOWN_EDGES_H
 #define HWI_SHOWN_EDGES_H
 
-#include "walk/walk.h"
-
-/* The visible children of one row by such a key, of which some are shown. */
-struct hwi_shown_children {
-    uint32_t start, end; /* rows of the child table that show the key */
-    uint32_t low, high; /* places of the list that hold those; of a list in another order than its
-                           rows all visible ones */
-    uint8_t is_mixed; /* 1: between low and high there are rows outside of [start, end), too */
-};
+#include "walk/scratch.h"
 
 /* Whether edges of a key may be withheld for the target or a hidden column. */
 static inline int hwi_is_partly_shown(const struct hwi_walk *walk, uint32_t key) {

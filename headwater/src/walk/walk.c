@@ -7,6 +7,7 @@
  */
 #include "walk/walk.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@
 #include "walk/child_counts.h"
 #include "walk/child_draws.h"
 #include "walk/children.h"
-#include "walk/cutoff.h"
 #include "walk/label_rows.h"
+#include "walk/scratch.h"
 #include "walk/shown_edges.h"
 
 enum { MOST_STAMP = UINT16_MAX, TAG_SHIFT = 16 };
@@ -48,7 +49,7 @@ static uint32_t mark_visited(struct hwi_walk *walk, uint32_t row) {
         return walk->slots[slot].tag & UINT16_MAX;
     }
     walk->slots[slot] =
-        (struct hwi_slot){.row = row, .tag = walk->stamp << TAG_SHIFT | walk->row_count};
+        (struct hwi_slot){.row = row, .tag = walk->stamp << TAG_SHIFT | walk->context.row_count};
     return HWI_NONE;
 }
 
@@ -75,15 +76,15 @@ __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
     const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
     const struct hwi_view *view = &walk->view;
     uint32_t limit = walk->plan->shape.context_length;
-    uint32_t *list = walk->cell_lists + walk->list_count;
+    uint32_t *list = walk->context.cell_lists + walk->context.list_count;
     uint32_t count = 0;
     int holds_target = view->has_target_cell && visit->row == view->seed->anchor;
     for (uint32_t i = 0; i < cells->cell_count; i++) {
         if (holds_target && cells->columns[i] == view->info->target_column) {
-            walk->target_cell = count;
+            walk->context.target_cell = count;
             list[count++] = i;
         } else if (is_withheld(walk, visit, cells->columns[i])) {
-            walk->withheld_count++;
+            walk->context.withheld_count++;
         } else if (is_known(walk, visit, cells->columns[i])) {
             list[count++] = i;
         }
@@ -93,26 +94,26 @@ __attribute__((noinline)) static uint32_t list_cells(struct hwi_walk *walk,
             list[count++] = i;
         }
     }
-    if (holds_target && walk->target_cell >= limit) { /* the anchor is the first row */
-        list[limit - 1] = list[walk->target_cell];
-        walk->target_cell = limit - 1;
+    if (holds_target && walk->context.target_cell >= limit) { /* the anchor is the first row */
+        list[limit - 1] = list[walk->context.target_cell];
+        walk->context.target_cell = limit - 1;
     }
     return count;
 }
 
 static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
     const struct hwi_table_plan *cells = &walk->plan->tables[visit->table];
-    uint32_t room = walk->plan->shape.context_length - walk->cell_count;
+    uint32_t room = walk->plan->shape.context_length - walk->context.cell_count;
     uint32_t count = cells->cell_count;
     visit->list = HWI_NONE;
     if (cells->late_cells || count == 0 || walk->view.task->special_tables[visit->table]) {
         count = list_cells(walk, visit);
-        visit->list = walk->list_count;
-        walk->list_count += count < room ? count : room;
+        visit->list = walk->context.list_count;
+        walk->context.list_count += count < room ? count : room;
     }
-    visit->cell_start = walk->cell_count;
+    visit->cell_start = walk->context.cell_count;
     visit->cell_count = count < room ? count : room;
-    walk->cell_count += visit->cell_count;
+    walk->context.cell_count += visit->cell_count;
     visit->tally_cells = 0;
     if (walk->plan->options.child_counts) {
         const struct hwi_table_info *info = walk->plan->store->tables[visit->table].info;
@@ -120,7 +121,7 @@ static void take_cells(struct hwi_walk *walk, struct hwi_visit *visit) {
         room -= visit->cell_count;
         visit->tally_cells = (uint16_t)(count < room ? count : room);
         visit->tally_list = HWI_NONE;
-        walk->cell_count += visit->tally_cells;
+        walk->context.cell_count += visit->tally_cells;
     }
 }
 
@@ -176,14 +177,14 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
                               int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
     uint32_t key_start = plan->store->tables[visit->table].key_start;
-    size_t at = (size_t)walk->row_count * plan->shape.parent_slots;
+    size_t at = (size_t)walk->context.row_count * plan->shape.parent_slots;
     int checks =
         plan->tables[visit->table].late_keys || walk->view.task->special_tables[visit->table];
     for (uint32_t slot = 0; slot < visit->key_count; slot++) {
         uint32_t row, key = key_start + slot;
         memcpy(&row, visit->record + slot * sizeof row, sizeof row);
-        walk->parents[at + slot] = row;
-        walk->local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
+        walk->context.parents[at + slot] = row;
+        walk->context.local_parents[at + slot] = HWI_UNKNOWN_LOCAL;
         if (row == HWI_NONE) {
             continue;
         }
@@ -193,7 +194,7 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
             return bad_row(walk, "a parent", row, parent_table, error);
         }
         if (checks && !is_edge_shown(walk, visit, key)) {
-            walk->parents[at + slot] = HWI_NONE;
+            walk->context.parents[at + slot] = HWI_NONE;
             continue;
         }
         if (!push || !is_parent_visible(walk, parent_table, row, visit->chain)) {
@@ -207,7 +208,7 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
             .depth = visit->depth + 1,
             .asked = was_asked ? walk->step - 1 : walk->step,
             .table = (uint16_t)parent_table,
-            .child = (uint16_t)walk->row_count,
+            .child = (uint16_t)walk->context.row_count,
             .slot = (uint16_t)slot,
             .chain = visit->chain,
         };
@@ -221,7 +222,7 @@ static hw_status take_parents(struct hwi_walk *walk, const struct hwi_visit *vis
 static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, uint32_t depth,
                            uint8_t chain, int push, int was_asked, hw_error *error) {
     const struct hwi_plan *plan = walk->plan;
-    struct hwi_visit *visit = &walk->visits[walk->row_count];
+    struct hwi_visit *visit = &walk->context.visits[walk->context.row_count];
     const struct hwi_table *where = &plan->store->tables[table];
     if (where->times != NULL && plan->tables[table].time_lane == 0) { /* for its age */
         __builtin_prefetch(where->times + (row - where->row_start));
@@ -235,35 +236,35 @@ static hw_status visit_row(struct hwi_walk *walk, uint32_t row, uint32_t table, 
     take_cells(walk, visit);
     HW_TRY(take_parents(walk, visit, push, was_asked, error));
     if (push) {
-        hwi_children_wait(walk, walk->row_count);
+        hwi_children_wait(walk, walk->context.row_count);
     }
-    walk->row_count++;
+    walk->context.row_count++;
     return HW_OK;
 }
 
 /* A derived task's own row: obs_time and the target, one key to the anchor. */
 static void visit_seed(struct hwi_walk *walk) {
-    walk->visits[0] = (struct hwi_visit){.row = HWI_NONE,
-                                         .table = HWI_NONE,
-                                         .cell_count = 2,
-                                         .key_count = 1,
-                                         .list = HWI_NONE,
-                                         .chain = 1};
-    walk->cell_count = 2;
-    walk->target_cell = 1;
-    walk->parents[0] = walk->seed.anchor;
-    walk->local_parents[0] = HWI_UNKNOWN_LOCAL;
-    walk->row_count = 1;
+    walk->context.visits[0] = (struct hwi_visit){.row = HWI_NONE,
+                                                 .table = HWI_NONE,
+                                                 .cell_count = 2,
+                                                 .key_count = 1,
+                                                 .list = HWI_NONE,
+                                                 .chain = 1};
+    walk->context.cell_count = 2;
+    walk->context.target_cell = 1;
+    walk->context.parents[0] = walk->context.seed.anchor;
+    walk->context.local_parents[0] = HWI_UNKNOWN_LOCAL;
+    walk->context.row_count = 1;
 }
 
 /* The anchor waits like a parent: of the seed row, or of none. */
 static void push_anchor(struct hwi_walk *walk) {
     const hw_store *store = walk->plan->store;
     uint32_t table = walk->view.info->anchor_table;
-    ask_for_record(&store->tables[table], walk->seed.anchor);
+    ask_for_record(&store->tables[table], walk->context.seed.anchor);
     walk->queue[walk->queue_tail++] = (struct hwi_parent_entry){
-        .row = walk->seed.anchor,
-        .depth = walk->row_count,
+        .row = walk->context.seed.anchor,
+        .depth = walk->context.row_count,
         .asked = walk->step,
         .table = (uint16_t)table,
         .chain = 1,
@@ -286,7 +287,7 @@ static void renew_cutoffs(struct hwi_walk *walk, const struct hwi_view *last) {
 /* Seconds by which the seed's cutoff is earlier. */
 static uint32_t draw_staleness(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
-    if (plan->stale_seconds == 0 || walk->seed.split != HW_TRAIN ||
+    if (plan->stale_seconds == 0 || walk->context.seed.split != HW_TRAIN ||
         hwi_rng_next(&walk->rng) < plan->fresh_words) {
         return 0;
     }
@@ -307,18 +308,20 @@ hw_status hwi_walk_start(struct hwi_walk *walk, const struct hwi_seed *seed, hw_
                         seed->index, seed->anchor);
     }
     struct hwi_view last = walk->view;
-    walk->seed = *seed;
+    walk->context.seed = *seed;
     walk->rng = hwi_rng_make(plan->options.seed, seed->index, seed->epoch,
                              plan->tasks[seed->task].task * 4 + seed->split);
-    hwi_view_init(&walk->view, plan, &walk->seed, draw_staleness(walk));
+    walk->context.task = &plan->tasks[seed->task];
+    hwi_view_init(&walk->view, plan, &walk->context.seed, draw_staleness(walk));
     renew_cutoffs(walk, &last);
     walk->deepest = deepest_of(plan, &walk->view);
-    walk->newest =
+    walk->context.newest =
         walk->view.is_cell ? INT64_MIN : hwi_newest_visible(&walk->cutoffs, plan, &walk->view);
-    walk->row_count = walk->cell_count = walk->list_count = walk->withheld_count = 0;
-    walk->stopped_by_rows = 0;
-    walk->chosen.count = walk->chosen.surplus_count = 0;
-    walk->target_cell = HWI_NONE;
+    walk->context.row_count = walk->context.cell_count = walk->context.list_count =
+        walk->context.withheld_count = 0;
+    walk->context.stopped_by_rows = 0;
+    walk->context.chosen.count = walk->context.chosen.surplus_count = 0;
+    walk->context.target_cell = HWI_NONE;
     walk->queue_head = walk->queue_tail = 0;
     hwi_children_reset(walk);
     hwi_draw_reset(walk);
@@ -345,11 +348,11 @@ static hw_status visit_parent(struct hwi_walk *walk, hw_error *error) {
     size_t place = (size_t)entry->child * walk->plan->shape.parent_slots + entry->slot;
     uint32_t local = mark_visited(walk, entry->row);
     if (local != HWI_NONE) {
-        walk->local_parents[place] = (uint16_t)local;
+        walk->context.local_parents[place] = (uint16_t)local;
         return HW_OK;
     }
-    if (walk->row_count > 0) { /* else it is the anchor itself */
-        walk->local_parents[place] = (uint16_t)walk->row_count;
+    if (walk->context.row_count > 0) { /* else it is the anchor itself */
+        walk->context.local_parents[place] = (uint16_t)walk->context.row_count;
     }
     int push = !entry->is_end && entry->depth < walk->deepest;
     return visit_row(walk, entry->row, entry->table, entry->depth, entry->chain, push, 0, error);
@@ -408,22 +411,22 @@ static void reach_parents(const struct hwi_walk *walk) {
 /* Parents that were not visited from the queue may be in the context all the same. */
 static void resolve_parents(struct hwi_walk *walk) {
     const struct hwi_plan *plan = walk->plan;
-    for (uint32_t row = 0; row < walk->row_count; row++) {
-        uint32_t keys = walk->visits[row].key_count;
+    for (uint32_t row = 0; row < walk->context.row_count; row++) {
+        uint32_t keys = walk->context.visits[row].key_count;
         size_t at = (size_t)row * plan->shape.parent_slots;
         for (uint32_t slot = 0; slot < keys; slot++) {
-            if (walk->local_parents[at + slot] == HWI_UNKNOWN_LOCAL &&
-                walk->parents[at + slot] != HWI_NONE) {
-                walk->local_parents[at + slot] =
-                    (uint16_t)hwi_walk_local(walk, walk->parents[at + slot]);
+            if (walk->context.local_parents[at + slot] == HWI_UNKNOWN_LOCAL &&
+                walk->context.parents[at + slot] != HWI_NONE) {
+                walk->context.local_parents[at + slot] =
+                    (uint16_t)hwi_walk_local(walk, walk->context.parents[at + slot]);
             }
         }
     }
 }
 
 static int is_full(const struct hwi_walk *walk) {
-    return walk->cell_count >= walk->plan->shape.context_length ||
-           walk->row_count >= walk->plan->shape.max_context_rows;
+    return walk->context.cell_count >= walk->plan->shape.context_length ||
+           walk->context.row_count >= walk->plan->shape.max_context_rows;
 }
 
 /* The anchor of a label row that is not the seed's own waits like a parent; the walk ends there. */
@@ -440,7 +443,7 @@ static hw_status push_peer(struct hwi_walk *walk, uint32_t anchor, hw_error *err
             .depth = HWI_LABEL_DEPTH + 1,
             .asked = walk->step,
             .table = (uint16_t)table,
-            .child = (uint16_t)walk->row_count,
+            .child = (uint16_t)walk->context.row_count,
             .is_end = 1,
         };
     }
@@ -457,24 +460,24 @@ static hw_status visit_label(struct hwi_walk *walk, hw_error *error) {
     }
     uint32_t label = walk->labels.seeds[walk->labels.next++];
     uint32_t anchor = walk->plan->store->seeds[walk->view.task->task].anchors[label];
-    uint32_t room = walk->plan->shape.context_length - walk->cell_count;
-    size_t at = (size_t)walk->row_count * walk->plan->shape.parent_slots;
-    walk->visits[walk->row_count] = (struct hwi_visit){
+    uint32_t room = walk->plan->shape.context_length - walk->context.cell_count;
+    size_t at = (size_t)walk->context.row_count * walk->plan->shape.parent_slots;
+    walk->context.visits[walk->context.row_count] = (struct hwi_visit){
         .row = HWI_NONE,
         .table = HWI_NONE,
         .depth = HWI_LABEL_DEPTH,
-        .cell_start = walk->cell_count,
+        .cell_start = walk->context.cell_count,
         .cell_count = room < 2 ? room : 2,
         .key_count = 1,
         .list = label,
     };
-    walk->cell_count += walk->visits[walk->row_count].cell_count;
-    walk->parents[at] = anchor;
-    walk->local_parents[at] = HWI_UNKNOWN_LOCAL;
-    if (anchor != walk->seed.anchor) {
+    walk->context.cell_count += walk->context.visits[walk->context.row_count].cell_count;
+    walk->context.parents[at] = anchor;
+    walk->context.local_parents[at] = HWI_UNKNOWN_LOCAL;
+    if (anchor != walk->context.seed.anchor) {
         HW_TRY(push_peer(walk, anchor, error));
     }
-    walk->row_count++;
+    walk->context.row_count++;
     return HW_OK;
 }
 
@@ -550,7 +553,6 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
     case HWI_WALK_TALLY:
         return hwi_tally_step(walk, is_done, error);
     case HWI_WALK_VISIT:
-    case HWI_WALK_START:
     default:
         HW_TRY(visit_waiting(walk, &is_empty, error));
         if (is_empty) {
@@ -558,8 +560,8 @@ static hw_status take_step(struct hwi_walk *walk, int *is_done, hw_error *error)
         }
         if (is_full(walk)) {
             *is_done = 1;
-            walk->stopped_by_rows =
-                walk->cell_count < walk->plan->shape.context_length && is_cut(walk);
+            walk->context.stopped_by_rows =
+                walk->context.cell_count < walk->plan->shape.context_length && is_cut(walk);
         }
         return HW_OK;
     }
@@ -600,14 +602,16 @@ static uint32_t slot_bits_for(uint64_t rows) {
     return bits;
 }
 
-static int allocate(void *pointer, uint64_t count, size_t bytes, uint64_t *total) {
+static int allocate(struct hwi_walk *walk, void *pointer, uint64_t count, size_t bytes) {
     uint64_t size = 0;
-    if (hwi_mul_overflows(count + 1, bytes, &size) || size > HWI_MAX_SCRATCH_BYTES - *total) {
-        *total = HWI_MAX_SCRATCH_BYTES;
+    if (hwi_mul_overflows(count + 1, bytes, &size) ||
+        size > HWI_MAX_SCRATCH_BYTES - walk->scratch_bytes) {
+        walk->scratch_bytes = HWI_MAX_SCRATCH_BYTES;
         return 0;
     }
-    *total += size;
-    void *memory = calloc(1, size);
+    walk->scratch_bytes += size;
+    assert(walk->array_count < HWI_WALK_ARRAYS);
+    void *memory = walk->arrays[walk->array_count++] = calloc(1, size);
     memcpy(pointer, &memory, sizeof memory);
     return memory != NULL;
 }
@@ -620,69 +624,74 @@ static int hides_edges(const struct hwi_plan *plan) {
     return found;
 }
 
-hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk *walk, hw_error *error) {
+static int allocate_all(const struct hwi_plan *plan, struct hwi_walk *walk) {
     const hw_store *store = plan->store;
     uint64_t rows = plan->shape.max_context_rows, keys = store->info->key_count, widest = 0;
     uint64_t groups = rows * plan->child_slots, draws = groups * plan->options.child_width;
-    uint64_t total = 0;
     for (uint32_t table = 0; table < store->info->table_count; table++) {
         widest = plan->tables[table].all_count > widest ? plan->tables[table].all_count : widest;
     }
-    *walk = (struct hwi_walk){.plan = plan, .slot_bits = slot_bits_for(rows)};
-#define ALLOCATE(field, count) allocate(&walk->field, count, sizeof *walk->field, &total)
-    if (!ALLOCATE(visits, rows) || !ALLOCATE(parents, rows * plan->shape.parent_slots) ||
-        !ALLOCATE(local_parents, rows * plan->shape.parent_slots) ||
-        !ALLOCATE(cell_lists, plan->shape.context_length + widest) ||
-        !ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) ||
-        !ALLOCATE(cutoffs.found, store->info->table_count) ||
-        !ALLOCATE(queue, rows * plan->shape.parent_slots + 1) || !ALLOCATE(draws.groups, groups) ||
-        !ALLOCATE(hops.first, rows + 2) || !ALLOCATE(hops.last, rows + 2) ||
-        !ALLOCATE(draws.bucket, draws) || !ALLOCATE(draws.entries, draws) ||
-        !ALLOCATE(hops.segments, groups) || !ALLOCATE(hops.searches, groups) ||
-        !ALLOCATE(draws.turns, keys) || !ALLOCATE(draws.quotas, plan->child_slots) ||
-        !ALLOCATE(labels.seeds, (uint64_t)plan->options.label_rows + plan->options.peer_labels) ||
-        !ALLOCATE(shown_children, hides_edges(plan) ? groups : 0) ||
-        !ALLOCATE(tallies.all, plan->options.child_counts ? groups : 0) ||
-        !ALLOCATE(chosen.cells, plan->mask_words > 0 ? plan->shape.context_length : 0)) {
-        hwi_walk_release(walk);
-        if (total == HWI_MAX_SCRATCH_BYTES) {
-            int is_given = plan->options.max_context_rows != 0;
-            const char *rows_name = is_given ? "max_context_rows" : "max_rows";
-            return hwi_fail(error, HW_BAD_ARGUMENT,
-                            "a walk of %s %llu, %u keys at one table and child_width %u needs more "
-                            "than %llu bytes of scratch for each thread: lower %s or child_width",
-                            rows_name, (unsigned long long)rows, plan->child_slots,
-                            plan->options.child_width, (unsigned long long)HWI_MAX_SCRATCH_BYTES,
-                            rows_name);
-        }
-        return hwi_no_memory(error, "the scratch of a walk", total);
-    }
+#define ALLOCATE(field, count) allocate(walk, &walk->field, count, sizeof *walk->field)
+    return ALLOCATE(context.visits, rows) &&
+           ALLOCATE(context.parents, rows * plan->shape.parent_slots) &&
+           ALLOCATE(context.local_parents, rows * plan->shape.parent_slots) &&
+           ALLOCATE(context.cell_lists, plan->shape.context_length + widest) &&
+           ALLOCATE(slots, (uint64_t)1 << walk->slot_bits) &&
+           ALLOCATE(cutoffs.found, store->info->table_count) &&
+           ALLOCATE(queue, rows * plan->shape.parent_slots + 1) && ALLOCATE(draws.groups, groups) &&
+           ALLOCATE(hops.first, rows + 2) && ALLOCATE(hops.last, rows + 2) &&
+           ALLOCATE(draws.bucket, draws) && ALLOCATE(draws.entries, draws) &&
+           ALLOCATE(hops.segments, groups) && ALLOCATE(hops.searches, groups) &&
+           ALLOCATE(draws.turns, keys) && ALLOCATE(draws.quotas, plan->child_slots) &&
+           ALLOCATE(labels.seeds, (uint64_t)plan->options.label_rows + plan->options.peer_labels) &&
+           ALLOCATE(shown_children, hides_edges(plan) ? groups : 0) &&
+           ALLOCATE(context.tallies, plan->options.child_counts ? groups : 0) &&
+           ALLOCATE(context.chosen.cells, plan->mask_words > 0 ? plan->shape.context_length : 0);
 #undef ALLOCATE
-    memset(walk->hops.first, 0xff, (size_t)(rows + 3) * sizeof *walk->hops.first);
-    walk->scratch_bytes = total;
+}
+
+static hw_status no_scratch(const struct hwi_plan *plan, uint64_t bytes, hw_error *error) {
+    if (bytes < HWI_MAX_SCRATCH_BYTES) {
+        return hwi_no_memory(error, "the scratch of a walk", bytes);
+    }
+    const char *rows_name = plan->options.max_context_rows != 0 ? "max_context_rows" : "max_rows";
+    return hwi_fail(error, HW_BAD_ARGUMENT,
+                    "a walk of %s %llu, %u keys at one table and child_width %u needs more "
+                    "than %llu bytes of scratch for each thread: lower %s or child_width",
+                    rows_name, (unsigned long long)plan->shape.max_context_rows, plan->child_slots,
+                    plan->options.child_width, (unsigned long long)HWI_MAX_SCRATCH_BYTES,
+                    rows_name);
+}
+
+hw_status hwi_walk_open(const struct hwi_plan *plan, struct hwi_walk **walk, hw_error *error) {
+    uint32_t rows = plan->shape.max_context_rows;
+    struct hwi_walk *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "a walk", sizeof *made);
+    }
+    made->plan = made->context.plan = plan;
+    made->slot_bits = slot_bits_for(rows);
+    if (!allocate_all(plan, made)) {
+        uint64_t bytes = made->scratch_bytes;
+        hwi_walk_close(made);
+        return no_scratch(plan, bytes, error);
+    }
+    memset(made->hops.first, 0xff, ((size_t)rows + 3) * sizeof *made->hops.first);
+    *walk = made;
     return HW_OK;
 }
 
-void hwi_walk_release(struct hwi_walk *walk) {
-    free(walk->visits);
-    free(walk->parents);
-    free(walk->local_parents);
-    free(walk->cell_lists);
-    free(walk->slots);
-    free(walk->cutoffs.found);
-    free(walk->queue);
-    free(walk->draws.groups);
-    free(walk->hops.first);
-    free(walk->hops.last);
-    free(walk->draws.bucket);
-    free(walk->draws.entries);
-    free(walk->hops.segments);
-    free(walk->hops.searches);
-    free(walk->draws.turns);
-    free(walk->draws.quotas);
-    free(walk->shown_children);
-    free(walk->labels.seeds);
-    free(walk->tallies.all);
-    free(walk->chosen.cells);
-    *walk = (struct hwi_walk){0};
+void hwi_walk_close(struct hwi_walk *walk) {
+    for (uint32_t i = 0; walk != NULL && i < walk->array_count; i++) {
+        free(walk->arrays[i]);
+    }
+    free(walk);
+}
+
+struct hwi_context *hwi_walk_context(struct hwi_walk *walk) {
+    return &walk->context;
+}
+
+uint64_t hwi_walk_bytes(const struct hwi_walk *walk) {
+    return walk->scratch_bytes;
 }

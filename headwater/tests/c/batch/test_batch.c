@@ -606,14 +606,15 @@ static void a_worker_has_fewer_walks_where_their_scratch_would_be_too_much(void 
     options.max_rows = 65535;
     options.child_width = 512;
     start(&making, bookstore_of(state), &options);
-    struct hwi_walk walk;
+    struct hwi_walk *walk;
     MUST(hwi_walk_open(making.plan, &walk, &error));
     uint32_t room = hwi_worker_room(making.worker);
-    assert_true(walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES / 8);
+    uint64_t walk_bytes = hwi_walk_bytes(walk);
+    assert_true(walk_bytes > HWI_MAX_SCRATCH_BYTES / 8);
     assert_true(room >= 1 && room <= 7);
-    assert_true(room * walk.scratch_bytes <= HWI_MAX_SCRATCH_BYTES);
-    assert_true((room + 1) * walk.scratch_bytes > HWI_MAX_SCRATCH_BYTES);
-    hwi_walk_release(&walk);
+    assert_true(room * walk_bytes <= HWI_MAX_SCRATCH_BYTES);
+    assert_true((room + 1) * walk_bytes > HWI_MAX_SCRATCH_BYTES);
+    hwi_walk_close(walk);
     end(&making);
 }
 

@@ -4,6 +4,7 @@
  * "recent" unless a test is about draws, since it needs no random words where all child tables have
  * times.
  */
+#include "base/rng.h"
 #include "shape/shape.h"
 #include "support/league.h"
 #include "support/unit_test.h"
@@ -25,7 +26,8 @@ static hw_sampler_options recent(void) {
 
 struct walked {
     struct hwi_plan *plan;
-    struct hwi_walk walk;
+    struct hwi_walk *walk;
+    const struct hwi_context *context; /* of the walk */
 };
 
 static void start(struct walked *walked, hw_store *store, const hw_sampler_options *options) {
@@ -33,23 +35,24 @@ static void start(struct walked *walked, hw_store *store, const hw_sampler_optio
     MUST(hwi_plan_open(store, options, &walked->plan, &error));
     MUST(hwi_plan_shape(walked->plan, &error));
     MUST(hwi_walk_open(walked->plan, &walked->walk, &error));
+    walked->context = hwi_walk_context(walked->walk);
 }
 
 static void end(struct walked *walked) {
-    hwi_walk_release(&walked->walk);
+    hwi_walk_close(walked->walk);
     hwi_plan_close(walked->plan);
 }
 
 /* Walks a stored seed of a task. */
 static void walk_seed(struct walked *walked, uint32_t task, uint32_t index) {
     struct hwi_seed seed = stored_seed(walked->plan, task, index);
-    MUST(hwi_walk_seed(&walked->walk, &seed, &error));
+    MUST(hwi_walk_seed(walked->walk, &seed, &error));
 }
 
 static void walk_ad_hoc(struct walked *walked, uint32_t task, uint32_t anchor, int64_t obs_time) {
     struct hwi_seed seed = {
         .task = task, .split = HWI_SPLIT_AD_HOC, .anchor = anchor, .obs_time = obs_time};
-    MUST(hwi_walk_seed(&walked->walk, &seed, &error));
+    MUST(hwi_walk_seed(walked->walk, &seed, &error));
 }
 
 /* The walk of a stored seed; options NULL: recent(). */
@@ -74,10 +77,10 @@ struct expected {
 
 static void assert_walk(const struct walked *walked, const struct expected *expected,
                         uint32_t count) {
-    const struct hwi_walk *walk = &walked->walk;
+    const struct hwi_context *context = walked->context;
     uint32_t cells = 0;
-    for (uint32_t i = 0; i < count && i < walk->row_count; i++) {
-        const struct hwi_visit *visit = &walk->visits[i];
+    for (uint32_t i = 0; i < count && i < context->row_count; i++) {
+        const struct hwi_visit *visit = &context->visits[i];
         if (visit->row != expected[i].row || visit->depth != expected[i].depth ||
             visit->cell_count != expected[i].cells || visit->cell_start != cells) {
             fail_msg("local row %u: row %u, depth %u, %u cells from %u; expected row %u, depth %u, "
@@ -87,8 +90,8 @@ static void assert_walk(const struct walked *walked, const struct expected *expe
         }
         cells += visit->cell_count;
     }
-    assert_int_equal(walk->row_count, count);
-    assert_int_equal(walk->cell_count, cells);
+    assert_int_equal(context->row_count, count);
+    assert_int_equal(context->cell_count, cells);
 }
 #define ASSERT_WALK(walked, ...)                                                                   \
     assert_walk(walked, (const struct expected[])__VA_ARGS__,                                      \
@@ -106,11 +109,11 @@ static void assert_walk(const struct walked *walked, const struct expected *expe
 /* The columns that a local row shows. */
 static void assert_columns(const struct walked *walked, uint32_t local, const uint32_t *columns,
                            uint32_t count) {
-    const struct hwi_visit *visit = &walked->walk.visits[local];
+    const struct hwi_visit *visit = &walked->context->visits[local];
     const struct hwi_table_plan *cells = &walked->plan->tables[visit->table];
     assert_int_equal(visit->cell_count, count);
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t c = visit->list == HWI_NONE ? k : walked->walk.cell_lists[visit->list + k];
+        uint32_t c = visit->list == HWI_NONE ? k : walked->context->cell_lists[visit->list + k];
         assert_int_equal(cells->columns[c], columns[k]);
     }
 }
@@ -142,8 +145,8 @@ static void a_derived_walk_goes_seed_row_anchor_newest_child_its_parent(void **s
     struct walked walked;
     start_seed(&walked, bookstore_of(state), NULL, TASK_RETURNS, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 3}, {4, 2, 8}, {3, 3, 8}});
-    assert_int_equal(walked.walk.target_cell, 1);
-    assert_int_equal(walked.walk.parents[0], 0); /* the seed row's key */
+    assert_int_equal(walked.context->target_cell, 1);
+    assert_int_equal(walked.context->parents[0], 0); /* the seed row's key */
     end(&walked);
 }
 
@@ -155,7 +158,7 @@ static void an_exclusive_walk_never_meets_what_happened_at_its_moment(void **sta
     struct walked walked;
     start_seed(&walked, bookstore_of(state), NULL, TASK_PRICE, 1);
     ASSERT_WALK(&walked, {{4, 0, 8}, {0, 1, 3}, {3, 1, 8}});
-    assert_int_equal(walked.walk.target_cell, BOOKS_PRICE - BOOKS_ID);
+    assert_int_equal(walked.context->target_cell, BOOKS_PRICE - BOOKS_ID);
     end(&walked);
 }
 
@@ -168,8 +171,8 @@ static void chain_rows_of_the_same_moment_are_visible_and_children_are_not(void 
     struct walked walked;
     start_ad_hoc(&walked, bookstore_of(state), NULL, TASK_PRICE, 8, 20 * DAY_US);
     ASSERT_WALK(&walked, {{8, 0, 8}, {0, 1, 3}, {5, 1, 8}, {1, 2, 3}, {3, 2, 8}});
-    assert_int_equal(walked.walk.visits[2].chain, 1);
-    assert_int_equal(walked.walk.visits[4].chain, 0);
+    assert_int_equal(walked.context->visits[2].chain, 1);
+    assert_int_equal(walked.context->visits[4].chain, 0);
     end(&walked);
 }
 
@@ -185,8 +188,8 @@ static void parents_of_other_rows_follow_the_exclusive_cutoff(void **state) {
     ASSERT_WALK(&walked, {{6, 0, 5}, {0, 1, 1}, {1, 1, 1}, {3, 2, 6}, {2, 2, 6}});
     ASSERT_COLUMNS(&walked, 0,
                    {MATCHES_ID, MATCHES_HOME, MATCHES_AWAY, MATCHES_SCORE, MATCHES_PLAYED});
-    assert_int_equal(walked.walk.target_cell, 3);
-    const uint32_t *parents = walked.walk.parents;
+    assert_int_equal(walked.context->target_cell, 3);
+    const uint32_t *parents = walked.context->parents;
     assert_int_equal(parents[0], 0);
     assert_int_equal(parents[1], 1);
     assert_int_equal(parents[2], HWI_NONE);
@@ -244,8 +247,8 @@ static void an_edge_that_is_not_known_yet_is_not_walked(void **state) {
     start_seed(&walked, deliveries_of(state), NULL, 0, 0);
     ASSERT_WALK(&walked, {{4, 0, 3}});
     ASSERT_COLUMNS(&walked, 0, {PARCELS_ID, PARCELS_WEIGHT, PARCELS_SENT});
-    assert_int_equal(walked.walk.target_cell, 1);
-    assert_int_equal(walked.walk.parents[0], HWI_NONE);
+    assert_int_equal(walked.context->target_cell, 1);
+    assert_int_equal(walked.context->parents[0], HWI_NONE);
     end(&walked);
 }
 
@@ -296,7 +299,7 @@ static void the_newest_child_of_all_groups_of_a_key_comes_first(void **state) {
     ASSERT_WALK(
         &walked,
         {{2, 0, 5}, {0, 1, 1}, {1, 1, 1}, {7, 2, 4}, {6, 2, 5}, {5, 2, 5}, {4, 2, 4}, {3, 2, 5}});
-    assert_int_equal(walked.walk.withheld_count, 8);
+    assert_int_equal(walked.context->withheld_count, 8);
     end(&walked);
     start_ad_hoc(&walked, ((struct databases *)*state)->league_confirmed, &options, TASK_SCORE, 2,
                  INT64_MAX);
@@ -318,7 +321,7 @@ static void a_key_that_is_asked_for_is_walked_on_no_row(void **state) {
                 {{7, 0, 5}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 5}, {5, 4, 5}, {3, 5, 5}});
     const uint32_t matches[] = {0, 2, 4, 5, 6}; /* local rows */
     for (size_t i = 0; i < sizeof matches / sizeof *matches; i++) {
-        assert_int_equal(walked.walk.parents[matches[i] * 4 + 3], HWI_NONE);
+        assert_int_equal(walked.context->parents[matches[i] * 4 + 3], HWI_NONE);
     }
     end(&walked);
     for (int rule = HW_LABELS_TRAIN; rule <= HW_LABELS_ALL; rule++) {
@@ -420,19 +423,19 @@ static void a_walk_ends_at_its_rows_or_cuts_the_row_that_reaches_its_cells(void 
     options.max_rows = 4;
     start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
-    assert_int_equal(walked.walk.stopped_by_rows, 1);
+    assert_int_equal(walked.context->stopped_by_rows, 1);
     end(&walked);
     options = recent();
     options.sequence_length = 10;
     start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}, {4, 3, 1}});
-    assert_int_equal(walked.walk.stopped_by_rows, 0);
+    assert_int_equal(walked.context->stopped_by_rows, 0);
     end(&walked);
     options.sequence_length = 9;
     options.max_rows = 4;
     start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {1, 3, 1}});
-    assert_int_equal(walked.walk.stopped_by_rows, 0); /* the cells ended it */
+    assert_int_equal(walked.context->stopped_by_rows, 0); /* the cells ended it */
     end(&walked);
 }
 
@@ -453,7 +456,7 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
                           {6, 2, 5},
                           {3, 2, 5},
                           {2, 2, 5}});
-    assert_int_equal(walked.walk.visits[2].list, 2);
+    assert_int_equal(walked.context->visits[2].list, 2);
     walk_seed(&walked, TASK_FORM, 0); /* day 3: the label of team 1 is of a seed as late */
     ASSERT_WALK(&walked, {{SEED_ROW, 0, 2}, {0, 1, 1}, {6, 2, 5}, {4, 2, 5}, {3, 2, 5}, {2, 2, 5}});
     end(&walked);
@@ -462,8 +465,8 @@ static void labels_come_before_children_and_bring_their_anchors(void **state) {
     start_seed(&walked, league_of(state), &options, TASK_FORM, 1);
     ASSERT_WALK(&walked,
                 {{SEED_ROW, 0, 2}, {0, 1, 1}, {SEED_ROW, 2, 2}, {SEED_ROW, 2, 2}, {1, 3, 1}});
-    assert_int_equal(walked.walk.visits[2].list, 0);
-    assert_int_equal(walked.walk.stopped_by_rows, 1);
+    assert_int_equal(walked.context->visits[2].list, 0);
+    assert_int_equal(walked.context->stopped_by_rows, 1);
     end(&walked);
     options.max_hops = 1;
     ASSERT_SEED(league_of(state), &options, TASK_FORM, 1, {{SEED_ROW, 0, 2}, {0, 1, 1}});
@@ -485,8 +488,8 @@ static void peers_of_seeds_given_by_the_caller(void **state) {
         options.visible_until = (const int64_t[]){INT64_MAX, INT64_MAX, cases[i].until};
         start_ad_hoc(&walked, league_of(state), &options, TASK_FORM, 1, cases[i].obs_time);
         uint32_t found = 0;
-        for (uint32_t row = 1; row < walked.walk.row_count; row++) {
-            found += walked.walk.visits[row].row == SEED_ROW;
+        for (uint32_t row = 1; row < walked.context->row_count; row++) {
+            found += walked.context->visits[row].row == SEED_ROW;
         }
         assert_int_equal(found, cases[i].labels);
         end(&walked);
@@ -502,7 +505,7 @@ static void a_target_that_would_be_cut_takes_the_last_position(void **state) {
     start_seed(&walked, bookstore_of(state), &options, TASK_PRICE, 2);
     ASSERT_WALK(&walked, {{6, 0, 4}});
     ASSERT_COLUMNS(&walked, 0, {BOOKS_ID, BOOKS_AUTHOR_ID, BOOKS_SEQUEL_OF, BOOKS_PRICE});
-    assert_int_equal(walked.walk.target_cell, 3);
+    assert_int_equal(walked.context->target_cell, 3);
     end(&walked);
 }
 
@@ -543,9 +546,9 @@ static void assert_drawn(hw_store *store, const hw_sampler_options *options, con
                          uint32_t row_count) {
     struct walked walked;
     start_seed(&walked, store, options, TASK_FORM, 0);
-    assert_int_equal(walked.walk.row_count, 2 + row_count);
+    assert_int_equal(walked.context->row_count, 2 + row_count);
     for (uint32_t i = 0; i < row_count; i++) {
-        assert_int_equal(walked.walk.visits[2 + i].row, rows[i]);
+        assert_int_equal(walked.context->visits[2 + i].row, rows[i]);
     }
     end(&walked);
 }
@@ -616,11 +619,11 @@ static void every_order_visits_the_same_rows_where_all_fit(void **state) {
         options.child_order = variant & 1 ? HW_CHILDREN_UNIFORM : HW_CHILDREN_RECENT;
         options.width_scope = variant & 2 ? HW_WIDTH_PER_ROW : HW_WIDTH_PER_KEY;
         start_seed(&walked, league_of(state), &options, TASK_FORM, 0);
-        assert_int_equal(walked.walk.row_count, 8);
+        assert_int_equal(walked.context->row_count, 8);
         for (uint32_t row = 0; row < 7; row++) {
-            assert_int_not_equal(hwi_walk_local(&walked.walk, row), HWI_NONE);
+            assert_int_not_equal(hwi_walk_local(walked.walk, row), HWI_NONE);
         }
-        assert_int_equal(hwi_walk_local(&walked.walk, 7), HWI_NONE);
+        assert_int_equal(hwi_walk_local(walked.walk, 7), HWI_NONE);
         end(&walked);
     }
 }
