@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "batch/counters.h"
 #include "batch/pack.h"
-#include "batch/worker.h"
 
 #define NO_PARENT UINT16_MAX
 

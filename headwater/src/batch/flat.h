@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "plan/plan.h"
 
-struct hwi_counters; /* worker.h */
+struct hwi_counters; /* counters.h */
 
 /* What a context takes of a batch. */
 struct hwi_length {

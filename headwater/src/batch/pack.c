@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "batch/worker.h"
+#include "batch/counters.h"
 
 /* ---- scratch ----------------------------------------------------------------------------- */
 

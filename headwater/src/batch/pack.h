@@ -19,7 +19,7 @@
 #include "batch/attention_masks.h"
 #include "plan/plan.h"
 
-struct hwi_counters; /* worker.h */
+struct hwi_counters; /* counters.h */
 
 /* What a sequence of a batch holds so far. */
 struct hwi_fit {

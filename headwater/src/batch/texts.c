@@ -7,9 +7,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
+#include "batch/counters.h"
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
-#include "batch/worker.h"
 
 enum {
     PART_BYTES = 128 * 1024, /* of vectors: about 10 us, and half of a second-level cache */

@@ -18,7 +18,7 @@
 #include "batch/id_set.h"
 #include "walk/context.h"
 
-struct hwi_counters; /* worker.h */
+struct hwi_counters; /* counters.h */
 struct hwi_packing; /* pack.h */
 
 /* A worker's part. */

@@ -90,27 +90,6 @@ void hwi_worker_close(struct hwi_worker *worker) {
     free(worker);
 }
 
-void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum) {
-    sum->sequences += own->sequences;
-    sum->cells += own->cells;
-    sum->rows += own->rows;
-    sum->walk_ns += own->walk_ns;
-    sum->emit_ns += own->emit_ns;
-    sum->text_ns += own->text_ns;
-    sum->stopped_by_rows += own->stopped_by_rows;
-    sum->texts_over_budget += own->texts_over_budget;
-    sum->contexts_cut += own->contexts_cut;
-    sum->contexts_dropped += own->contexts_dropped;
-    sum->cells_cut += own->cells_cut;
-    sum->packed_cells += own->packed_cells;
-    sum->packed_sequences += own->packed_sequences;
-    sum->padded_cells += own->padded_cells;
-    sum->masked_cells += own->masked_cells;
-    sum->masked_over_limit += own->masked_over_limit;
-    sum->withheld_cells += own->withheld_cells;
-    *own = (struct hwi_counters){0};
-}
-
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum) {
     hwi_counters_take(&worker->counters, sum);
 }

@@ -3,6 +3,7 @@
 #define HWI_WORKER_H
 
 #include "base/error.h"
+#include "batch/counters.h"
 #include "batch/flat.h"
 #include "plan/order.h"
 
@@ -43,15 +44,7 @@ HWI_CHECK hw_status hwi_worker_advance(struct hwi_worker *worker, struct hwi_wor
 /* Forgets its works. */
 void hwi_worker_abandon(struct hwi_worker *worker);
 
-/* Counters a worker adds to; the loader collects them. */
-struct hwi_counters {
-    uint64_t sequences, cells, rows, walk_ns, emit_ns, text_ns, stopped_by_rows, texts_over_budget;
-    uint64_t contexts_cut, contexts_dropped, cells_cut, packed_cells, packed_sequences;
-    uint64_t padded_cells;
-    uint64_t masked_cells, masked_over_limit, withheld_cells;
-};
-/* Adds counters to *sum and clears them. */
-void hwi_counters_take(struct hwi_counters *own, struct hwi_counters *sum);
+/* Adds its counters to *sum and clears them. */
 void hwi_worker_take_counters(struct hwi_worker *worker, struct hwi_counters *sum);
 
 /* Walks seeds for their lengths [count], several at a time; the worker has no works. The store is
