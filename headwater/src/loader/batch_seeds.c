@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "batch/level.h"
-#include "plan/order.h"
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};
 

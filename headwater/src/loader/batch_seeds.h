@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "batch/flat.h"
-#include "plan/plan.h"
+#include "plan/order.h"
 
 /* Steps of a task's stream that are levelled together (batch/level.h): those of an epoch in equal
  * parts of about level_block. A step is level_parts batches of each rank. */

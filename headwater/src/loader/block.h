@@ -6,7 +6,7 @@
 #ifndef HWI_BLOCK_H
 #define HWI_BLOCK_H
 
-#include "loader/loader.h"
+#include "loader/batch_seeds.h"
 
 /* The sampler's mutex guards all but `lengths`, whose entries are of whoever walks for them, and
  * `levelled`, which is constant once is_levelled. */

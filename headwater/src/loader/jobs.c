@@ -12,7 +12,6 @@
 #include "batch/texts.h"
 #include "loader/batch_seeds.h"
 #include "loader/block.h"
-#include "plan/order.h"
 
 /* Sequences that one claim takes: few, so that threads share the last ones of a batch, and enough
  * that the mutex is taken once in about 100 us of a thread's time. */
@@ -272,16 +271,22 @@ struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *str
 
 /* ---- its phases -------------------------------------------------------------------------- */
 
+void hwi_finish_batch(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
+                      hw_batch *batch, struct hwi_batch_scratch *scratch,
+                      struct hwi_counters *counters) {
+    int64_t start = hwi_now_ns();
+    struct hwi_flat_sizes flat = hwi_stream_sizes(plan, seeds);
+    hw_batch_sizes sizes = hwi_batch_finish(plan, hwi_batch_slab(batch), scratch,
+                                            seeds->sequence_count, &flat, counters);
+    hwi_batch_set_sizes(batch, sizes);
+    counters->emit_ns += (uint64_t)(hwi_now_ns() - start);
+}
+
 /* The end of the last part, by the thread that has it. Not of a job that was dropped: parts of it
  * may never have been gathered, and the slab would name fewer dirty vectors than it has. */
-static void finish_batch(struct hwi_thread *thread, struct hwi_job *job) {
-    int64_t start = hwi_now_ns();
-    struct hwi_flat_sizes flat = hwi_stream_sizes(thread->sampler->plan, &job->seeds);
-    hw_batch_sizes sizes =
-        hwi_batch_finish(thread->sampler->plan, hwi_batch_slab(job->batch), job->scratch,
-                         job->seeds.sequence_count, &flat, &thread->counters);
-    hwi_batch_set_sizes(job->batch, sizes);
-    thread->counters.emit_ns += (uint64_t)(hwi_now_ns() - start);
+static void finish_job(struct hwi_thread *thread, struct hwi_job *job) {
+    hwi_finish_batch(thread->sampler->plan, &job->seeds, job->batch, job->scratch,
+                     &thread->counters);
 }
 
 /* Hands the batch over. */
@@ -309,7 +314,7 @@ static void merge_locked(struct hwi_thread *thread, struct hwi_job *job) {
     }
     thread->counters.text_ns += (uint64_t)(hwi_now_ns() - start);
     if (part_count == 1) {
-        finish_batch(thread, job);
+        finish_job(thread, job);
     }
     pthread_mutex_lock(&sampler->mutex);
     if (job->dropped) {
@@ -357,7 +362,7 @@ void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t cou
     pthread_mutex_lock(&sampler->mutex);
     if (!job->dropped && job->phase == HWI_GATHERING) {
         pthread_mutex_unlock(&sampler->mutex);
-        finish_batch(thread, job);
+        finish_job(thread, job);
         pthread_mutex_lock(&sampler->mutex);
     }
     if (job->dropped) {

@@ -12,6 +12,10 @@ void hwi_latch_locked(hw_sampler *sampler, hw_status status, const hw_error *err
 struct hwi_job *hwi_find_work_locked(hw_sampler *sampler, struct hwi_stream *stream);
 /* Sequences that one claim takes of a batch. */
 uint32_t hwi_claim_size_locked(const hw_sampler *sampler);
+/* The last of a batch, once its vectors are gathered. */
+void hwi_finish_batch(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
+                      hw_batch *batch, struct hwi_batch_scratch *scratch,
+                      struct hwi_counters *counters);
 /* Parts of the job are done. The last one's thread merges the texts, or hands the batch over. */
 void hwi_parts_done(struct hwi_thread *thread, struct hwi_job *job, uint32_t count);
 /* Parts that the thread claimed are not done and never will be. */

@@ -26,7 +26,7 @@
  * Which seeds make batch n is batch_seeds.c's arithmetic; how a sequence is made is
  * batch/worker.c's.
  *
- *     loader.c    streams to the caller: waits, passes, positions
+ *     streams.c   streams to the caller: waits, passes, positions
  *     jobs.c      batches in production: started, moved from phase to phase, dropped, recycled
  *     threads.c   the threads: claims, works, waits
  *     sampler.c   opens and closes all of it, and tells what it knows

@@ -4,7 +4,6 @@
 #include "loader/loader.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,7 +11,6 @@
 #include "loader/pass_fill.h"
 #include "loader/sampler.h"
 #include "loader/threads.h"
-#include "plan/order.h"
 
 #define SLICE_NS (100 * (int64_t)1000000)
 #define SECOND_NS ((int64_t)1000000000)

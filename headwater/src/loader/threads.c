@@ -3,9 +3,7 @@
 
 #include "loader/threads.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -256,7 +254,7 @@ static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds,
     return HW_OK;
 }
 
-static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch *batch,
+static void gather_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seeds, hw_batch *batch,
                          struct hwi_counters *counters) {
     int64_t start = hwi_now_ns();
     uint8_t *slab = hwi_batch_slab(batch);
@@ -266,13 +264,7 @@ static void finish_batch(hw_sampler *sampler, const struct hwi_batch_seeds *seed
     for (uint32_t part = 0; part < part_count; part++) {
         hwi_batch_gather(sampler->plan, slab, scratch, part);
     }
-    int64_t gathered = hwi_now_ns();
-    struct hwi_flat_sizes flat = hwi_stream_sizes(sampler->plan, seeds);
-    hw_batch_sizes sizes =
-        hwi_batch_finish(sampler->plan, slab, scratch, seeds->sequence_count, &flat, counters);
-    hwi_batch_set_sizes(batch, sizes);
-    counters->text_ns += (uint64_t)(gathered - start);
-    counters->emit_ns += (uint64_t)(hwi_now_ns() - gathered);
+    counters->text_ns += (uint64_t)(hwi_now_ns() - start);
 }
 
 hw_status hwi_spare_worker(hw_sampler *sampler, hw_error *error) {
@@ -291,7 +283,8 @@ hw_status hwi_make_batch(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_
     struct hwi_counters counters = {0};
     hw_status status = make_sequences(sampler, seeds, made, error);
     if (status == HW_OK) {
-        finish_batch(sampler, seeds, made, &counters);
+        gather_batch(sampler, seeds, made, &counters);
+        hwi_finish_batch(sampler->plan, seeds, made, sampler->spare_scratch, &counters);
     } else {
         hwi_worker_abandon(sampler->spare);
     }
