@@ -16,6 +16,7 @@
 #include "loader/block.h"
 #include "loader/jobs.h"
 #include "loader/threads.h"
+#include "plan/open_plan.h"
 #include "plan/options.h"
 #include "plan/scales.h"
 #include "shape/shape.h"

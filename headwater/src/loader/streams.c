@@ -11,6 +11,7 @@
 #include "loader/pass_fill.h"
 #include "loader/sampler.h"
 #include "loader/threads.h"
+#include "plan/tasks.h"
 
 #define SLICE_NS (100 * (int64_t)1000000)
 #define SECOND_NS ((int64_t)1000000000)

@@ -1,8 +1,7 @@
-/* The arrays of a batch, and where they lie in its memory. */
+/* The arrays of a batch. */
 #ifndef HWI_BATCH_FIELDS_H
 #define HWI_BATCH_FIELDS_H
 
-#include "base/error.h"
 #include "headwater.h"
 
 #define HWI_MASKED_TYPES 5 /* numerical, timestamp, boolean, categorical, text */
@@ -86,9 +85,5 @@ struct hwi_field {
     uint64_t shape[3];
     uint32_t rank;
 };
-
-struct hwi_plan;
-/* Decides which arrays the batches have and where they lie. */
-HWI_CHECK hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error);
 
 #endif

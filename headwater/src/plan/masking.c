@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "plan/known_labels.h"
-#include "plan/tasks.h"
+#include "plan/seed_lists.h"
 #include "store/hashed_split.h"
 
 #define DEFAULT_MASK_RATIO 0.15

@@ -188,16 +188,6 @@ static inline enum hwi_field_id hwi_text_ids_field(const struct hwi_plan *plan) 
     return hwi_is_compact(plan) ? HWI_CELL_VALUES : HWI_TEXT_EMBED_IDS;
 }
 
-/* Fills defaults, checks every option (HW_BAD_ARGUMENT names it), reads the seeds once. All but the
- * shape of the batches, which batch/shape.h adds. */
-HWI_CHECK hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options,
-                                  struct hwi_plan **plan, hw_error *error);
-void hwi_plan_close(struct hwi_plan *plan);
-
-/* Values by selected task, [task_count], to those by the store's number of the task: 0 for others.
- * [store's task count; with seed tables its table count more] */
-void hwi_plan_spread(const struct hwi_plan *plan, const uint64_t *values, uint64_t *spread);
-
 static inline int hwi_is_task_objective(const struct hwi_plan *plan) {
     return plan->options.objective == HW_OBJECTIVE_TASK;
 }

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plan/open_plan.h"
 #include "plan/options.h"
 #include "plan/order.h"
-#include "plan/plan.h"
 #include "plan/tasks.h"
 #include "store/store.h"
 

@@ -8,18 +8,11 @@
 HWI_CHECK hw_status hwi_plan_tasks(struct hwi_plan *plan, const hw_sampler_options *options,
                                    hw_error *error);
 void hwi_plan_tasks_release(struct hwi_plan *plan);
+/* Values by selected task, [task_count], to those by the store's number of the task: 0 for others.
+ * [store's task count; with seed tables its table count more] */
+void hwi_plan_spread(const struct hwi_plan *plan, const uint64_t *values, uint64_t *spread);
 /* Which batches of a block are each task's, by the seeds that the lists of the split hold. */
 HWI_CHECK hw_status hwi_plan_schedule(struct hwi_plan *plan, const double *weights, hw_split split,
                                       hw_error *error);
-/* Memory for the splits and lists of a task's seeds; then the lists from the splits, where
- * HW_SPLIT_NONE means none. */
-HWI_CHECK hw_status hwi_task_lists_open(struct hwi_task_plan *task, hw_error *error);
-void hwi_task_lists_deal(struct hwi_task_plan *task);
-/* The split of a seed, HW_BAD_STORE where the store holds none. */
-HWI_CHECK hw_status hwi_seed_split(const struct hwi_plan *plan, uint32_t task, uint32_t seed,
-                                   uint8_t *split, hw_error *error);
-/* What train_on_val and time_split make of a split, given when the seed is asked and when its label
- * is known. */
-uint8_t hwi_dealt_split(const struct hwi_plan *plan, uint8_t split, int64_t asked, int64_t known);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "batch/masked_cells.h"
 #include "batch/pack.h"
+#include "plan/batch_layout.h"
 #include "plan/options.h"
 #include "shape/context_sample.h"
 #include "shape/flat_shape.h"

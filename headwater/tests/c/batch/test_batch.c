@@ -12,6 +12,7 @@
 #include "base/huge_pages.h"
 #include "batch/texts.h"
 #include "batch/worker.h"
+#include "plan/open_plan.h"
 #include "shape/shape.h"
 #include "support/league.h"
 #include "support/unit_test.h"

@@ -5,6 +5,7 @@
  * times.
  */
 #include "base/rng.h"
+#include "plan/open_plan.h"
 #include "shape/shape.h"
 #include "support/league.h"
 #include "support/unit_test.h"

@@ -1,9 +1,9 @@
 /*
- * The plan of a sampler: options checked once, seeds dealt into splits once, and for each table the
- * arrays that turn its records into cells. Costs one pass over the seeds and a small sample of
- * contexts; nothing here is touched again while batches are made.
+ * Opens a plan: options checked once, seeds dealt into splits once, and for each table the arrays
+ * that turn its records into cells. Costs one pass over the seeds; nothing here is touched again
+ * while batches are made.
  */
-#include "plan/plan.h"
+#include "plan/open_plan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -269,15 +269,6 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     }
     *plan = made;
     return HW_OK;
-}
-
-void hwi_plan_spread(const struct hwi_plan *plan, const uint64_t *values, uint64_t *spread) {
-    const struct hwi_store_info *info = plan->store->info;
-    uint32_t more = plan->options.seed_table_count > 0 ? info->table_count : 0;
-    memset(spread, 0, ((size_t)info->task_count + more) * sizeof *spread);
-    for (uint32_t t = 0; t < plan->task_count; t++) {
-        spread[plan->tasks[t].task] = values[t];
-    }
 }
 
 static void close_table(struct hwi_table_plan *cells) {
