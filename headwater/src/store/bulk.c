@@ -3,9 +3,6 @@
  * than walks: features of baselines, reports. Each value comes with the time at which it may be
  * seen, so that the rules of docs/reference/sampling.md can be followed outside too.
  */
-#include <math.h>
-
-#include "base/bytes.h"
 #include "base/error.h"
 #include "store/store.h"
 
@@ -69,55 +66,6 @@ hw_status hw_store_edges(const hw_store *store, uint32_t key, uint64_t *starts, 
     return HW_OK;
 }
 
-/* When a cell of a visible row is known, by docs/reference/sampling.md, "Columns known later". */
-static int64_t cell_time(const hw_store *store, const struct hwi_table *table,
-                         const struct hwi_column_info *info, uint32_t local) {
-    switch ((enum hwi_known_kind)info->known_kind) {
-    case HWI_KNOWN_CREATION:
-        return INT64_MIN;
-    case HWI_KNOWN_COLUMN: {
-        const struct hwi_column_info *when = &store->columns[info->known_column];
-        const uint8_t *record = hwi_record(table, table->row_start + local);
-        if (hwi_bit(record + table->info->null_offset, when->null_bit)) {
-            return INT64_MAX;
-        }
-        return hwi_known_after(hwi_read_i64(record + when->lane_offset), info->known_offset_us);
-    }
-    case HWI_KNOWN_OFFSET:
-        return table->times == NULL ? INT64_MAX
-                                    : hwi_known_after(table->times[local], info->known_offset_us);
-    case HWI_KNOWN_NEVER:
-        break;
-    }
-    return INT64_MAX;
-}
-
-static double cell_number(const hw_cell *cell, const struct hwi_column_info *info) {
-    switch (cell->stype) {
-    case HW_NUMERICAL:
-    case HW_BOOLEAN:
-        return cell->number;
-    case HW_TIMESTAMP:
-    case HW_IGNORED:
-        return (double)cell->time_us;
-    case HW_CATEGORICAL:
-        return cell->index - info->category_start;
-    case HW_TEXT:
-        return cell->index;
-    case HW_IDENTIFIER:
-        break;
-    }
-    return 1;
-}
-
-hw_status hwi_store_number(const hw_store *store, uint32_t row, uint32_t column, double *number,
-                           hw_error *error) {
-    hw_cell cell;
-    HW_TRY(hw_store_cell(store, row, column, &cell, error));
-    *number = cell.is_null ? (double)NAN : cell_number(&cell, &store->columns[column]);
-    return HW_OK;
-}
-
 hw_status hw_store_column_rows(const hw_store *store, uint32_t column, uint32_t *rows,
                                hw_error *error) {
     if (column >= store->info->column_count || store->columns[column].table == HWI_NONE) {
@@ -135,7 +83,9 @@ hw_status hw_store_column(const hw_store *store, uint32_t column, double *number
     const struct hwi_table *table = &store->tables[info->table];
     for (uint32_t local = 0; local < rows; local++) {
         HW_TRY(hwi_store_number(store, table->row_start + local, column, &numbers[local], error));
-        times_us[local] = cell_time(store, table, info, local);
+        times_us[local] = info->known_kind == HWI_KNOWN_CREATION
+                              ? INT64_MIN
+                              : hwi_cell_known_time(store, table, local, info);
     }
     return HW_OK;
 }

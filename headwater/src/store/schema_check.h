@@ -3,7 +3,7 @@
 #define HWI_SCHEMA_CHECK_H
 
 #include "base/error.h"
-#include "store/store.h"
+#include "format/format.h"
 
 /* Sections of schema.bin, their counts proved equal to those of info. */
 struct hwi_schema {

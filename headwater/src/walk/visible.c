@@ -4,8 +4,6 @@
  */
 #include "walk/visible.h"
 
-#include <string.h>
-
 /* INT64_MAX means that there is no cutoff, INT64_MIN that there is no time. */
 static int64_t earlier(int64_t time_us, uint32_t seconds) {
     int64_t less;
@@ -99,25 +97,15 @@ int hwi_view_knows(const struct hwi_view *view, const struct hwi_plan *plan, uin
                    uint32_t row, uint32_t column, int chain) {
     const struct hwi_column_info *info = &plan->store->columns[column];
     const struct hwi_table *where = &plan->store->tables[table];
-    int64_t time_us = INT64_MAX;
     switch ((enum hwi_known_kind)info->known_kind) {
     case HWI_KNOWN_CREATION:
         return 1;
-    case HWI_KNOWN_COLUMN: {
-        const struct hwi_column_info *known = &plan->store->columns[info->known_column];
-        const uint8_t *record = hwi_record(where, row);
-        const uint8_t *nulls = record + where->info->null_offset;
-        if (!(nulls[known->null_bit / 8] >> (known->null_bit % 8) & 1)) {
-            memcpy(&time_us, record + known->lane_offset, sizeof time_us);
-        }
-        break;
-    }
+    case HWI_KNOWN_COLUMN:
     case HWI_KNOWN_OFFSET:
-        time_us = where->times == NULL ? INT64_MAX : where->times[row - where->info->row_start];
-        break;
+        return hwi_view_passes(
+            view, hwi_cell_known_time(plan->store, where, row - where->row_start, info), chain);
     case HWI_KNOWN_NEVER:
     default:
         return 0;
     }
-    return hwi_view_passes(view, hwi_known_after(time_us, info->known_offset_us), chain);
 }
