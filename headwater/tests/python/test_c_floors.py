@@ -38,6 +38,20 @@ def faults(sources: Path) -> list[str]:
     return found
 
 
+def circles(sources: Path) -> list[str]:
+    """Files that include each other, in turn or at once. A header and its source are one file."""
+    reached: dict[str, set[str]] = {}
+    for path in files(sources=sources):
+        own = f"{path.parent.name}/{path.stem}"
+        names = INCLUDE.findall(path.read_text(encoding="utf-8"))
+        below = {name.removesuffix(".h") for name in names}
+        reached.setdefault(own, set()).update(below - {own})
+    for between, below in reached.items():
+        for above in reached.values():
+            above.update(below if between in above else ())
+    return sorted(own for own, below in reached.items() if own in below)
+
+
 def outside_braces(path: Path) -> str:
     """A source without comments, and without what stands between braces."""
     text, depth = "", 0
@@ -65,17 +79,47 @@ def test_an_include_from_above_or_from_the_side_is_found(tmp_path: Path) -> None
     ]
 
 
-def test_a_function_is_declared_by_a_header_of_the_folder_that_defines_it() -> None:
+def test_no_file_includes_one_that_includes_it() -> None:
+    assert circles(SOURCES) == []
+
+
+def test_a_circle_is_found_even_if_a_source_closes_it(tmp_path: Path) -> None:
+    (tmp_path / "plan").mkdir()
+    for name, included in (
+        *(("plan.h", "order.h"), ("tasks.h", "plan.h"), ("order.c", "tasks.h")),
+        *(("above.c", "plan.h"), ("plan.c", "below.h"), ("below.c", "below.h")),
+    ):
+        (tmp_path / "plan" / name).write_text(f'#include "plan/{included}"\n')
+    assert circles(tmp_path) == ["plan/order", "plan/plan", "plan/tasks"]
+    (tmp_path / "plan" / "order.c").write_text('#include "plan/order.h"\n')
+    assert circles(tmp_path) == []
+
+
+def test_only_the_walk_knows_what_a_walk_keeps() -> None:
+    members = re.compile(r'#include "walk/scratch\.h"|\bwalk->')
+    inside = set(SOURCES.glob("walk/*.[ch]"))
+    text_of = {path: COMMENT.sub("", path.read_text(encoding="utf-8")) for path in files()}
+    assert {path for path, text in text_of.items() if "struct hwi_walk {" in text} == {
+        SOURCES / "walk" / "scratch.h"
+    }
+    assert any(members.search(text_of[path]) for path in inside)
+    assert [path for path in files() if path not in inside and members.search(text_of[path])] == []
+
+
+def test_a_function_is_declared_by_the_header_of_the_source_that_defines_it() -> None:
     defined, declared = {}, {}
     for path in files("c"):
         for name in re.findall(r"\b(hwi_\w+)\([^;{]*\)\s*;;", outside_braces(path)):
-            defined[name] = path.parent.name
+            defined[name] = f"{path.parent.name}/{path.stem}"
     for path in files("h"):
         for name in re.findall(
             r"\b(hwi_\w+)\([^;{]*\)\s*(?:__attribute__.*)?;(?!;)", outside_braces(path)
         ):
-            declared[name] = path.parent.name
+            declared[name] = f"{path.parent.name}/{path.stem}"
     assert len(defined) > 150
+    for name, source in defined.items():  # builder.h says which file makes which part of a store
+        if source.startswith("builder/") and declared[name] == "builder/builder":
+            defined[name] = "builder/builder"
     assert defined == declared
 
 
