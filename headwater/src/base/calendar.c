@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/calendar_tables.h"
-#include "base/error.h"
 
 #define DAY_US INT64_C(86400000000)
 

@@ -9,11 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/error.h"
 
 #define SPILL_FIRST_BYTES 65536u
 #define SPILL_DROP_BYTES (8u << 20) /* pages are handed back in steps of this */

@@ -8,7 +8,6 @@
 #endif
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/huge_pages.h"
 
 /* Batches from this size on do not stay in a cache until they are read, so their lines are written

@@ -7,8 +7,6 @@
 #ifndef HWI_CANVAS_H
 #define HWI_CANVAS_H
 
-#include <string.h>
-
 #include "base/error.h"
 #include "plan/plan.h"
 

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-
 /* Positions first, first + 1, ...: written eight at a time, past `count` where there is room. */
 static uint32_t put_run(uint16_t *perm, uint32_t place, uint32_t end, uint32_t first,
                         uint32_t count) {

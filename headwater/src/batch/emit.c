@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/calendar.h"
-#include "base/error.h"
 #include "batch/attention_masks.h"
 #include "batch/emit_cells.h"
 #include "batch/emit_rows.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/calendar.h"
-#include "base/error.h"
 #include "base/moments.h"
 
 /* ---- the truth --------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
 #ifndef HWI_FLAT_H
 #define HWI_FLAT_H
 
-#include "base/error.h"
 #include "plan/plan.h"
 
 struct hwi_counters; /* counters.h */

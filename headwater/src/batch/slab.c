@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/huge_pages.h"
 
 struct hw_batch {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/huge_pages.h"
 #include "batch/counters.h"
 #include "batch/masked_cells.h"

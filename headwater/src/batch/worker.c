@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "batch/cell_dropout.h"
 #include "batch/emit.h"
 #include "batch/masked_cells.h"

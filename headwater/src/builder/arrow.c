@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "format/format.h"
 
 /* Formats that serve a kind, and what to say when another one comes. */

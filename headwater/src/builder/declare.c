@@ -4,11 +4,8 @@
  */
 #define _DEFAULT_SOURCE 1
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "builder/builder.h"

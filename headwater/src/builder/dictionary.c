@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "format/format.h"
 
 #define FIRST_SLOTS 64u

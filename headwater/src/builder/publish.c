@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "format/file_names.h"
 #include "format/manifest.h"
 #include "store/ownership.h"

@@ -2,7 +2,6 @@
  * schema.bin: the declarations and what was counted, as sections of fixed-width structs. All names
  * lie one after the other in NAMES, in the order database, embedder, tables, columns, tasks.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "format/file_names.h"
 
 #define WRITER_BUFFER_BYTES (256u << 10)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "batch/level.h"
 
 static const char *const SPLIT_NAMES[HW_SPLIT_COUNT] = {"train", "val", "test"};

@@ -3,7 +3,6 @@
 
 #include "loader/jobs.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

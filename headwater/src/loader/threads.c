@@ -3,8 +3,6 @@
 
 #include "loader/threads.h"
 
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "batch/slab.h"

@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/moments.h"
 
 /* Of one column, or of all timestamps. */
 struct column_moments {

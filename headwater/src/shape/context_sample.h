@@ -8,7 +8,6 @@
 #define HWI_CONTEXT_SAMPLE_H
 
 #include "batch/texts.h"
-#include "plan/order.h"
 #include "walk/walk.h"
 
 /* One thread. The context is the one that was asked for last. */

@@ -4,7 +4,6 @@
  * before it indexes anything: HW_BAD_STORE if the data are damaged, HW_BAD_ARGUMENT if the caller's
  * is wrong.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"

@@ -8,9 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "format/file_names.h"
 #include "format/record_layout.h"
 

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "walk/children.h"
 #include "walk/scratch.h"
 

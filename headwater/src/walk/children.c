@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "walk/scratch.h"
 
 /* Elements of a list that a search reads at once: about a cache line. */

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "walk/child_counts.h"
 #include "walk/child_draws.h"
 #include "walk/children.h"
