@@ -1,9 +1,6 @@
 /* A context into the arrays of a batch; see emit.h. */
 #include "batch/emit.h"
 
-#include <string.h>
-
-#include "base/calendar.h"
 #include "batch/attention_masks.h"
 #include "batch/emit_cells.h"
 #include "batch/emit_rows.h"
@@ -34,6 +31,21 @@ static void emit_masks(const struct hwi_plan *plan, const struct hwi_context *co
     }
 }
 
+/* All but the cells, which are on the canvas or in the batch. */
+static void emit_rest(const struct hwi_plan *plan, const struct hwi_context *context,
+                      struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
+                      uint32_t b, const struct hwi_seed *seed, const struct hwi_target *target) {
+    if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
+        hwi_emit_target_beside(plan, context, slab, b, target);
+    }
+    hwi_emit_rows(plan, context, slab, b);
+    hwi_emit_edges(plan, context, canvas, permuter, slab, b);
+    hwi_canvas_copy_out(canvas, plan, slab, b);
+    emit_orders(plan, context, permuter, slab, b);
+    hwi_emit_scalars(plan, slab, b, seed, target, context->cell_count, context->row_count);
+    emit_masks(plan, context, slab, b);
+}
+
 hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_context *context,
                             struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                             uint32_t b, const struct hwi_seed *seed, uint16_t *text_cells,
@@ -47,15 +59,7 @@ hw_status hwi_emit_sequence(const struct hwi_plan *plan, struct hwi_context *con
     if (plan->mask_words > 0) {
         hwi_masked_emit(plan, context, canvas, slab, b);
     }
-    if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
-        hwi_emit_target_beside(plan, context, slab, b, &target);
-    }
-    hwi_emit_rows(plan, context, slab, b);
-    hwi_emit_edges(plan, context, canvas, permuter, slab, b);
-    hwi_canvas_copy_out(canvas, plan, slab, b);
-    emit_orders(plan, context, permuter, slab, b);
-    hwi_emit_scalars(plan, slab, b, seed, &target, context->cell_count, context->row_count);
-    emit_masks(plan, context, slab, b);
+    emit_rest(plan, context, canvas, permuter, slab, b, seed, &target);
     return HW_OK;
 }
 
@@ -67,18 +71,8 @@ void hwi_emit_nothing(const struct hwi_plan *plan, struct hwi_context *context,
         context->chosen.surplus_count = 0;
     hwi_canvas_clear(canvas);
     hwi_emit_no_cells(plan, slab, b);
-    hwi_emit_rows(plan, context, slab, b);
-    hwi_emit_edges(plan, context, canvas, permuter, slab, b);
-    hwi_canvas_copy_out(canvas, plan, slab, b);
-    emit_orders(plan, context, permuter, slab, b);
     if (plan->mask_words > 0) {
         hwi_masked_clear(plan, slab, b);
     }
-    if (plan->offsets[HWI_TARGET_VALUES] != UINT64_MAX) {
-        memset(hwi_field_at(plan, slab, HWI_TARGET_VALUES, (size_t)b * 4 * HWI_TIME_FLOATS), 0,
-               4 * HWI_TIME_FLOATS);
-        *(uint8_t *)hwi_field_at(plan, slab, HWI_TARGET_IS_NULL, b) = 1;
-    }
-    hwi_emit_scalars(plan, slab, b, NULL, &target, 0, 0);
-    emit_masks(plan, context, slab, b);
+    emit_rest(plan, context, canvas, permuter, slab, b, NULL, &target);
 }

@@ -51,23 +51,21 @@ static hw_status open_walks(struct hwi_worker *worker, hw_error *error) {
     return HW_OK;
 }
 
+static hw_status open_parts(struct hwi_worker *worker, hw_error *error) {
+    HW_TRY(open_walks(worker, error));
+    HW_TRY(hwi_canvas_open(worker->plan, &worker->canvas, error));
+    HW_TRY(hwi_permuter_open(worker->plan, &worker->permuter, error));
+    return hwi_texts_open(worker->plan, &worker->texts, error);
+}
+
 hw_status hwi_worker_open(const struct hwi_plan *plan, struct hwi_worker **worker,
                           hw_error *error) {
     struct hwi_worker *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return hwi_no_memory(error, "a worker", sizeof *made);
     }
-    made->plan = plan = hwi_making_plan(plan);
-    hw_status status = open_walks(made, error);
-    if (status == HW_OK) {
-        status = hwi_canvas_open(plan, &made->canvas, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_permuter_open(plan, &made->permuter, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_texts_open(plan, &made->texts, error);
-    }
+    made->plan = hwi_making_plan(plan);
+    hw_status status = open_parts(made, error);
     if (status != HW_OK) {
         hwi_worker_close(made);
         return status;

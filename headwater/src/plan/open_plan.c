@@ -214,6 +214,19 @@ static hw_status plan_tables(struct hwi_plan *plan, hw_error *error) {
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
+/* Each part rests on those before it; `given` has the pointers of the caller. */
+static hw_status decide(struct hwi_plan *plan, const hw_sampler_options *given, hw_error *error) {
+    HW_TRY(hwi_options_settle(&plan->options, error));
+    HW_TRY(hwi_calendar_open(&plan->calendar, error));
+    HW_TRY(plan_staleness(plan, error));
+    HW_TRY(check_child_counts(plan, error));
+    HW_TRY(check_time_split(plan, error));
+    HW_TRY(plan_tables(plan, error));
+    HW_TRY(hwi_plan_scales(plan, error));
+    HW_TRY(hwi_plan_masked(plan, given, error));
+    return hwi_plan_tasks(plan, given, error);
+}
+
 hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, struct hwi_plan **plan,
                         hw_error *error) {
     struct hwi_plan *made = calloc(1, sizeof *made);
@@ -238,31 +251,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.time_split = NULL;
     made->options.seed_tables = made->options.never_masked = NULL;
     made->lists_parents = given.layout != HW_LAYOUT_DENSE;
-    hw_status status = hwi_options_settle(&made->options, error);
-    if (status == HW_OK) {
-        status = hwi_calendar_open(&made->calendar, error);
-    }
-    if (status == HW_OK) {
-        status = plan_staleness(made, error);
-    }
-    if (status == HW_OK) {
-        status = check_child_counts(made, error);
-    }
-    if (status == HW_OK) {
-        status = check_time_split(made, error);
-    }
-    if (status == HW_OK) {
-        status = plan_tables(made, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_plan_scales(made, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_plan_masked(made, &given, error);
-    }
-    if (status == HW_OK) {
-        status = hwi_plan_tasks(made, &given, error);
-    }
+    hw_status status = decide(made, &given, error);
     if (status != HW_OK) {
         hwi_plan_close(made);
         return status;

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/search.h"
 
 /* Of one column, or of all timestamps. */
 struct column_moments {
@@ -18,19 +19,10 @@ struct column_moments {
 
 /* Rows of a table whose time is no later; all, where it has no times. */
 static uint32_t rows_until(const struct hwi_table *table, int64_t until) {
-    uint32_t low = 0, high = table->row_count;
-    if (table->times == NULL) {
-        return high;
+    if (table->times == NULL || until == INT64_MAX) {
+        return table->row_count;
     }
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (table->times[middle] <= until) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return hwi_first_i64(table->times, table->row_count, until + 1);
 }
 
 static int has_moments(const struct hwi_column_info *column) {

@@ -1,6 +1,7 @@
 /* Seeds of a task stand in the order of (anchor, obs_time): see label_rows.h. */
 #include "walk/label_rows.h"
 
+#include "base/search.h"
 #include "plan/known_labels.h"
 
 enum { PEER_POOL = 4 }; /* peers are drawn from so many times as many labels, the latest */
@@ -23,20 +24,6 @@ void hwi_labels_start(struct hwi_walk *walk) {
     }
 }
 
-/* The first seed of a later anchor. */
-static uint32_t end_of_anchor(const hw_seeds *seeds, uint32_t anchor) {
-    uint32_t low = 0, high = seeds->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (seeds->anchors[middle] <= anchor) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static int is_shown(const struct hwi_walk *walk, const hw_seeds *seeds, uint32_t i) {
     return seeds->obs_times[i] < walk->context.seed.obs_time &&
            hwi_may_show_label(walk->plan, walk->view.task, seeds, i) &&
@@ -47,7 +34,7 @@ static int is_shown(const struct hwi_walk *walk, const hw_seeds *seeds, uint32_t
 static void find_own(struct hwi_walk *walk, const hw_seeds *seeds) {
     uint32_t i = walk->context.seed.split != HWI_SPLIT_AD_HOC
                      ? walk->context.seed.index
-                     : end_of_anchor(seeds, walk->context.seed.anchor);
+                     : hwi_first_u32(seeds->anchors, seeds->count, walk->context.seed.anchor + 1);
     for (; i > 0 && seeds->anchors[i - 1] == walk->context.seed.anchor &&
            walk->labels.count < walk->plan->options.label_rows;
          i--) {

@@ -2,21 +2,9 @@
 
 #include <string.h>
 
-/* ---- one list ---------------------------------------------------------------------------- */
+#include "base/search.h"
 
-/* The first row of a table with times whose time is not before this one. */
-static uint32_t first_row_from(const struct hwi_table *table, int64_t time_us) {
-    uint32_t low = 0, high = table->row_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (table->times[middle] < time_us) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return table->row_start + low;
-}
+/* ---- one list ---------------------------------------------------------------------------- */
 
 /* Which rows of the child table show the key, as hwi_view_withholds says of a hidden column: those
  * that have a time before that of the anchor. */
@@ -25,24 +13,9 @@ static void find_rows(const struct hwi_view *view, const struct hwi_table *table
     shown->start = shown->end = table->row_start;
     if (table->times != NULL && view->anchor_timed && view->anchor_time != INT64_MIN &&
         view->anchor_time != INT64_MAX) {
-        shown->start = first_row_from(table, INT64_MIN + 1);
-        shown->end = first_row_from(table, view->anchor_time);
+        shown->start += hwi_first_i64(table->times, table->row_count, INT64_MIN + 1);
+        shown->end += hwi_first_i64(table->times, table->row_count, view->anchor_time);
     }
-}
-
-/* The first of `count` places of a list in the order of its rows that holds none before this one.
- */
-static uint32_t place_of(const uint32_t *rows, uint32_t count, uint32_t row) {
-    uint32_t low = 0;
-    while (low < count) {
-        uint32_t middle = low + (count - low) / 2;
-        if (rows[middle] < row) {
-            low = middle + 1;
-        } else {
-            count = middle;
-        }
-    }
-    return low;
 }
 
 static int is_shown(const struct hwi_shown_children *shown, uint32_t row) {
@@ -64,8 +37,8 @@ static uint32_t filter_list(struct hwi_walk *walk, uint32_t key_index, const uin
         return 0;
     }
     if (!key->known_late) {
-        shown->low = place_of(rows, visible, shown->start);
-        shown->high = place_of(rows, visible, shown->end);
+        shown->low = hwi_first_u32(rows, visible, shown->start);
+        shown->high = hwi_first_u32(rows, visible, shown->end);
         return shown->high - shown->low;
     }
     uint32_t count = 0;
