@@ -52,11 +52,7 @@ static hw_status write_texts(hw_builder *b, struct hwi_file_info *file, hw_error
         status = hwi_writer_spill(&writer, HWI_SECTION(HWI_SECTION_TEXT_BYTES, 0), 1,
                                   &b->texts.bytes, b->texts.bytes.bytes, error);
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, file, error);
-    }
-    hwi_writer_abandon(&writer);
-    return status;
+    return hwi_writer_close(&writer, status, file, error);
 }
 
 static hw_status write_metadata(hw_builder *b, const void *metadata, size_t bytes,

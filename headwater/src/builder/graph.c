@@ -205,9 +205,5 @@ hw_status hwi_build_graph(hw_builder *b, struct hwi_file_info *file, hw_error *e
         hwi_spill_close(&graph.children);
         hwi_spill_close(&graph.times);
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, file, error);
-    }
-    hwi_writer_abandon(&writer);
-    return status;
+    return hwi_writer_close(&writer, status, file, error);
 }

@@ -157,9 +157,5 @@ hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_erro
             status = write_table(b, t, &writer, error);
         }
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, file, error);
-    }
-    hwi_writer_abandon(&writer);
-    return status;
+    return hwi_writer_close(&writer, status, file, error);
 }

@@ -147,10 +147,7 @@ hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_file_info 
     if (status == HW_OK) {
         status = write_records(b, source, &writer, record, error);
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, file, error);
-    }
-    hwi_writer_abandon(&writer);
+    status = hwi_writer_close(&writer, status, file, error);
     hwi_spill_close(&source->rows);
     hwi_spill_close(&source->child_counts);
     free(record);

@@ -165,12 +165,9 @@ hw_status hwi_build_schema(hw_builder *b, hw_error *error) {
     if (status == HW_OK) {
         status = write_sections(b, &writer, &names, error);
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, &file, error);
-    }
+    status = hwi_writer_close(&writer, status, &file, error);
     b->schema_checksum = file.checksum;
     b->schema_bytes = file.file_bytes;
-    hwi_writer_abandon(&writer);
     free(names.bytes);
     return status;
 }

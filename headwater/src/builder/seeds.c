@@ -249,13 +249,10 @@ hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArray
     if (status == HW_OK) {
         status = write_fields(&reader, &writer, error);
     }
-    if (status == HW_OK) {
-        status = hwi_writer_close(&writer, &target->file, error);
-    }
+    status = hwi_writer_close(&writer, status, &target->file, error);
     target->info.seed_count = (uint32_t)reader.count;
     memcpy(target->split_counts, reader.split_counts, sizeof target->split_counts);
     target->written = status == HW_OK;
-    hwi_writer_abandon(&writer);
     hwi_spill_close(&reader.seeds);
     return hwi_builder_latch(b, status);
 }

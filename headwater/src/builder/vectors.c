@@ -151,7 +151,7 @@ hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3], hw_err
                             (unsigned long long)expected[kind], kinds[kind]);
         }
         HW_TRY(hwi_writer_end(&b->vectors[kind], error));
-        HW_TRY(hwi_writer_close(&b->vectors[kind], &files[kind], error));
+        HW_TRY(hwi_writer_close(&b->vectors[kind], HW_OK, &files[kind], error));
     }
     return HW_OK;
 }

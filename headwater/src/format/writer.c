@@ -176,7 +176,12 @@ hw_status hwi_writer_spill(struct hwi_writer *writer, uint32_t section_id, uint3
     return hwi_writer_end(writer, error);
 }
 
-hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info, hw_error *error) {
+hw_status hwi_writer_close(struct hwi_writer *writer, hw_status status, struct hwi_file_info *info,
+                           hw_error *error) {
+    if (status != HW_OK) {
+        hwi_writer_abandon(writer);
+        return status;
+    }
     struct hwi_file_header header = {
         .magic = HWI_MAGIC,
         .version = HWI_FORMAT_VERSION,
@@ -188,7 +193,7 @@ hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info
     };
     assert(!writer->in_section && writer->section_count == writer->section_capacity);
     header.header_checksum = hwi_header_checksum(&header, writer->sections);
-    hw_status status = flush_buffer(writer, error);
+    status = flush_buffer(writer, error);
     if (status == HW_OK) {
         status = write_all(writer, writer->sections,
                            sizeof *writer->sections * writer->section_count, sizeof header, error);

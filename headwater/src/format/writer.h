@@ -47,9 +47,10 @@ HWI_CHECK hw_status hwi_writer_section(struct hwi_writer *writer, uint32_t secti
 HWI_CHECK hw_status hwi_writer_spill(struct hwi_writer *writer, uint32_t section_id,
                                      uint32_t element_bytes, struct hwi_spill *spill,
                                      uint64_t count, hw_error *error);
-/* Writes the header and closes; *info receives the file's entry in FILES. */
-HWI_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, struct hwi_file_info *info,
-                                     hw_error *error);
+/* With status HW_OK, writes the header and closes; *info receives the file's entry in FILES. With
+ * another one, what failed before, abandons the file and returns it. */
+HWI_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, hw_status status,
+                                     struct hwi_file_info *info, hw_error *error);
 /* Closes without finishing; what was written stays for the caller to remove. */
 void hwi_writer_abandon(struct hwi_writer *writer);
 
