@@ -146,6 +146,36 @@ def test_an_import_from_above_is_found(tmp_path: Path) -> None:
     assert house.faults() == faults
 
 
+MOST_PARAMETERS = 8
+LONG_SIGNATURES = {  # that people call; each parameter is an option of a command, too
+    "confluence": {"train", "pretrain", "prebatch", "backtest", "Run.evaluate", "Run.predict"},
+    "headwater": {"build", "dry_run", "SeedPool.__init__", "init"},
+}
+
+
+def long_signatures(package: Path) -> set[str]:
+    """Functions with more than MOST_PARAMETERS, `self` aside, by name; methods with their class."""
+    found = set()
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for owner in ast.walk(tree):
+            for node in ast.iter_child_nodes(owner):
+                if isinstance(node, ast.FunctionDef):
+                    names = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                    count = len([name for name in names if name.arg not in ("self", "cls")])
+                    count += node.args.kwarg is not None
+                    within = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+                    if count > MOST_PARAMETERS:
+                        found.add(f"{within}{node.name}")
+    return found
+
+
+@HOUSES
+def test_a_signature_has_at_most_eight_parameters(house: House) -> None:
+    allowed = LONG_SIGNATURES[house.package.name]
+    assert long_signatures(house.package) == allowed
+
+
 def names_taken(path: Path) -> Iterator[str]:
     """What a file takes of headwater: names it imports, and `core`, the inside of a store."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
