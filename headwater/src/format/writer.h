@@ -48,7 +48,7 @@ HWI_CHECK hw_status hwi_writer_spill(struct hwi_writer *writer, uint32_t section
                                      uint32_t element_bytes, struct hwi_spill *spill,
                                      uint64_t count, hw_error *error);
 /* With status HW_OK, writes the header and closes; *info receives the file's entry in FILES. With
- * another one, what failed before, abandons the file and returns it. */
+ * another one, of a failure before, abandons the file and returns it. */
 HWI_CHECK hw_status hwi_writer_close(struct hwi_writer *writer, hw_status status,
                                      struct hwi_file_info *info, hw_error *error);
 /* Closes without finishing; what was written stays for the caller to remove. */

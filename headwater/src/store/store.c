@@ -1,4 +1,4 @@
-/* What is asked of an open store in passing; see store.h. */
+/* Questions that an open store answers in passing; see store.h. */
 #include "store/store.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * What a walk keeps from step to step: the context it makes, and what waits to be visited. Private
- * to walk/; others have the context alone (context.h).
+ * The state of a walk from step to step: the context it makes, and the rows that wait for a visit.
+ * Private to walk/; others have the context alone (context.h).
  */
 #ifndef HWI_SCRATCH_H
 #define HWI_SCRATCH_H
