@@ -21,7 +21,7 @@ CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wi
 
 .NOTPARALLEL: # one set-up at a time
 .PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
-        bench-instructions fuzz docs system-demo system-c system-test clean
+        bench-instructions suite fuzz docs system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
 	mkdir -p $(DEMO)
@@ -158,6 +158,15 @@ bench: $(VENV)/installed
 	$(BIN)/python headwater/bench/build.py --repeat 3 > build/bench-build.jsonl
 	$(BIN)/python headwater/bench/build.py --repeat 3 --in-order >> build/bench-build.jsonl
 	cat build/bench-build.jsonl
+
+# One fit of each of sixteen questions that nobody tuned for, in about an hour (suite/README.md). It
+# continues with the questions that SUITE_OUT does not have. QUICK=1 takes a tenth of the steps.
+SUITE_DATA ?= ../shared/data
+SUITE_OUT ?= build/suite/$(if $(QUICK),quick,answers).jsonl
+SUITE_ARGS ?=
+suite: $(VENV)/installed
+	$(BIN)/python suite/ask_suite.py --data $(SUITE_DATA) --out $(SUITE_OUT) $(if $(QUICK),--quick) \
+	    $(SUITE_ARGS)
 
 # Needs valgrind. The lines are kept, so that a later commit can be compared.
 bench-instructions: $(VENV)/installed build/driver/bench/bench_sampler
