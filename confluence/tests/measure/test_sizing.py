@@ -168,8 +168,11 @@ def test_a_step_that_cannot_run_is_one_error(shop_store: Path) -> None:
 def test_auto_measures_two_sizes_each_in_its_process(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "run"
-    settings = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    """Of batches and a model that are large enough for cells to take more than what varies."""
+    out, large = tmp_path / "run", {"batch_size": 256, "width": 64, "heads": 4, "layers": 2}
+    settings = [
+        f"--{name.replace('_', '-')}={value}" for name, value in {**SETTINGS, **large}.items()
+    ]
     command = ["train", str(shop_store), "--task", "device", "--out", str(out), *settings]
     assert main([*command, "--cell-budget", "auto", "--memory-fraction", "0.5", "--json"]) == 0
     said = capsys.readouterr().err
